@@ -1,0 +1,22 @@
+"""Dragoman: train, evaluate, use and look inside Transformers for sequence transduction."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.errors import UserError as UserError
+    from dragoman.recipe import Recipe as Recipe
+    from dragoman.tasks.translate import load as load
+    from dragoman.tasks.translate import train as train
+
+__version__ = "0.1.0"
+__all__ = ["Recipe", "UserError", "__version__", "load", "train"]
+
+HOMES = {"load": "tasks.translate", "train": "tasks.translate", "Recipe": "recipe", "UserError": "errors"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: `dragoman --help` need not wait for torch."""
+    if name not in HOMES:
+        raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+    return getattr(import_module(f"dragoman.{HOMES[name]}"), name)
