@@ -1,0 +1,465 @@
+"""The recipe: every setting of a run, with its default, its range and what it is for.
+
+One tree, read from TOML, checked whole before anything starts. A part of the program receives its own branch.
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeGuard, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+
+from dragoman.errors import UserError, nearest
+from dragoman.tokens import RESERVED
+
+
+def storable(text: str) -> str:
+    """Refuse the name of a file that no TOML could hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("its bytes are not UTF-8, so no recipe can hold it; rename the file") from None
+    return text
+
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Text = Annotated[str, AfterValidator(storable)]
+
+
+class Settings(BaseModel):
+    """A branch of the tree: frozen, unknown keys are refused, and no value is bent into another type."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), strict=True, allow_inf_nan=False)
+
+    def contradictions(self) -> Iterator[str]:
+        """Say which settings, each of them in its range, cannot be together."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def settings_agree(self) -> Self:
+        """Refuse contradictions, all of them at once."""
+        found = list(self.contradictions())
+        if found:
+            raise ValueError("\n".join(found))
+        return self
+
+
+class Data(Settings):
+    """Where the sentence pairs are. Files may be gzipped (.gz)."""
+
+    source: Text | None = Field(None, description="text to translate from, one sentence a line")
+    target: Text | None = Field(None, description="its translation, line by line")
+    pairs: Text | None = Field(None, description="instead of the two: one file, source and target separated by a tab")
+    valid_source: Text | None = Field(None, description="sentences to validate with; without them some are held out")
+    valid_target: Text | None = Field(None, description="their translation, line by line")
+    valid_pairs: Text | None = Field(None, description="instead of the two: one tab-separated file")
+    held_out: int = Field(1000, ge=1, description="pairs to hold out where no validation files are given")
+    longest: int = Field(
+        256, ge=2, le=100_000, description="pairs with more pieces than this on either side are left out"
+    )
+
+    def contradictions(self) -> Iterator[str]:
+        """Refuse half a parallel corpus, and a corpus given twice."""
+        for part, pairs, source, target in (
+            ("", self.pairs, self.source, self.target),
+            ("valid_", self.valid_pairs, self.valid_source, self.valid_target),
+        ):
+            if pairs and (source or target):
+                yield f"{part}pairs and {part}source/{part}target name the same text twice; give one of them"
+            if bool(source) != bool(target):
+                given, missing = (part + "source", part + "target") if source else (part + "target", part + "source")
+                yield f"{given} is given but {missing} is not; a parallel text needs both"
+
+
+class Tokenizer(Settings):
+    """How text is cut into the pieces that the model reads and writes."""
+
+    kind: Literal["bpe", "wordpiece", "characters", "bytes", "words"] = Field(
+        "bpe", description="bpe, wordpiece, characters, bytes, or words (text already split at spaces)"
+    )
+    size: int = Field(8000, ge=8, le=1_000_000, description="pieces in the vocabulary, at most")
+    joint: bool = Field(True, description="one vocabulary for both languages, or one for each")
+    lowercase: bool = Field(False, description="fold upper case; what is lost does not come back")
+
+    def contradictions(self) -> Iterator[str]:
+        """Pieces made of bytes need all the bytes."""
+        if self.kind in ("bpe", "wordpiece") and self.size < RESERVED + 256:
+            yield (
+                f'size {self.size} is too small: kind "{self.kind}" needs {RESERVED + 256} pieces or more, for the 256 '
+                f'bytes and {RESERVED} reserved ones; raise size, or set kind = "characters"'
+            )
+
+
+class Model(Settings):
+    """The size of the network; `base` and `big` are rows of the paper's table 3."""
+
+    layers: int = Field(6, ge=1, le=200, description="layers in the encoder, and again in the decoder (N)")
+    width: int = Field(512, ge=2, le=65536, description="size of every vector between layers (d_model)")
+    inner_width: int = Field(2048, ge=1, le=1 << 20, description="inside the feed-forward layers (d_ff)")
+    heads: int = Field(8, ge=1, le=1024, description="attention heads (h)")
+    key_width: int | None = Field(
+        None, ge=1, le=65536, description="queries and keys of one head (d_k); unset: width / heads"
+    )
+    value_width: int | None = Field(None, ge=1, le=65536, description="values of one head (d_v); unset: width / heads")
+    dropout: Share = Field(0.1, description="share of each sub-layer's output dropped in training (P_drop)")
+    norm: Literal["post", "pre"] = Field("post", description="normalise after each sub-layer (the paper) or before it")
+    activation: Literal["relu", "gelu"] = Field("relu", description="between the two feed-forward matrices")
+    positions: Literal["sinusoidal", "learned"] = Field("sinusoidal", description="how places are told apart")
+    longest: int = Field(1024, ge=8, le=1_000_000, description="places that learned positions can tell apart")
+    share_embeddings: bool = Field(True, description="one embedding matrix for source and target")
+    share_output: bool = Field(True, description="the target embedding is the output projection too")
+
+    def contradictions(self) -> Iterator[str]:
+        """Without widths of their own, the heads share the model's width; sines and cosines share it too."""
+        if self.width % self.heads and None in (self.key_width, self.value_width):
+            fits = -(-self.width // self.heads) * self.heads
+            yield f"width {self.width} cannot be shared by {self.heads} heads; {fits} can"
+        if self.width % 2 and self.positions == "sinusoidal":
+            yield f"width {self.width} is odd; sinusoidal positions pair sines with cosines, so make it even"
+
+
+class Training(Settings):
+    """How the parameters are learned (section 5 of the paper)."""
+
+    steps: int = Field(100_000, ge=1, description="updates of the parameters, at most")
+    batch_tokens: int = Field(4096, ge=16, description="tokens a batch, padding included, on the longer side")
+    accumulate: int = Field(1, ge=1, description="batches whose gradients make one update")
+    schedule: Literal["noam", "linear", "cosine", "constant"] = Field(
+        "noam",
+        description="after the warm-up: the paper's inverse square root, or down to zero at the last step, or flat",
+    )
+    rate: float | None = Field(
+        None, gt=0, le=10, description="peak learning rate; unset: the paper's, (width · warmup)^-½"
+    )
+    warmup: int = Field(4000, ge=1, description="steps over which the learning rate rises")
+    betas: tuple[Share, Share] = Field(
+        (0.9, 0.98),
+        strict=False,  # TOML has lists only
+        description="decay of Adam's two running means",
+    )
+    epsilon: float = Field(1e-9, gt=0, description="Adam's guard against division by zero")
+    clip: float = Field(0.0, ge=0, description="longest gradient (its norm); 0: as long as it is")
+    label_smoothing: Share = Field(0.1, description="probability given to all pieces alike (ε_ls)")
+    seed: int = Field(1, ge=0, lt=1 << 31, description="same seed, same machine, same result")
+    validate_every: int = Field(1000, ge=1, description="steps between validations")
+    validation_sample: int = Field(200, ge=0, description="validation sentences translated for BLEU each time")
+    patience: int = Field(0, ge=0, description="validations without a better loss before stopping early; 0: never")
+    checkpoint_every: int = Field(1000, ge=1, description="steps between checkpoints")
+    keep: int = Field(5, ge=1, description="newest checkpoints kept (the best one is always kept)")
+    average: int = Field(5, ge=1, description="checkpoints whose mean becomes the model (section 6.1); 1: no averaging")
+    average_of: Literal["last", "best"] = Field(
+        "last", description="average the newest checkpoints, or those of lowest loss"
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="bfloat16 where the processor has it")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to compute")
+    threads: int = Field(0, ge=0, le=1024, description="processor threads; 0: one a core")
+
+    def contradictions(self) -> Iterator[str]:
+        """Averaging needs the checkpoints it averages."""
+        if self.average > self.keep:
+            yield f"average {self.average} needs as many checkpoints, but keep is {self.keep}; raise keep"
+
+
+class Decoding(Settings):
+    """How a translation is searched for (section 6.1 of the paper)."""
+
+    beam: int = Field(4, ge=1, le=512, description="hypotheses kept at each step; 1: greedy")
+    length_penalty: float = Field(0.6, ge=0, le=5, description="preference for longer output (α)")
+    extra_length: int = Field(50, ge=1, le=100_000, description="longest output: the input's pieces and this many more")
+    batch_tokens: int = Field(4096, ge=16, description="pieces worked on together: padding and all hypotheses included")
+
+
+class Recipe(Settings):
+    """Everything that makes a run."""
+
+    task: Literal["translate"] = Field("translate", description="what is learned")
+    run: Text = Field("runs/model", description="the directory to train into")
+    data: Data = Field(default_factory=Data)
+    tokenizer: Tokenizer = Field(default_factory=Tokenizer)
+    model: Model = Field(default_factory=Model)
+    training: Training = Field(default_factory=Training)
+    decoding: Decoding = Field(default_factory=Decoding)
+
+    def contradictions(self) -> Iterator[str]:
+        """One matrix cannot serve two vocabularies; learned positions end, and nothing may reach beyond them."""
+        if self.model.share_embeddings and not self.tokenizer.joint:
+            yield (
+                "[model] share_embeddings needs one vocabulary for both languages, but [tokenizer] joint is false; "
+                "set share_embeddings = false too"
+            )
+        pieces, more = self.data.longest, self.decoding.extra_length
+        if self.model.positions == "learned" and self.model.longest < pieces + more:
+            yield (
+                f"[model] longest = {self.model.longest} learned positions are too few: a sentence may have {pieces} "
+                f"pieces ([data] longest) and its translation {more} more ([decoding] extra_length); set longest to "
+                f"{pieces + more} or more, or lower one of the two"
+            )
+
+    @classmethod
+    def from_toml(cls, path: str | Path, overrides: Iterable[str] = (), preset: str | None = None) -> "Recipe":
+        """Read a recipe file; `overrides` are settings like "model.layers=4", which win over the file."""
+        return cls.from_table(read_toml(Path(path)), overrides, preset, where=str(path))
+
+    @classmethod
+    def from_table(
+        cls, table: Mapping[str, Any], overrides: Iterable[str] = (), preset: str | None = None, where: str = "recipe"
+    ) -> "Recipe":
+        """Build a recipe from nested dictionaries; a preset gives way to the table, the table to the overrides."""
+        overriding: dict[str, Any] = {}
+        for override in overrides:
+            overriding = laid_over(overriding, parsed_override(override))
+        given = laid_over(table, overriding)
+        named = given.pop("preset", None)
+        try:
+            return cls.model_validate(laid_over(preset_table(preset or named, where), given))
+        except ValidationError as error:
+            raise UserError(explained(error, where, given, overriding)) from None
+
+    def to_toml(self, *, comments: bool = False) -> str:
+        """Return the recipe as TOML with every default filled in; with comments, as a form to edit."""
+        lines = [toml_line(self, name, comments) for name in ("task", "run")]
+        for name in type(self).model_fields:
+            branch = getattr(self, name)
+            if isinstance(branch, Settings):
+                lines += ["", *([f"# {type(branch).__doc__}"] if comments else []), f"[{name}]"]
+                lines += [toml_line(branch, key, comments) for key in type(branch).model_fields]
+        return "\n".join(lines) + "\n"
+
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    # The paper's 100,000 steps suit its 4.5 million pairs. The two small sizes are for small corpora: they stop when
+    # validation has not got better ten times in a row.
+    "tiny": {
+        "model": {"layers": 4, "width": 128, "inner_width": 256, "heads": 4, "dropout": 0.3},
+        "training": {"steps": 20_000, "warmup": 2000, "clip": 1.0, "patience": 10},
+    },
+    "small": {
+        "model": {"layers": 6, "width": 256, "inner_width": 1024, "heads": 4},
+        "training": {"steps": 50_000, "warmup": 4000, "clip": 1.0, "patience": 10},
+    },
+    "base": {"model": {"layers": 6, "width": 512, "inner_width": 2048, "heads": 8, "dropout": 0.1}},
+    "big": {"model": {"layers": 6, "width": 1024, "inner_width": 4096, "heads": 16, "dropout": 0.3}},
+}
+
+
+def preset_table(name: Any, where: str) -> dict[str, Any]:
+    """Return the settings that a preset stands for."""
+    if name is None:
+        return {}
+    if not isinstance(name, str) or name not in PRESETS:
+        raise UserError(
+            f'{where}: no preset "{name}"; there are {", ".join(PRESETS)}.{nearest(str(name), list(PRESETS))}'
+        )
+    return dict(PRESETS[name])
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `below` with the values of `above` put on top, branch by branch."""
+    both = dict(below)
+    for key, value in above.items():
+        old = both.get(key)
+        both[key] = laid_over(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return both
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parse a TOML file, or say what is wrong with it."""
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file. `dragoman init translate > {path}` writes one to edit.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}; save the recipe as UTF-8.") from None
+    except ValueError as error:  # a TOMLDecodeError, or an integer of thousands of digits
+        raise UserError(f"{path}: not valid TOML: {error}.") from None
+    except RecursionError:
+        raise UserError(f"{path}: not a recipe: its values are nested too deeply.") from None
+
+
+def parsed_override(text: str) -> dict[str, Any]:
+    """Turn "model.layers=4" into {"model": {"layers": 4}}; a value that is not TOML is taken as a string."""
+    path, equals, raw = text.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise UserError(f'--set {text}: expected part.key=value, as in "--set model.layers=4".')
+    value = toml_or_text(raw.strip(), text=holds_text(setting(keys)))
+    for key in reversed(keys):
+        value = {key: value}
+    return dict(value)
+
+
+def toml_or_text(raw: str, *, text: bool) -> Any:
+    """Read a value as TOML if it is TOML; where text is wanted, a name like 2024 needs no quotation marks."""
+    try:
+        table = tomllib.loads(f"value = {raw}")
+    except (ValueError, RecursionError):
+        return raw
+    value = table.pop("value")
+    return raw if table or (text and not isinstance(value, str)) else value
+
+
+def setting(path: Sequence[str]) -> FieldInfo | None:
+    """Return the field behind a path like ("model", "layers"), or nothing if there is none."""
+    branch: type[Settings] = Recipe
+    for parent in path[:-1]:
+        part = branch.model_fields.get(parent)
+        if part is None or not is_branch(part.annotation):
+            return None
+        branch = part.annotation
+    return branch.model_fields.get(path[-1]) if path else None
+
+
+def is_branch(kind: Any) -> TypeGuard[type[Settings]]:
+    """Say whether a type is a part of the recipe with settings of its own."""
+    return isinstance(kind, type) and issubclass(kind, Settings)
+
+
+def holds_text(field: FieldInfo | None) -> bool:
+    """Say whether a setting is free text, such as the name of a file."""
+    return field is not None and field.annotation in (str, Text | None)
+
+
+def explained(error: ValidationError, where: str, given: Mapping[str, Any], overriding: Mapping[str, Any]) -> str:
+    """Return pydantic's complaints as our sentences, all of them, one a line, each with where its value is from."""
+    lines: dict[str, None] = {}  # in order and once: two wrong elements of one list are one mistake
+    for item in error.errors():
+        origin = "--set" if is_overridden(item["loc"][:2], overriding) else where
+        lines |= {f"{origin}: {sentence}": None for sentence in complaints(item, given)}
+    return "\n".join(lines)
+
+
+def is_overridden(path: Sequence[Any], overriding: Mapping[str, Any]) -> bool:
+    """Say whether what stands at a path is an override's alone; a branch is, if the whole of it was replaced."""
+    field, value = setting(path), reached(overriding, path)
+    mixed = isinstance(value, Mapping) and field is not None and is_branch(field.annotation)
+    return value is not None and not mixed
+
+
+def complaints(item: Any, given: Mapping[str, Any]) -> list[str]:
+    """Say what is wrong in one place of a recipe, in the user's own names and values."""
+    path: tuple[str, ...] = item["loc"][:2]  # deeper lie only the elements of a list
+    kind, field = item["type"], setting(path)
+    if kind == "extra_forbidden":
+        return [unknown(path)]
+    if field is None or is_branch(field.annotation):
+        place = f"[{path[0]}] " if path else ""
+        if kind == "value_error":
+            return [f"{place}{line}." for line in str(item["ctx"]["error"]).split("\n")]
+        return [f"{place}must be a table of settings; found {written(item['input'])}."]
+    value = reached(given, path)
+    wrong = f"{f'[{path[0]}] ' if path[1:] else ''}{path[-1]} is {written(value)}"
+    if kind == "value_error":
+        return [f"{wrong}; {item['ctx']['error']}."]
+    return [f"{wrong}; it must be {expected(field.annotation, field.metadata)}{whole(value, kind)}."]
+
+
+def unknown(path: Sequence[str]) -> str:
+    """Say that there is no such setting, and where it belongs or what it is most like."""
+    *parents, name = path
+    branches = {part: field.annotation for part, field in Recipe.model_fields.items() if is_branch(field.annotation)}
+    homes = [f"[{part}]" for part, branch in branches.items() if name in branch.model_fields]
+    top = ["preset", *Recipe.model_fields]
+    if homes:
+        hint = f" It belongs in {' or '.join(homes)}."
+    elif parents and name in top:
+        hint = " It belongs at the top, above the first table."
+    else:
+        hint = nearest(name, list(branches[parents[0]].model_fields) if parents else top)
+    return f'{f"[{parents[0]}]" if parents else "the recipe"} has no setting "{name}".{hint}'
+
+
+TYPE_WORDS = {int: "a whole number", float: "a number", str: "text in quotation marks", bool: "true or false"}
+LIMIT_WORDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+def expected(kind: Any, limits: Sequence[Any] = ()) -> str:
+    """Say in words what a setting of this type, within these limits, may be."""
+    parts = get_args(kind)
+    if get_origin(kind) is Annotated:
+        return expected(parts[0], getattr(parts[1], "metadata", ()))
+    if get_origin(kind) is Literal:
+        return f"{'one of ' if len(parts) > 1 else ''}{', '.join(map(written, parts))}"
+    if get_origin(kind) is tuple:
+        return f"a list of {len(parts)} values, each {expected(parts[0])}"
+    if type(None) in parts:
+        return expected(parts[0], limits)
+    bounds = {name: getattr(limit, name) for limit in limits for name in LIMIT_WORDS if hasattr(limit, name)}
+    words = " and ".join(f"{LIMIT_WORDS[name]} {bound}" for name, bound in bounds.items())
+    noun = "a finite number" if kind is float and not bounds.keys() & {"le", "lt"} else TYPE_WORDS[kind]
+    return f"{noun}, {words}" if words else noun
+
+
+def whole(value: Any, error: str) -> str:
+    """Say how to write a number like 1e5, which is not a whole one to TOML."""
+    return f" (write {value:.0f})" if error == "int_type" and isinstance(value, float) and value.is_integer() else ""
+
+
+def reached(tree: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return what stands at a path of nested tables; None where it leads nowhere."""
+    here: Any = tree if path else None
+    for key in path:
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return here
+
+
+def toml_line(branch: Settings, name: str, comments: bool) -> str:
+    """Write one setting; what is unset stands as a comment, so that the form shows it."""
+    field, value = type(branch).model_fields[name], getattr(branch, name)
+    line = f"{name} = {toml_value(value)}" if value is not None else f"# {name} ="
+    if not comments:
+        return line
+    choices = get_args(field.annotation) if all(isinstance(c, str) for c in get_args(field.annotation)) else ()
+    note = field.description or ""
+    if choices and any(c not in note for c in choices):
+        note += f" ({', '.join(choices)})"
+    return f"{line:<31} # {note}"
+
+
+def toml_value(value: Any) -> str:
+    """Write a value as TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return '"' + "".join(toml_character(c) for c in value) + '"'
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + "}"
+    return str(value)
+
+
+def written(value: Any) -> str:
+    """Show a value as the user would write it."""
+    return "unset" if value is None else toml_value(value)
+
+
+ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+
+
+def toml_character(character: str) -> str:
+    """Escape what a TOML basic string cannot hold as it is."""
+    if character in ESCAPES:
+        return ESCAPES[character]
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
+
+
+def differences(before: Recipe, after: Recipe) -> list[str]:
+    """List the settings in which two recipes differ, as "model.layers: 4 before, 6 now"."""
+    return [
+        f"{path}: {written(old)} before, {written(new)} now"
+        for (path, old), (_, new) in zip(leaves(before), leaves(after), strict=True)
+        if old != new
+    ]
+
+
+def leaves(branch: Settings, prefix: str = "") -> list[tuple[str, Any]]:
+    """List every setting of a tree with its dotted name."""
+    found: list[tuple[str, Any]] = []
+    for name in type(branch).model_fields:
+        value = getattr(branch, name)
+        found += leaves(value, f"{prefix}{name}.") if isinstance(value, Settings) else [(prefix + name, value)]
+    return found

@@ -1,0 +1,444 @@
+"""The recipe: what is read is what was written, and what is wrong is said in the user's own words."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from dragoman.errors import UserError
+from dragoman.recipe import PRESETS, Data, Model, Recipe, Settings, Training, differences, leaves, parsed_override
+
+
+@pytest.fixture
+def recipe_file(tmp_path):
+    def written(text):
+        path = tmp_path / "recipe.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+def refusal(table, overrides=(), **options):
+    """Return the lines that a wrong recipe is refused with."""
+    with pytest.raises(UserError) as caught:
+        Recipe.from_table(tomllib.loads(table), overrides, where="recipe.toml", **options)
+    return str(caught.value).split("\n")
+
+
+def changed(recipe):
+    """Return the settings of a recipe that are not the default."""
+    defaults = dict(leaves(Recipe()))
+    return {name: value for name, value in leaves(recipe) if value != defaults[name]}
+
+
+# Written and read again
+
+
+def read_back(recipe, *, comments=False):
+    return Recipe.from_table(tomllib.loads(recipe.to_toml(comments=comments)))
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+shares = st.floats(0, 1, exclude_max=True)
+recipes = st.fixed_dictionaries(
+    {
+        "run": text,
+        "data": st.fixed_dictionaries({"source": text.filter(bool), "target": text.filter(bool)}),
+        "tokenizer": st.fixed_dictionaries({"lowercase": st.booleans()}),
+        "model": st.fixed_dictionaries(
+            {"layers": st.integers(1, 200), "dropout": shares}, optional={"key_width": st.integers(1, 65536)}
+        ),
+        "training": st.fixed_dictionaries(
+            {
+                "betas": st.lists(shares, min_size=2, max_size=2),
+                "clip": st.floats(0, allow_infinity=False),
+                "epsilon": st.floats(0, exclude_min=True, allow_infinity=False),
+                "seed": st.integers(0, (1 << 31) - 1),
+            },
+            optional={"rate": st.floats(0, 10, exclude_min=True)},
+        ),
+    }
+)
+
+
+@given(recipes, st.booleans())
+def test_a_recipe_that_is_written_and_read_again_is_the_same(table, comments):
+    recipe = Recipe.from_table(table)
+    assert read_back(recipe, comments=comments) == recipe
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        'say "so"',
+        "C:\\new\\table",
+        "two\nlines\r\n",
+        "\ttab",
+        "# not a comment",
+        "nul \0 and bell \a and delete \x7f",
+        "line separator \u2028, next line \x85, no-break space \xa0",
+        "right to left \u202e, zero width \u200b, byte order mark \ufeff",
+        "𝄞 🐉 e\u0301 汉字",
+        "'''",
+        '"""',
+        "",
+    ],
+)
+def test_any_name_of_a_run_survives_the_file(name, tmp_path):
+    recipe = Recipe(run=name)
+    path = tmp_path / "recipe.toml"
+    path.write_text(recipe.to_toml(), encoding="utf-8")
+    assert Recipe.from_toml(path) == recipe
+
+
+def test_a_name_whose_bytes_are_not_utf_8_is_refused_at_the_door():
+    """Python hands such names on with half of a surrogate pair in them, and TOML cannot hold that: it was written to
+    recipe.toml all the same, and then no command could read the run."""
+    with pytest.raises(UserError) as caught:
+        Recipe.from_table({"data": {"source": "caf\udce9.txt", "target": "b"}}, where="options")
+    assert str(caught.value) == (
+        'options: [data] source is "caf\\U0000dce9.txt"; its bytes are not UTF-8, so no recipe can hold it; '
+        "rename the file."
+    )
+
+
+def test_what_is_unset_stays_unset_and_is_shown():
+    written = Recipe().to_toml()
+    assert "# key_width =" in written.splitlines()
+    assert read_back(Recipe()).model.key_width is None
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_form_to_edit_parses_and_gives_the_defaults(preset):
+    recipe = Recipe.from_table({}, preset=preset)
+    assert read_back(recipe, comments=True) == recipe
+
+
+def test_the_form_shows_every_setting_with_its_description_and_its_choices():
+    form = Recipe().to_toml(comments=True)
+
+    for name, _ in leaves(Recipe()):
+        assert any(line.removeprefix("# ").startswith(f"{name.split('.')[-1]} =") for line in form.splitlines()), name
+    assert "# layers in the encoder, and again in the decoder (N)" in form
+    assert "# how places are told apart (sinusoidal, learned)" in form
+
+
+def test_a_long_value_in_the_form_is_kept_apart_from_its_description():
+    long = Recipe(run="runs/" + "x" * 60).to_toml(comments=True).splitlines()[1]
+    assert long == f'run = "runs/{"x" * 60}" # the directory to train into'
+
+
+def branches():
+    return [Recipe, *(kind.annotation for kind in Recipe.model_fields.values() if isinstance(kind.annotation, type))]
+
+
+@pytest.mark.parametrize("branch", [kind for kind in branches() if issubclass(kind, Settings)])
+def test_every_setting_is_described(branch):
+    undescribed = [
+        name
+        for name, field in branch.model_fields.items()
+        if not field.description and field.default_factory is None  # a branch is described by its own docstring
+    ]
+    assert undescribed == []
+    assert branch.__doc__
+
+
+def test_a_recipe_cannot_be_changed():
+    with pytest.raises(ValidationError, match="frozen"):
+        Recipe().run = "elsewhere"
+
+
+# Where values come from
+
+
+def test_without_any_setting_the_recipe_is_the_papers_base_model():
+    assert Recipe.from_table({}) == Recipe.from_table({}, preset="base") == Recipe()
+
+
+def test_a_preset_gives_way_to_the_file_and_the_file_to_overrides(recipe_file):
+    path = recipe_file('preset = "tiny"\n[model]\nlayers = 3\nwidth = 64\n')
+
+    model = Recipe.from_toml(path, ["model.width=32"]).model
+
+    assert model.heads == 4  # from the preset
+    assert model.layers == 3  # from the file, over the preset
+    assert model.width == 32  # from the override, over the file
+
+
+def test_of_two_overrides_the_later_wins():
+    assert Recipe.from_table({}, ["model.layers=3", "model.layers=5"]).model.layers == 5
+
+
+def test_a_preset_asked_for_wins_over_the_one_in_the_file():
+    assert Recipe.from_table({"preset": "big"}, preset="tiny").model.width == 128
+
+
+def test_a_preset_can_be_an_override():
+    assert Recipe.from_table({"preset": "big"}, ["preset=tiny"]).model.width == 128
+
+
+def test_using_a_preset_does_not_change_it():
+    Recipe.from_table({"model": {"layers": 1}}, ["model.width=64"], preset="tiny")
+    assert Recipe.from_table({}, preset="tiny").model.layers == 4
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_says_nothing_of_files_words_and_search(preset):
+    recipe, default = Recipe.from_table({}, preset=preset), Recipe()
+    assert (recipe.data, recipe.tokenizer, recipe.decoding) == (default.data, default.tokenizer, default.decoding)
+
+
+@pytest.mark.parametrize(
+    "override, expected",
+    [
+        ("model.layers=4", {"model.layers": 4}),
+        (" model . layers = 4 ", {"model.layers": 4}),
+        ("model.dropout=0", {"model.dropout": 0.0}),
+        ("model.norm=pre", {"model.norm": "pre"}),
+        ('model.norm="pre"', {"model.norm": "pre"}),
+        ("training.betas=[0.8, 0.9]", {"training.betas": (0.8, 0.9)}),
+        ("model={layers=3, heads=4}", {"model.layers": 3, "model.heads": 4}),
+        ("tokenizer.lowercase=true", {"tokenizer.lowercase": True}),
+        ("run=runs/my model", {"run": "runs/my model"}),
+        ("run=a=b", {"run": "a=b"}),
+        ("run=true", {"run": "true"}),
+        ("run=2024", {"run": "2024"}),  # where text is wanted, anything is text
+        ("run=2024-05-01", {"run": "2024-05-01"}),
+        ('run="2024"', {"run": "2024"}),
+        ("run=a\nb", {"run": "a\nb"}),
+        ("run=3\nmore=4", {"run": "3\nmore=4"}),
+    ],
+)
+def test_overrides_are_read_as_toml_or_as_plain_words(override, expected):
+    assert changed(Recipe.from_table({}, [override])) == expected
+
+
+def test_a_number_that_names_a_file_is_a_name():
+    assert Recipe.from_table({}, ["data.source=1", "data.target=2.50"]).data == Data(source="1", target="2.50")
+
+
+@pytest.mark.parametrize("override", ["model.layers", "=4", "model.=4", ".layers=4", "model..layers=4", ""])
+def test_an_override_that_is_not_one_is_refused_with_an_example(override):
+    with pytest.raises(UserError, match=r'expected part\.key=value, as in "--set model\.layers=4"'):
+        parsed_override(override)
+
+
+def test_differences_are_listed_by_name_with_both_values():
+    before = Recipe.from_table({"model": {"layers": 4}, "run": "a"})
+    after = Recipe.from_table({"model": {"key_width": 7}, "run": "b", "training": {"betas": [0.5, 0.75]}})
+    assert differences(before, after) == [
+        'run: "a" before, "b" now',
+        "model.layers: 4 before, 6 now",
+        "model.key_width: unset before, 7 now",
+        "training.betas: [0.9, 0.98] before, [0.5, 0.75] now",
+    ]
+    assert differences(before, before) == []
+
+
+# What is wrong
+
+
+@pytest.mark.parametrize(
+    "table, expected",
+    [
+        ("[model]\nhead = 8", '[model] has no setting "head". Did you mean "heads"?'),
+        ("[modle]\nheads = 8", 'the recipe has no setting "modle". Did you mean "model"?'),
+        ("layers = 4", 'the recipe has no setting "layers". It belongs in [model].'),
+        ("[model]\nsteps = 4", '[model] has no setting "steps". It belongs in [training].'),
+        ("[data]\nbatch_tokens = 4", '[data] has no setting "batch_tokens". It belongs in [training] or [decoding].'),
+        ("[decoding]\nrun = 'a'", '[decoding] has no setting "run". It belongs at the top, above the first table.'),
+        ("[model]\npreset = 'tiny'", '[model] has no setting "preset". It belongs at the top, above the first table.'),
+        ("presett = 'tiny'", 'the recipe has no setting "presett". Did you mean "preset"?'),
+        ("[model]\nzzz = 8", '[model] has no setting "zzz".'),
+    ],
+)
+def test_an_unknown_setting_names_the_nearest_known_one_or_where_it_belongs(table, expected):
+    assert refusal(table) == [f"recipe.toml: {expected}"]
+
+
+@pytest.mark.parametrize(
+    "table, expected",
+    [
+        ("[model]\nlayers = 0", "[model] layers is 0; it must be a whole number, at least 1 and at most 200."),
+        ("[model]\nlayers = 500", "[model] layers is 500; it must be a whole number, at least 1 and at most 200."),
+        ("[model]\nkey_width = 0", "[model] key_width is 0; it must be a whole number, at least 1 and at most 65536."),
+        ("[model]\ndropout = 1.0", "[model] dropout is 1.0; it must be a number, at least 0 and below 1."),
+        ("[model]\ndropout = nan", "[model] dropout is nan; it must be a number, at least 0 and below 1."),
+        ("[training]\nrate = 0", "[training] rate is 0; it must be a number, above 0 and at most 10."),
+        ("[training]\nclip = inf", "[training] clip is inf; it must be a finite number, at least 0."),
+        ("[training]\nepsilon = nan", "[training] epsilon is nan; it must be a finite number, above 0."),
+        ("[model]\nnorm = 'first'", '[model] norm is "first"; it must be one of "post", "pre".'),
+        ("task = 'parse'", 'task is "parse"; it must be "translate".'),
+    ],
+)
+def test_a_value_out_of_range_says_its_range(table, expected):
+    assert refusal(table) == [f"recipe.toml: {expected}"]
+
+
+@pytest.mark.parametrize(
+    "table, expected",
+    [
+        ("[training]\nsteps = 'many'", '[training] steps is "many"; it must be a whole number, at least 1.'),
+        ("[training]\nsteps = '10'", '[training] steps is "10"; it must be a whole number, at least 1.'),
+        (
+            "[training]\nsteps = 1e5",
+            "[training] steps is 100000.0; it must be a whole number, at least 1 (write 100000).",
+        ),
+        ("[training]\nsteps = 4.5", "[training] steps is 4.5; it must be a whole number, at least 1."),
+        ("[training]\nsteps = true", "[training] steps is true; it must be a whole number, at least 1."),
+        ("[training]\nsteps = [1]", "[training] steps is [1]; it must be a whole number, at least 1."),
+        ("[training.steps]\na = 1", "[training] steps is {a = 1}; it must be a whole number, at least 1."),
+        ("[training]\nrate = 'x'", '[training] rate is "x"; it must be a number, above 0 and at most 10.'),
+        ("[tokenizer]\njoint = 'yes'", '[tokenizer] joint is "yes"; it must be true or false.'),
+        ("[tokenizer]\njoint = 1", "[tokenizer] joint is 1; it must be true or false."),
+        ("[data]\nsource = 5", "[data] source is 5; it must be text in quotation marks."),
+        ("run = 2024-05-01", "run is 2024-05-01; it must be text in quotation marks."),
+        ("model = 5", "[model] must be a table of settings; found 5."),
+        ("[[model]]\nlayers = 3", "[model] must be a table of settings; found [{layers = 3}]."),
+    ],
+)
+def test_a_value_of_the_wrong_type_says_which_type_is_right(table, expected):
+    assert refusal(table) == [f"recipe.toml: {expected}"]
+
+
+@pytest.mark.parametrize("betas", ["[0.9, 1.5]", "[1.5, 2.5]", "[0.9]", "[0.9, 0.98, 0.99]", "0.9", '["a", true]'])
+def test_a_list_is_complained_of_as_a_whole_and_once(betas):
+    """It used to say "[training] 1 = 1.5: should be less than 1", 1 being the place of the number in the list."""
+    assert refusal(f"[training]\nbetas = {betas}") == [
+        f"recipe.toml: [training] betas is {betas}; "
+        "it must be a list of 2 values, each a number, at least 0 and below 1."
+    ]
+
+
+def test_all_errors_come_at_once():
+    table = "[model]\nlayers = 0\nhead = 8\n[training]\nsteps = 'x'\n[data]\nsource = 'a'\nvalid_target = 'b'\n"
+    assert refusal(table) == [
+        "recipe.toml: [data] source is given but target is not; a parallel text needs both.",
+        "recipe.toml: [data] valid_target is given but valid_source is not; a parallel text needs both.",
+        "recipe.toml: [model] layers is 0; it must be a whole number, at least 1 and at most 200.",
+        'recipe.toml: [model] has no setting "head". Did you mean "heads"?',
+        'recipe.toml: [training] steps is "x"; it must be a whole number, at least 1.',
+    ]
+
+
+def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
+    found = refusal("[model]\nlayers = 0", ["model.width=1", "training.stepps=5", "foo.bar=1"])
+    assert [line.split(":")[0] for line in found] == ["recipe.toml", "--set", "--set", "--set"]
+
+
+@pytest.mark.parametrize(
+    "table, expected",
+    [
+        ("[model]\nheads = 7", "[model] width 512 cannot be shared by 7 heads; 518 can."),
+        (
+            "[model]\nwidth = 7\nheads = 7",
+            "[model] width 7 is odd; sinusoidal positions pair sines with cosines, so make it even.",
+        ),
+        ("[training]\naverage = 9", "[training] average 9 needs as many checkpoints, but keep is 5; raise keep."),
+        ("[data]\ntarget = 'b'", "[data] target is given but source is not; a parallel text needs both."),
+        (
+            "[data]\npairs = 'a'\nsource = 'b'\ntarget = 'c'",
+            "[data] pairs and source/target name the same text twice; give one of them.",
+        ),
+        (
+            "[tokenizer]\njoint = false",
+            "[model] share_embeddings needs one vocabulary for both languages, but [tokenizer] joint is false; "
+            "set share_embeddings = false too.",
+        ),
+        (
+            "[model]\npositions = 'learned'\nlongest = 305",
+            "[model] longest = 305 learned positions are too few: a sentence may have 256 pieces ([data] longest) and "
+            "its translation 50 more ([decoding] extra_length); set longest to 306 or more, or lower one of the two.",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_with_a_way_out(table, expected):
+    assert refusal(table) == [f"recipe.toml: {expected}"]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "[model]\nheads = 7\nkey_width = 4\nvalue_width = 4",
+        "[model]\nwidth = 7\nheads = 7\npositions = 'learned'",
+        "[training]\naverage = 9\nkeep = 9",
+        "[tokenizer]\njoint = false\n[model]\nshare_embeddings = false",
+        "[model]\npositions = 'learned'\nlongest = 306",
+        "[model]\nlongest = 8",  # without learned positions it does not matter
+        "[data]\npairs = 'a'\nvalid_source = 'b'\nvalid_target = 'c'",
+    ],
+)
+def test_the_ways_out_of_a_contradiction_are_open(table):
+    Recipe.from_table(tomllib.loads(table))
+
+
+@pytest.mark.parametrize("longest, extra_length", [(16, 4), (8, 1), (31, 9)])
+def test_learned_positions_reach_as_far_as_the_longest_sentence_and_its_translation(longest, extra_length):
+    """A source has its END too, and a prefix its START; so both need one place more than they have pieces."""
+    how = {
+        "data": {"longest": longest},
+        "model": {"positions": "learned", "longest": longest + extra_length},
+        "decoding": {"extra_length": extra_length},
+    }
+    recipe = Recipe.from_table(how)
+    assert recipe.model.longest >= recipe.data.longest + 1
+
+
+@pytest.mark.parametrize("name", ["tinny", "TINY", "", 5, ["tiny"], True])
+def test_an_unknown_preset_names_those_there_are(name):
+    with pytest.raises(UserError, match=r"no preset .*; there are tiny, small, base, big"):
+        Recipe.from_table({"preset": name})
+
+
+def test_a_misspelt_preset_names_the_nearest():
+    assert refusal("preset = 'tinny'")[0].endswith('Did you mean "tiny"?')
+
+
+# Files that are no recipes
+
+
+def test_a_file_that_is_not_there_says_how_to_get_one(tmp_path):
+    with pytest.raises(UserError, match=r"nowhere\.toml: no such file\. `dragoman init translate > .*` writes one"):
+        Recipe.from_toml(tmp_path / "nowhere.toml")
+
+
+def test_a_folder_is_no_recipe(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        Recipe.from_toml(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[model", "layers 4", "a = 1\na = 2", "[model]\n[model]", f"a = {'9' * 5000}"])
+def test_a_file_that_is_not_toml_says_so(recipe_file, text):
+    with pytest.raises(UserError, match=r"recipe\.toml: not valid TOML: "):
+        Recipe.from_toml(recipe_file(text))
+
+
+def test_a_key_given_twice_names_the_line(recipe_file):
+    with pytest.raises(UserError, match=r"Cannot overwrite a value \(at line 3"):
+        Recipe.from_toml(recipe_file("[model]\nlayers = 1\nlayers = 2\n"))
+
+
+def test_a_file_nested_a_hundred_thousand_deep_is_refused_and_not_followed(recipe_file):
+    with pytest.raises(UserError, match="nested too deeply"):
+        Recipe.from_toml(recipe_file("a = " + "[" * 100_000))
+
+
+def test_a_file_in_another_encoding_names_the_byte(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_bytes("run = 'café'".encode("latin-1"))
+    with pytest.raises(UserError, match="not UTF-8 at byte 10; save the recipe as UTF-8"):
+        Recipe.from_toml(path)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_bytes(b"\xef\xbb\xbf[model]\r\nlayers = 3\r\n")
+    assert Recipe.from_toml(path).model.layers == 3
+
+
+def test_parts_can_be_built_in_python():
+    recipe = Recipe(model=Model(layers=2), training=Training(betas=(0.5, 0.75)))
+    assert changed(recipe) == {"model.layers": 2, "training.betas": (0.5, 0.75)}
