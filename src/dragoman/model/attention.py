@@ -1,0 +1,85 @@
+"""Attention (section 3.2): equation 1, the heads around it, and the masks that say where looking is allowed.
+
+Shapes: B batch, S positions looked at, T positions looking, D width, H heads, K width of one head.
+A mask is True where looking is allowed.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_explicit: ContextVar[bool] = ContextVar("explicit", default=False)
+
+
+@contextmanager
+def explicit() -> Iterator[None]:
+    """Attend by plain matrix products inside this block: the fused kernel rounds differently in other company."""
+    token = _explicit.set(True)
+    try:
+        yield
+    finally:
+        _explicit.reset(token)
+
+
+def attend(
+    query: Tensor,  # B H T K
+    key: Tensor,  # B H S K
+    value: Tensor,  # B H S K
+    mask: Tensor | None,  # broadcasts to B H T S
+    *,
+    record: bool = False,
+) -> tuple[Tensor, Tensor | None]:  # B H T K, and the weights B H T S if recorded
+    """Equation 1: softmax(Q Kᵀ / √d_k) V. A row that may look nowhere gets zeros."""
+    if not record and not _explicit.get():
+        return F.scaled_dot_product_attention(query, key, value, mask), None
+    scores = query @ key.mT / math.sqrt(query.shape[-1])  # B H T S
+    if mask is None:
+        weights = scores.softmax(dim=-1)
+    else:
+        # The lowest finite number instead of minus infinity: a row without a single True would become NaN.
+        lowest = torch.finfo(scores.dtype).min
+        weights = scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+    return weights @ value, weights if record else None
+
+
+def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
+    """Return T T: position t may look at itself and at what came before."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+class MultiHeadAttention(nn.Module):
+    """Section 3.2.2: h attentions side by side, each in its own projection of the vectors."""
+
+    def __init__(self, width: int, heads: int, key_width: int, value_width: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, heads * key_width)
+        self.key = nn.Linear(width, heads * key_width)
+        self.value = nn.Linear(width, heads * value_width)
+        self.output = nn.Linear(heads * value_width, width)
+
+    def forward(
+        self, looking: Tensor, looked_at: Tensor, mask: Tensor | None, *, record: bool = False
+    ) -> tuple[Tensor, Tensor | None]:  # B T D, and the weights B H T S if recorded
+        """Let each position of `looking` (B T D) look at all of `looked_at` (B S D) that the mask allows."""
+        return self.look(looking, *self.project(looked_at), mask, record=record)
+
+    def project(self, looked_at: Tensor) -> tuple[Tensor, Tensor]:  # B H S K, twice
+        """Return the keys and the values of what will be looked at, to be kept for several looks."""
+        return self.split(self.key(looked_at)), self.split(self.value(looked_at))
+
+    def look(
+        self, looking: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, record: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Look at projected keys and values (B H S K)."""
+        heads, weights = attend(self.split(self.query(looking)), key, value, mask, record=record)
+        return self.output(heads.transpose(1, 2).flatten(2)), weights  # B T D
+
+    def split(self, joined: Tensor) -> Tensor:
+        """Turn B T (H K) into B H T K."""
+        return joined.view(*joined.shape[:-1], self.heads, -1).transpose(1, 2)

@@ -1,0 +1,85 @@
+"""What the architectures share: embeddings, the feed-forward layer, dropout, the residual connection."""
+
+import math
+from collections.abc import Callable
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dragoman.tokens import PAD
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+
+
+class Embedding(nn.Module):
+    """Section 3.4: a learned vector a token, multiplied by √d_model. Padding is all zeros, whatever its row holds."""
+
+    def __init__(self, vocabulary: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary, width))  # V D
+        nn.init.normal_(self.weight, std=width**-0.5)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the vectors (… D) of tokens of any shape (…)."""
+        vectors = F.embedding(tokens, self.weight) * math.sqrt(self.weight.shape[1])
+        return vectors.masked_fill((tokens == PAD)[..., None], 0.0)
+
+
+class Dropout(nn.Module):
+    """Dropout with masks cut from raw random bytes: Bernoulli numbers would take a fifth of a training."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zero a share of the elements while training and scale up the rest, so that the mean stays."""
+        if not self.training or self.share == 0:
+            return x
+        dropped = round(self.share * 256)  # of 256 values of a byte
+        if dropped == 256:
+            return torch.zeros_like(x)
+        keep = random_bytes(x.numel(), x.device).view_as(x) >= dropped
+        return (x * (keep * (256 / (256 - dropped)))).to(x.dtype)  # in bfloat16 the factor itself would be off
+
+
+def random_bytes(count: int, device: torch.device) -> Tensor:
+    """Return uniform bytes from the default generator, eight from each number drawn."""
+    words = torch.empty(-(-count // 8), dtype=torch.int64, device=device).random_(-(2**63), None)
+    return words.view(torch.uint8)[:count]
+
+
+class FeedForward(nn.Module):
+    """Equation 2: two matrices with a bend between them, the same at every position."""
+
+    def __init__(self, width: int, inner_width: int, activation: str) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, inner_width)
+        self.outer = nn.Linear(inner_width, width)
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Transform each vector (… D) on its own."""
+        transformed: Tensor = self.outer(self.activation(self.inner(x)))
+        return transformed
+
+
+class Residual(nn.Module):
+    """The way around a sub-layer: the paper's LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x))."""
+
+    def __init__(self, width: int, dropout: float, order: Literal["post", "pre"]) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.dropout = Dropout(dropout)
+        self.order = order
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Return what the sub-layer reads."""
+        return x if self.order == "post" else cast(Tensor, self.norm(x))
+
+    def leave(self, x: Tensor, change: Tensor) -> Tensor:
+        """Join the sub-layer's output, which section 5.4 drops out first, to what went around it."""
+        x = x + self.dropout(change)
+        return x if self.order == "pre" else cast(Tensor, self.norm(x))

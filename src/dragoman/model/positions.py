@@ -1,0 +1,47 @@
+"""Where a token stands (section 3.5). Both kinds are asked the same way: `positions(first, length)` gives T D."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """Section 3.5's two equations: sines in the even columns, cosines in the odd ones (T D)."""
+    place = torch.arange(length, dtype=torch.float64)[:, None]
+    speed = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
+    table = torch.empty(length, width, dtype=torch.float64)
+    table[:, 0::2] = torch.sin(place * speed)
+    table[:, 1::2] = torch.cos(place * speed)
+    return table.to(torch.get_default_dtype())
+
+
+class SinusoidalPositions(nn.Module):
+    """Fixed waves, for as many places as are asked for."""
+
+    table: Tensor
+
+    def __init__(self, width: int, length: int = 512) -> None:
+        super().__init__()
+        self.register_buffer("table", sinusoids(length, width), persistent=False)
+
+    def forward(self, first: int, length: int) -> Tensor:
+        """Return the vectors (T D) of places first, first + 1, …"""
+        if first + length > len(self.table):
+            grown = sinusoids(2 * (first + length), self.table.shape[1])
+            self.table = grown.to(self.table)
+        return self.table[first : first + length]
+
+
+class LearnedPositions(nn.Module):
+    """One learned vector a place (table 3, row E); there are only as many places as were learned."""
+
+    def __init__(self, width: int, longest: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(longest, width))
+        nn.init.normal_(self.table, std=width**-0.5)
+
+    def forward(self, first: int, length: int) -> Tensor:
+        """Return the vectors (T D) of places first, first + 1, …"""
+        assert first + length <= len(self.table), f"place {first + length} is beyond the {len(self.table)} learned ones"
+        return self.table[first : first + length]

@@ -1,0 +1,75 @@
+"""The one protocol that training, search, the viewer and the laboratory are written against.
+
+Shapes: B batch, S source positions, T target positions, D width, H heads, V vocabulary, W beam.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What an encoder leaves for the decoder to read."""
+
+    states: Tensor  # B S D
+    mask: Tensor  # B S, True where a source token stands
+
+    def keep(self, sentences: Tensor) -> "Memory":
+        """Return the memory of the given sentences (a tensor of row numbers) alone."""
+        return Memory(self.states[sentences], self.mask[sentences])
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Every weight of one reading, a tensor a layer: what the viewer shows."""
+
+    encoder: list[Tensor]  # B H S S
+    decoder: list[Tensor]  # B H T T
+    cross: list[Tensor]  # B H T S
+
+
+class State(Protocol):
+    """What a decoder remembers of the prefixes it has read: W of them for each of B sentences."""
+
+    def reorder(self, parents: Tensor) -> Self:
+        """Return the state in which hypothesis w of sentence b continues hypothesis parents[b, w]."""
+        ...
+
+    def keep(self, sentences: Tensor) -> Self:
+        """Return the state of the given sentences (a tensor of row numbers) alone."""
+        ...
+
+
+class Transducer(Protocol):
+    """A model that reads one sequence of tokens and writes another."""
+
+    @property
+    def output(self) -> Tensor:
+        """The matrix (V D) whose product with a hidden vector gives the logits."""
+        ...
+
+    def encode(self, source: Tensor) -> Memory:
+        """Read `source` (B S, padded with PAD)."""
+        ...
+
+    def hidden(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the last hidden vectors (B T D) over `prefix` (B T)."""
+        ...
+
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
+        ...
+
+    def start(self, memory: Memory) -> State:
+        """Return the state before the first token."""
+        ...
+
+    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, State]:
+        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
+        ...
+
+    def attention(self, source: Tensor, prefix: Tensor) -> Attention:
+        """Return the weights with which `source` and `prefix` are read."""
+        ...

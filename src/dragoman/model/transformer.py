@@ -1,0 +1,218 @@
+"""Figure 1, all of it: one layer of each kind, both stacks, and the model between two vocabularies.
+
+Shapes: B batch, S source positions, T target positions, D width, H heads, K width of one head, V vocabulary, W beam.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.model.attention import MultiHeadAttention, causal_mask
+from dragoman.model.layers import Dropout, Embedding, FeedForward, Residual
+from dragoman.model.positions import LearnedPositions, SinusoidalPositions
+from dragoman.model.transducer import Attention, Memory, State
+from dragoman.recipe import Model
+from dragoman.tokens import PAD
+
+KeyValue = tuple[Tensor, Tensor]
+
+
+class EncoderLayer(nn.Module):
+    """The left box of figure 1."""
+
+    def __init__(self, how: Model) -> None:
+        super().__init__()
+        self.attention = attention_of(how)
+        self.feed_forward = FeedForward(how.width, how.inner_width, how.activation)
+        self.around_attention = Residual(how.width, how.dropout, how.norm)
+        self.around_feed_forward = Residual(how.width, how.dropout, how.norm)
+
+    def forward(self, x: Tensor, mask: Tensor, *, record: bool = False) -> tuple[Tensor, Tensor | None]:
+        """Let every source position look at every other, then transform each."""
+        reading = self.around_attention.enter(x)
+        seen, weights = self.attention(reading, reading, mask, record=record)
+        x = self.around_attention.leave(x, seen)
+        return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x))), weights
+
+
+class DecoderLayer(nn.Module):
+    """The right box of figure 1."""
+
+    def __init__(self, how: Model) -> None:
+        super().__init__()
+        self.attention = attention_of(how)
+        self.cross_attention = attention_of(how)
+        self.feed_forward = FeedForward(how.width, how.inner_width, how.activation)
+        self.around_attention = Residual(how.width, how.dropout, how.norm)
+        self.around_cross_attention = Residual(how.width, how.dropout, how.norm)
+        self.around_feed_forward = Residual(how.width, how.dropout, how.norm)
+
+    def forward(
+        self, x: Tensor, memory: KeyValue, mask: Tensor, memory_mask: Tensor, *, record: bool = False
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:  # B T D, and the weights B H T T and B H T S if recorded
+        """Let every target position look at those before it, then at the source, then transform each."""
+        reading = self.around_attention.enter(x)
+        seen, own_weights = self.attention(reading, reading, mask, record=record)
+        x = self.around_attention.leave(x, seen)
+        x, cross_weights = self.consult(x, memory, memory_mask, record=record)
+        return x, own_weights, cross_weights
+
+    def step(self, x: Tensor, own: KeyValue, memory: KeyValue, memory_mask: Tensor) -> tuple[Tensor, KeyValue]:
+        """Read one more position of each hypothesis (B W D), after the keys and values (BW H T K) before it."""
+        reading = self.around_attention.enter(x)
+        alone = reading.flatten(0, 1)[:, None]  # BW 1 D: the hypotheses of a sentence do not see each other
+        key, value = (torch.cat(pair, dim=2) for pair in zip(own, self.attention.project(alone), strict=True))
+        seen, _ = self.attention.look(alone, key, value, None)
+        x = self.around_attention.leave(x, seen.view_as(x))
+        return self.consult(x, memory, memory_mask)[0], (key, value)
+
+    def consult(
+        self, x: Tensor, memory: KeyValue, memory_mask: Tensor, *, record: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Look at the source, then transform each position: the upper two sub-layers."""
+        seen, weights = self.cross_attention.look(
+            self.around_cross_attention.enter(x), *memory, memory_mask, record=record
+        )
+        x = self.around_cross_attention.leave(x, seen)
+        return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x))), weights
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """The decoder's state: what each layer has projected of the prefixes and of the memory."""
+
+    length: int
+    beam: int
+    own: list[KeyValue]  # a layer each: BW H T K
+    memory: list[KeyValue]  # a layer each: B H S K
+
+    def reorder(self, parents: Tensor) -> "Prefixes":
+        """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
+        first = torch.arange(len(parents), device=parents.device)[:, None] * self.beam
+        rows = (first + parents).flatten()  # BW
+        return Prefixes(self.length, parents.shape[1], picked(self.own, rows), self.memory)
+
+    def keep(self, sentences: Tensor) -> "Prefixes":
+        """Forget all sentences but the given ones."""
+        rows = (sentences[:, None] * self.beam + torch.arange(self.beam, device=sentences.device)).flatten()
+        return Prefixes(self.length, self.beam, picked(self.own, rows), picked(self.memory, sentences))
+
+
+def picked(layers: list[KeyValue], rows: Tensor) -> list[KeyValue]:
+    """Return the given rows of every layer's keys and values."""
+    return [(key.index_select(0, rows), value.index_select(0, rows)) for key, value in layers]
+
+
+class Transformer(nn.Module):
+    """The encoder–decoder of figure 1; a `Transducer`."""
+
+    def __init__(self, how: Model, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        assert not how.share_embeddings or source_vocabulary == target_vocabulary, (
+            f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
+        )
+        self.source_embedding = Embedding(source_vocabulary, how.width)
+        self.target_embedding = (
+            self.source_embedding if how.share_embeddings else Embedding(target_vocabulary, how.width)
+        )
+        self.projection = None if how.share_output else nn.Linear(how.width, target_vocabulary, bias=False)
+        self.source_positions = positions_of(how)
+        self.target_positions = positions_of(how)
+        self.dropout = Dropout(how.dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(how) for _ in range(how.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(how) for _ in range(how.layers))
+        # Only norm-first needs a last norm: after the paper's order every layer ends with one.
+        self.encoder_norm = nn.LayerNorm(how.width) if how.norm == "pre" else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(how.width) if how.norm == "pre" else nn.Identity()
+        initialise(self)
+
+    @property
+    def output(self) -> Tensor:
+        """The matrix that turns hidden vectors into logits (V D); section 3.4 shares it with the embedding."""
+        return self.target_embedding.weight if self.projection is None else self.projection.weight
+
+    def encode(self, source: Tensor) -> Memory:
+        """Read `source` (B S, padded with PAD)."""
+        return self.read(source)[0]
+
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
+        return self.hidden(prefix, memory) @ self.output.T
+
+    def hidden(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the last hidden vectors (B T D) over `prefix`."""
+        return self.write(prefix, memory)[0]
+
+    def attention(self, source: Tensor, prefix: Tensor) -> Attention:
+        """Return the weights with which `source` and `prefix` are read."""
+        memory, encoder = self.read(source, record=True)
+        _, decoder, cross = self.write(prefix, memory, record=True)
+        return Attention(encoder, decoder, cross)
+
+    def read(self, source: Tensor, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
+        """Run the encoder; the second part holds each layer's weights (B H S S) if recorded."""
+        mask = source != PAD  # B S
+        x = self.dropout(self.source_embedding(source) + self.source_positions(0, source.shape[1]))  # B S D
+        recorded: list[Tensor] = []
+        for layer in self.encoder:
+            x, weights = layer(x, mask[:, None, None], record=record)
+            recorded += [weights] if record else []
+        return Memory(self.encoder_norm(x), mask), recorded
+
+    def write(
+        self, prefix: Tensor, memory: Memory, *, record: bool = False
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Run the decoder; the other parts hold each layer's weights (B H T T, B H T S) if recorded."""
+        length = prefix.shape[1]
+        mask = causal_mask(length, prefix.device)[None, None]  # 1 1 T T
+        x = self.dropout(self.target_embedding(prefix) + self.target_positions(0, length))  # B T D
+        own: list[Tensor] = []
+        cross: list[Tensor] = []
+        for layer, projected in zip(self.decoder, self.project(memory), strict=True):
+            x, own_weights, cross_weights = layer(x, projected, mask, memory.mask[:, None, None], record=record)
+            own += [own_weights] if record else []
+            cross += [cross_weights] if record else []
+        return self.decoder_norm(x), own, cross
+
+    def project(self, memory: Memory) -> list[KeyValue]:
+        """Return the memory's keys and values (B H S K) for each layer. What stands at padding is never looked at."""
+        states = memory.states.masked_fill(~memory.mask[..., None], 0.0)  # a zero weight would not stop a NaN
+        return [cast(DecoderLayer, layer).cross_attention.project(states) for layer in self.decoder]
+
+    def start(self, memory: Memory) -> Prefixes:
+        """Return the state before the first token: one empty prefix a sentence."""
+        projected = self.project(memory)
+        return Prefixes(0, 1, [(key[:, :, :0], value[:, :, :0]) for key, value in projected], projected)
+
+    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Prefixes]:
+        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
+        assert isinstance(state, Prefixes), f"this is the state of another model: {type(state)}"
+        x = self.target_embedding(token) + self.target_positions(state.length, 1)  # B W D
+        own: list[KeyValue] = []
+        for layer, before, projected in zip(self.decoder, state.own, state.memory, strict=True):
+            x, after = cast(DecoderLayer, layer).step(x, before, projected, memory.mask[:, None, None])
+            own.append(after)
+        logits = self.decoder_norm(x) @ self.output.T
+        return logits, Prefixes(state.length + 1, state.beam, own, state.memory)
+
+
+def attention_of(how: Model) -> MultiHeadAttention:
+    """Build the attention that a recipe asks for; unless told otherwise the heads share the width."""
+    share = how.width // how.heads
+    return MultiHeadAttention(how.width, how.heads, how.key_width or share, how.value_width or share)
+
+
+def positions_of(how: Model) -> nn.Module:
+    """Build the positions that a recipe asks for."""
+    return SinusoidalPositions(how.width) if how.positions == "sinusoidal" else LearnedPositions(how.width, how.longest)
+
+
+def initialise(model: nn.Module) -> None:
+    """Draw every matrix from Glorot's uniform distribution and start every bias at zero."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
