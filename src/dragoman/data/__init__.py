@@ -1,0 +1,1 @@
+"""Files of text to batches of token ids."""

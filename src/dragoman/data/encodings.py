@@ -1,0 +1,108 @@
+"""Guessing what a file is that is not UTF-8, so that the error can say how to convert it."""
+
+import shlex
+from pathlib import Path
+
+SAMPLE = 1 << 14  # bytes looked at
+OPENING = 8  # bytes by which a kind of file is known
+
+MAGIC = {
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"GIF8": "a GIF image",
+    b"%PDF": "a PDF document; save its text as plain text",
+    b"PK\x03\x04": "a ZIP archive (.docx, .xlsx and .odt files are); save it as plain text",
+    b"\xd0\xcf\x11\xe0": "an old Office document; save it as plain text",
+    b"BZh": "a bzip2 archive; unpack it with `bunzip2`",
+    b"\xfd7zXZ": "an xz archive; unpack it with `unxz`",
+    b"\x28\xb5\x2f\xfd": "a Zstandard archive; unpack it with `unzstd`",
+    b"7z\xbc\xaf": "a 7-Zip archive; unpack it first",
+    b"\x1f\x8b": "a gzip archive inside a gzip archive; unpack it with `gunzip`",
+    b"\x7fELF": "a program",
+    b"SQLite": "an SQLite database",
+}
+CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
+
+# As `iconv` calls them; of those that explain a sample equally well, the first.
+ENCODINGS = {
+    "cp1252": "Windows-1252",
+    "cp1251": "Windows-1251",
+    "cp1250": "Windows-1250",
+    "cp1253": "Windows-1253",
+    "cp1254": "Windows-1254",
+    "koi8_r": "KOI8-R",
+    "shift_jis": "SHIFT_JIS",
+    "euc_jp": "EUC-JP",
+    "gb18030": "GB18030",
+    "big5": "BIG5",
+    "euc_kr": "EUC-KR",
+}
+
+
+def what_kind_of_binary(opening: bytes) -> str | None:
+    """Recognise a file that is no text by its first bytes."""
+    return next((f"not text; looks like {name}." for magic, name in MAGIC.items() if opening.startswith(magic)), None)
+
+
+def why_not_text(block: bytes, place_of_error: int, place: Path) -> str:
+    """Say what bytes that are not UTF-8 look like, and what to do about them."""
+    sample = block[max(0, place_of_error - SAMPLE // 2) :][:SAMPLE]
+    if len(sample.translate(None, CONTROLS)) < 0.95 * len(sample):
+        return "not text; looks like a binary file. Expected UTF-8 text, one sentence a line."
+    guess = guessed(sample)
+    if guess is None:
+        return "not UTF-8; perhaps the file is damaged here. Repair the line, or drop it on both sides."
+    return f"not UTF-8; looks like {guess}; {how_to_convert(place, guess)}"
+
+
+def how_to_convert(place: Path, encoding: str) -> str:
+    """Return the command that makes UTF-8 of the file."""
+    name = shlex.quote(str(place))
+    if place.suffix == ".gz":
+        new = shlex.quote(str(place.with_suffix(".utf8")))
+        return f"convert with `zcat {name} | iconv -f {encoding} -t UTF-8 > {new}`."
+    return f"convert with `iconv -f {encoding} -t UTF-8 {name} > {shlex.quote(str(place) + '.utf8')}`."
+
+
+def guessed(sample: bytes) -> str | None:
+    """Return the name of the encoding that the sample seems to be in."""
+    if mostly_utf8(sample):
+        return None
+    from charset_normalizer import from_bytes  # loads large tables, for errors only
+
+    best = from_bytes(sample, cp_isolation=list(ENCODINGS)).best()
+    if best is not None:
+        alike = {best.encoding, *best.could_be_from_charset}
+        return next((name for encoding, name in ENCODINGS.items() if encoding in alike), None)
+    return ENCODINGS["cp1252"] if all_letters(sample, "cp1252") else None
+
+
+def mostly_utf8(sample: bytes) -> bool:
+    """Tell whether the sample is UTF-8 but for a few bytes, which then are damage and no other encoding."""
+    text = sample.decode("utf-8", "replace")
+    broken = text.count("\ufffd")
+    return len(text) - broken - sum(map(str.isascii, text)) > broken
+
+
+def all_letters(sample: bytes, encoding: str) -> bool:
+    """Tell whether in this encoding all bytes beyond ASCII are letters; a short sample has no better sign."""
+    beyond = sample.translate(None, bytes(range(128)))
+    return beyond.decode(encoding, "replace").isalpha()
+
+
+def utf16_name(sample: bytes) -> str | None:
+    """Recognise UTF-16 by its mark, or by NULs in every other byte and beside every newline."""
+    if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16"
+    if len(sample) < 32 or b"\n" not in sample:
+        return None
+    if all_wide(sample[0::2], sample[1::2]):
+        return "UTF-16LE"
+    return "UTF-16BE" if all_wide(sample[1::2], sample[0::2]) else None
+
+
+def all_wide(low: bytes, high: bytes) -> bool:
+    """Tell whether the halves of a sample are the low and the high bytes of wide characters."""
+    mostly_narrow = high.count(0) > 0.4 * len(high) and 0 not in low
+    newlines = [up for down, up in zip(low, high, strict=False) if down == ord("\n")]
+    return mostly_narrow and b"\n" not in high and not any(newlines)

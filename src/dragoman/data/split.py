@@ -1,0 +1,95 @@
+"""Holding pairs out for validation where the user gives no validation files.
+
+Which pairs are held out depends on the seed and on their own text, not on their place: a pair that occurs twice falls
+on one side, and adding lines to a corpus moves few of the old ones.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.data.corpus import Corpus
+from dragoman.errors import UserError
+
+LARGEST_SHARE = 10  # hold out one pair in ten at most
+
+
+@dataclass(frozen=True)
+class Part:
+    """One side of a split: which pairs of the corpus belong to it."""
+
+    seed: int
+    chosen: frozenset[int]
+    held_out: bool  # the side of the chosen pairs, or the other one
+
+    def keeps(self, source: str, target: str) -> bool:
+        """Tell whether a pair belongs to this side."""
+        return (pair_hash(self.seed, source, target) in self.chosen) == self.held_out
+
+    @property
+    def fingerprint(self) -> str:
+        """What makes this side different from any other."""
+        digest = hashlib.sha256(f"{self.seed} {self.held_out}".encode())
+        for number in sorted(self.chosen):
+            digest.update(number.to_bytes(8, "big"))
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Split:
+    """A corpus in two parts that share no pair."""
+
+    training: Part
+    validation: Part
+    held_out: int  # pairs
+    notice: str | None  # said where fewer are held out than were asked for
+
+
+def split_held_out(corpus: Corpus, held_out: int, seed: int) -> Split:
+    """Choose up to `held_out` pairs for validation, but leave nine in ten for training."""
+    hashes = usable_hashes(corpus, seed)
+    different, counts = np.unique(hashes, return_counts=True)
+    if len(different) < 2:
+        raise UserError(
+            f"{corpus}: {len(hashes):,} usable pairs, {len(different)} of them different; at least 2 are needed, "
+            "to train with one and validate with the other."
+        )
+    limit = max(1, min(held_out, len(hashes) // LARGEST_SHARE))
+    groups = chosen_groups(counts, limit)
+    chosen = frozenset(int(number) for number in different[groups])
+    size = int(counts[groups].sum())
+    return Split(
+        training=Part(seed, chosen, held_out=False),
+        validation=Part(seed, chosen, held_out=True),
+        held_out=size,
+        notice=None
+        if size == held_out
+        else f"{corpus}: {size:,} of {len(hashes):,} pairs are held out for validation.",
+    )
+
+
+def usable_hashes(corpus: Corpus, seed: int) -> npt.NDArray[np.uint64]:
+    """Return the hash of every pair that is not empty on either side."""
+    usable = (pair_hash(seed, source, target) for source, target in corpus.pairs() if source.strip() and target.strip())
+    return np.fromiter(usable, dtype=np.uint64)
+
+
+def chosen_groups(counts: npt.NDArray[np.int64], limit: int) -> list[int]:
+    """Choose groups of equal pairs, first come first served, while they fit; if none fits, the smallest."""
+    chosen, room = [], limit
+    for group, count in enumerate(counts):
+        if count <= room:
+            chosen.append(group)
+            room -= int(count)
+        if not room:
+            break
+    return chosen or [int(np.argmin(counts))]
+
+
+def pair_hash(seed: int, source: str, target: str) -> int:
+    """Return a number from 0 to 2⁶⁴ - 1 that depends on the seed and the pair's text alone."""
+    # No line holds a newline, so that none can shift text from one side to the other.
+    digest = hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8, key=seed.to_bytes(8, "big"))
+    return int.from_bytes(digest.digest(), "big")
