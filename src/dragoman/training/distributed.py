@@ -1,0 +1,61 @@
+"""Several processes, one training: who I am, and how gradients become the sum over all of us.
+
+`torchrun` sets RANK and WORLD_SIZE; without it there is one process and nothing here costs anything.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import distributed as dist
+from torch import nn
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of one training; only the first of them writes."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def writes(self) -> bool:
+        """Say whether this process is the one that writes files and shows progress."""
+        return self.rank == 0
+
+    def total(self, value: float) -> float:
+        """Return the sum of a number over all processes."""
+        if self.size == 1:
+            return value
+        tensor = torch.tensor(value, dtype=torch.float64)
+        dist.all_reduce(tensor)
+        return tensor.item()
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """Let the first process through alone, and then the others, who find what it has written."""
+        if self.size > 1 and not self.writes:
+            dist.barrier()
+        yield
+        if self.size > 1 and self.writes:
+            dist.barrier()
+
+    def add_up(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace each gradient by its sum over all processes; one that has no batch left brings zeros."""
+        if self.size > 1:
+            for parameter in parameters:
+                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                dist.all_reduce(parameter.grad)
+
+
+ALONE = World()
+
+
+def join_world() -> World:
+    """Find out which process of how many this is, and meet the others."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    return World(int(os.environ.get("RANK", "0")), size)

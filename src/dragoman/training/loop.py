@@ -1,0 +1,166 @@
+"""The training loop (section 5): a page, and it yields; others draw bars, write logs, save and validate.
+
+Nothing in it remembers: the data of a step and its dropout are functions of (seed, step, rank). So a run that resumes
+at a step goes on exactly as one that was never stopped.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dragoman.errors import Diverged
+from dragoman.model.transducer import Transducer
+from dragoman.recipe import Training
+from dragoman.training.distributed import ALONE, World
+from dragoman.training.loss import projected_cross_entropy
+from dragoman.training.schedule import schedule
+
+SKIPPED_IN_A_ROW = 10  # steps that may be skipped for a non-finite gradient before training gives up
+
+
+class Trainable(Transducer, Protocol):
+    """A transducer with parameters to learn: an `nn.Module`."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield what is learned."""
+        ...
+
+    def train(self) -> object:
+        """Switch dropout on."""
+        ...
+
+
+@dataclass(frozen=True)
+class TensorBatch:
+    """A batch on its device."""
+
+    source: Tensor  # B S
+    prefix: Tensor  # B T
+    target: Tensor  # B T
+    tokens: int  # target tokens, padding not counted
+    numbers: Sequence[int]  # which pairs of the corpus these are
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one update did. Losses are means over its target tokens."""
+
+    number: int
+    loss: float  # smoothed: what is minimised
+    nll: float  # not smoothed: its exponential is the perplexity
+    tokens: int
+    rate: float
+    gradient_norm: float
+    skipped: int = 0  # how many steps in a row, up to this one, were skipped because the loss was not finite
+    pairs: Sequence[int] = field(default=(), repr=False)  # of a skipped step only: which pairs were in it
+
+
+Batches = Callable[[int], list[TensorBatch]]  # the batches of this process at a step, counted from 1
+
+
+def train(
+    model: Trainable,
+    optimizer: torch.optim.Optimizer,
+    batches: Batches,
+    plan: Training,
+    *,
+    width: int,
+    after: int = 0,
+    skipped: int = 0,
+    world: World = ALONE,
+) -> Iterator[Step]:
+    """Update the parameters step by step, from the one after step `after` to the plan's last."""
+    rate = schedule(plan, width)
+    parameters = list(model.parameters())
+    for number in range(after + 1, plan.steps + 1):
+        loss, nll, tokens, pairs = accumulate(model, batches(number), plan, number, world)
+        norm = clipped_norm(parameters, plan.clip)
+        finite = math.isfinite(norm) and math.isfinite(loss)
+        if finite:
+            set_rate(optimizer, rate(number))
+            optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        skipped = 0 if finite else skipped + 1
+        yield Step(number, loss, nll, tokens, rate(number), norm, skipped, () if finite else pairs)
+        if skipped >= SKIPPED_IN_A_ROW:
+            raise Diverged(
+                f"The loss was not a finite number in {skipped} steps in a row (the last was step {number}); training "
+                f"has stopped. Nothing saved is damaged. Try a lower training.rate (now {rate(plan.warmup):.2g}), "
+                f"a longer training.warmup (now {plan.warmup}) or training.clip = 1.0."
+            )
+
+
+def accumulate(
+    model: Trainable, micro_batches: list[TensorBatch], plan: Training, number: int, world: World
+) -> tuple[float, float, int, list[int]]:
+    """Leave the gradient of one update in the parameters; return both losses, the tokens and the pairs behind it."""
+    model.train()
+    torch.manual_seed(step_seed(plan.seed, number, world.rank))
+    tokens = world.total(sum(batch.tokens for batch in micro_batches))
+    loss = nll = 0.0
+    for batch in micro_batches:
+        with autocast(plan, batch.source.device):
+            hidden = model.hidden(batch.prefix, model.encode(batch.source))
+            smoothed, plain = projected_cross_entropy(hidden, model.output, batch.target, plan.label_smoothing)
+        (smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        loss, nll = loss + smoothed.item() / tokens, nll + plain.item() / tokens
+    world.add_up(model.parameters())
+    pairs = [number for batch in micro_batches for number in batch.numbers]
+    return world.total(loss), world.total(nll), int(tokens), pairs
+
+
+def clipped_norm(parameters: list[nn.Parameter], longest: float) -> float:
+    """Shorten the gradient to `longest` if that is set; return the length that it had."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norm = nn.utils.get_total_norm(gradients)
+    if longest:
+        nn.utils.clip_grads_with_norm_(parameters, longest, norm)
+    return norm.item()
+
+
+def autocast(plan: Training, device: torch.device) -> AbstractContextManager[object]:
+    """Compute in bfloat16 where the plan asks for it, or leaves the choice and the processor is made for it."""
+    wanted = plan.precision == "bfloat16" or (plan.precision == "auto" and has_bfloat16(device))
+    return torch.autocast(device.type, torch.bfloat16) if wanted else nullcontext()
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Say whether a device multiplies bfloat16 matrices in hardware."""
+    if device.type == "cpu":
+        return bool(torch.cpu._is_avx512_bf16_supported())
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def seconds_per_step(model: Trainable, batches: Batches, plan: Training, trials: int = 3) -> float:
+    """Measure how long an update takes on this machine, without making one."""
+    durations = []
+    for number in range(1, trials + 2):
+        began_at = time.perf_counter()
+        accumulate(model, batches(number), plan, number, ALONE)
+        durations.append(time.perf_counter() - began_at)
+        for parameter in model.parameters():
+            parameter.grad = None
+    return sum(durations[1:]) / trials  # the first one warms up
+
+
+def adam(model: nn.Module, plan: Training) -> torch.optim.Adam:
+    """Section 5.3's optimiser."""
+    return torch.optim.Adam(model.parameters(), lr=0.0, betas=plan.betas, eps=plan.epsilon)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every parameter."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def step_seed(seed: int, step: int, rank: int) -> int:
+    """Return the seed of a step's dropout masks: unrelated numbers for related steps, and nothing to save."""
+    return int(np.random.SeedSequence((seed, step, rank)).generate_state(1, np.uint64)[0])

@@ -1,0 +1,16 @@
+"""Memory that is freed and asked for again at every step should stay with the process."""
+
+import ctypes
+import sys
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc not to hand freed memory back to the system: the next step wants it again, page by zeroed page."""
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+    if mallopt:
+        mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        mallopt(M_TRIM_THRESHOLD, -1)
