@@ -1,0 +1,112 @@
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_transducers import Toy, padded
+
+from dragoman.decoding.sampling import drawn, sample
+from dragoman.decoding.scoring import score
+from dragoman.decoding.search import beam_search
+from dragoman.errors import UserError
+from dragoman.recipe import Decoding
+from dragoman.tokens import END, PAD, START
+
+HOW = Decoding(beam=1, extra_length=4)
+SOURCES = [[4, 5, END], [5, END], [4, 4, 5, 5, END]]
+
+
+def test_the_same_seed_draws_the_same_and_another_seed_something_else():
+    first, again, other = (sample(Toy(1, 30), padded(SOURCES), HOW, n=3, seed=seed) for seed in (7, 7, 8))
+    assert first == again
+    assert first != other
+
+
+@given(st.integers(0, 1000), st.permutations(SOURCES), st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_what_is_drawn_for_a_sentence_does_not_depend_on_its_neighbours(seed, rows, n):
+    model = Toy(seed, 30)
+    together = sample(model, padded(rows, 9), HOW, n=n, seed=seed)
+    for source, found in zip(rows, together, strict=True):
+        alone = sample(model, padded([source]), HOW, n=n, seed=seed)[0]
+        assert [h.tokens for h in found] == [h.tokens for h in alone]
+
+
+@given(st.integers(0, 1000), st.sampled_from([1e-9, 1e-300]))
+@settings(max_examples=30, deadline=None)
+def test_near_temperature_zero_the_likeliest_token_is_taken(seed, temperature):
+    model = Toy(seed, 30)
+    found = sample(model, padded(SOURCES), HOW, temperature=temperature, n=2)
+    for draws, (greedy,) in zip(found, beam_search(model, padded(SOURCES), HOW), strict=True):
+        assert {draw.tokens for draw in draws} == {greedy.tokens}
+
+
+def test_a_temperature_below_what_float32_can_tell_from_zero_is_no_division_by_zero():
+    values = torch.tensor([[[0.1, 0.7, 0.2]]]).log()
+    chance = torch.tensor([[0.5]], dtype=torch.float64)
+    assert drawn(values, chance, temperature=1e-50, top_k=0, top_p=1.0).tolist() == [[1]]
+
+
+@pytest.mark.parametrize("limits", [{"top_k": 1}, {"top_p": 1e-6}])
+def test_drawing_from_one_token_is_greedy_search(limits):
+    model = Toy(4, 30)
+    found = sample(model, padded(SOURCES), HOW, **limits)
+    assert [draws[0].tokens for draws in found] == [h[0].tokens for h in beam_search(model, padded(SOURCES), HOW)]
+
+
+def test_outputs_come_as_often_as_the_model_says():
+    model, how = Toy(5), Decoding(extra_length=1)
+    draws = sample(model, padded([[4, END]]), how, n=4000, seed=1)[0]
+    frequencies = Counter(draw.tokens for draw in draws if not draw.truncated)
+    assert frequencies
+    for tokens, times in frequencies.items():
+        (expected,) = score(model, padded([[4, END]]), padded([[*tokens, END]]), how)
+        # PAD and START are never drawn, nor END at once, so the rest comes a little more often than the model says.
+        chances = model.decode(padded([[START, *tokens]]), model.encode(padded([[4, END]])))[0].softmax(-1)
+        chances[1:, END] = 0.0
+        share = (1 - chances[:, [PAD, START, END]].sum(-1)).prod()
+        probability = float(torch.tensor(expected.log_probability).exp() / share)
+        assert times / 4000 == pytest.approx(probability, abs=0.03)
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_a_drawn_output_is_scored_like_any_other(seed):
+    model = Toy(seed, 30)
+    draws = sample(model, padded(SOURCES[:1]), HOW, temperature=0.7, top_k=9, top_p=0.9, n=3)[0]
+    targets = padded([[*h.tokens, *[END] * (not h.truncated)] for h in draws])
+    for draw, expected in zip(draws, score(model, padded(SOURCES[:1] * 3), targets, HOW), strict=True):
+        assert (draw.tokens, draw.truncated) == (expected.tokens, expected.truncated)
+        assert draw.score == pytest.approx(expected.score, abs=1e-9)
+
+
+def test_only_the_likeliest_tokens_are_drawn_from():
+    values = torch.tensor([0.5, 0.1, 0.3, 0.1]).log()
+    chances = torch.linspace(0, 1 - 1e-12, 101, dtype=torch.float64)[None]
+    rows = values.expand(1, 101, 4)
+    assert set(drawn(rows, chances, 1.0, 0, 1.0).flatten().tolist()) == {0, 1, 2, 3}
+    assert set(drawn(rows, chances, 1.0, 2, 1.0).flatten().tolist()) == {0, 2}
+    assert set(drawn(rows, chances, 1.0, 0, 0.7).flatten().tolist()) == {0, 2}
+    assert set(drawn(rows, chances, 1.0, 0, 0.4).flatten().tolist()) == {0}
+
+
+def test_a_model_that_never_ends_is_stopped():
+    for source, draws in zip(SOURCES, sample(Toy(1, end_bias=-1e9), padded(SOURCES), HOW, n=2), strict=True):
+        assert all(draw.truncated and len(draw.tokens) == len(source) - 1 + 4 for draw in draws)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"temperature": 0.0}, "temperature 0.0 .* above 0"),
+        ({"temperature": float("nan")}, "temperature nan"),
+        ({"top_k": -1}, "top_k -1"),
+        ({"top_p": 0.0}, "top_p 0.0"),
+        ({"top_p": 1.5}, "top_p 1.5"),
+        ({"n": 0}, "n 0"),
+    ],
+)
+def test_numbers_that_cannot_be_drawn_with_are_refused(wrong, words):
+    with pytest.raises(UserError, match=words):
+        sample(Toy(1), padded(SOURCES), HOW, **wrong)
