@@ -1,0 +1,33 @@
+from dragoman.evaluation.scores import Row, Score, Scores, Sentence
+from dragoman.evaluation.tables import length_table, scores_table, worst_table
+
+
+def test_scores_stand_under_one_another():
+    scores = Scores(
+        bleu=Score("BLEU", 33.14, 0.93, "nrefs:1"),
+        bleu_lowercase=Score("BLEU lower-cased", 34.0, 1.0, "case:lc"),
+        chrf=Score("chrF2", 60.0, 0.5, "nc:6"),
+        ter=Score("TER", 45.0, None, "tok:tercom"),
+        sentences=2,
+    )
+    assert scores_table(scores).split("\n") == [
+        "BLEU              33.1 ± 0.9  nrefs:1",
+        "BLEU lower-cased  34.0 ± 1.0  case:lc",
+        "chrF2             60.0 ± 0.5  nc:6",
+        "TER               45.0        tok:tercom",
+    ]
+
+
+def test_the_table_by_length_has_headings_over_its_numbers():
+    assert length_table([Row("1–5", 12, 40.06, 61.0, 0.987), Row("31+", 3, 9.5, 30.0, 1.1)]).split("\n") == [
+        "source words  sentences  BLEU  chrF  length ratio",
+        "         1–5         12  40.1  61.0          0.99",
+        "         31+          3   9.5  30.0          1.10",
+    ]
+
+
+def test_the_worst_sentences_are_blocks_with_their_line():
+    table = worst_table([Sentence(7, 12.3, "a dog", "ein", "ein Hund"), Sentence(9, 20.0, "s", "h", "r")])
+    first, second = table.split("\n\n")
+    assert first == "line 7, chrF 12.3\n  source      a dog\n  hypothesis  ein\n  reference   ein Hund"
+    assert second.startswith("line 9")
