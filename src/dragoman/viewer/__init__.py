@@ -1,0 +1,1 @@
+"""What attention looks at: a record of its weights becomes a page or a picture."""

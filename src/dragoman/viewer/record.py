@@ -1,0 +1,81 @@
+"""What is shown: the attention weights of one translation, with the pieces they belong to.
+
+Only numpy arrays and strings: whoever has a model fills the record, whoever draws never sees the model.
+
+Shapes: S source pieces, T target pieces.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = NDArray[np.float32]
+Kind = Literal["encoder", "decoder", "cross"]
+
+KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
+START_PIECE = "⟨start⟩"
+END_PIECE = "⟨end⟩"
+WORD_MARKS = (" ", "▁")  # either of them opens a piece that begins a word
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRecord:
+    """The attention of one forward pass over a source and its target.
+
+    `target_pieces` are the pieces that were written, END among them. Row t of `decoder` and of `cross` belongs to step
+    t, position t of the prefix: the decoder has just read `prefix_pieces[t]` and is about to write `target_pieces[t]`.
+    We name these rows by what was written. The columns of `decoder` are the prefix, those of `cross` the source.
+    """
+
+    source_pieces: tuple[str, ...]  # S
+    target_pieces: tuple[str, ...]  # T
+    source_text: str
+    target_text: str
+    encoder: Weights  # layers, heads, S, S
+    decoder: Weights  # layers, heads, T, T
+    cross: Weights  # layers, heads, T, S
+    title: str = ""  # the run's name, or whatever the page should be called
+
+    def __post_init__(self) -> None:
+        for kind in KINDS:
+            check_shape(kind, self.weights(kind), (len(self.rows(kind)), len(self.columns(kind))))
+            check_rows(kind, self.weights(kind))
+
+    @property
+    def prefix_pieces(self) -> tuple[str, ...]:
+        """Return the T pieces that the decoder read: START, then all it had written before its last piece."""
+        return (START_PIECE, *self.target_pieces)[: len(self.target_pieces)]
+
+    def weights(self, kind: Kind) -> Weights:
+        """Return the weights of one kind: layers, heads, rows, columns."""
+        return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[kind]
+
+    def rows(self, kind: Kind) -> tuple[str, ...]:
+        """Return the names of the positions that look: a source piece, or the piece that the step wrote."""
+        return self.source_pieces if kind == "encoder" else self.target_pieces
+
+    def columns(self, kind: Kind) -> tuple[str, ...]:
+        """Return the pieces that are looked at: the source, or in the decoder what it had read."""
+        return self.prefix_pieces if kind == "decoder" else self.source_pieces
+
+
+def check_shape(kind: Kind, weights: Weights, expected: tuple[int, int]) -> None:
+    """Refuse weights that do not belong to the pieces beside them."""
+    if weights.ndim != 4 or weights.shape[2:] != expected or not weights.size:
+        rows, columns = expected
+        raise ValueError(
+            f"the {kind} weights have the shape {weights.shape}; the pieces ask for (layers, heads, {rows}, {columns})"
+        )
+
+
+def check_rows(kind: Kind, weights: Weights) -> None:
+    """Refuse rows that no softmax can have made."""
+    sums = weights.sum(axis=-1, dtype=np.float64)
+    if not np.all(np.abs(sums - 1) <= 1e-4) or weights.min() < 0:
+        layer, head, row = np.unravel_index(np.argmax(np.abs(sums - 1)), sums.shape)
+        raise ValueError(
+            f"row {row} of {kind} layer {layer + 1}, head {head + 1} sums to {sums[layer, head, row]:.5f}; "
+            "attention weights are not negative and sum to 1"
+        )

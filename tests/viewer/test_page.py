@@ -1,0 +1,86 @@
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+
+from dragoman.viewer.page import page
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    "<!--",
+    "&amp;",
+    "RECORD",
+    "\ud800",
+    "⟨end⟩",
+)
+
+
+def contents(html: str) -> dict:
+    """Return what the page's script is given to read."""
+    (block,) = re.findall(r'<script type="application/json" id="record">(.*?)</script>', html, re.DOTALL)
+    return json.loads(block)
+
+
+def test_the_page_holds_the_pieces_and_the_title(record):
+    told = contents(page(record))
+    assert told["title"] == "runs/quickstart"
+    assert told["kinds"]["cross"]["rows"] == list(record.target_pieces)
+    assert told["kinds"]["cross"]["columns"] == list(record.source_pieces)
+    assert told["kinds"]["decoder"]["columns"] == ["⟨start⟩", *record.target_pieces[:-1]]
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_the_numbers_on_the_page_are_the_weights(record, kind):
+    told, weights = contents(page(record))["kinds"][kind], record.weights(kind)
+    numbers = np.frombuffer(base64.b64decode(told["weights"]), np.uint8).reshape(weights.shape) / 255
+    assert (told["layers"], told["heads"]) == weights.shape[:2]
+    assert np.abs(numbers - weights).max() <= 1 / 255
+
+
+def test_what_the_decoder_cannot_see_is_exactly_nothing(record):
+    told = contents(page(record))["kinds"]["decoder"]
+    numbers = np.frombuffer(base64.b64decode(told["weights"]), np.uint8).reshape(record.decoder.shape)
+    assert not np.triu(numbers, 1).any()
+
+
+def test_pieces_that_look_like_html_stay_text(record_of):
+    html = page(record_of(HOSTILE, HOSTILE, title="</title><b>"))
+    assert contents(html)["kinds"]["encoder"]["rows"] == list(HOSTILE)
+    assert contents(html)["title"] == "</title><b>"
+    for markup in ("<img", "alert(2)</script", "</title><b>"):
+        assert markup not in html
+    assert html.count("</script>") == 2 and html.count("<!--") == 0
+
+
+def test_the_page_can_be_written_as_utf8_whatever_the_pieces_hold(record_of):
+    page(record_of(HOSTILE, HOSTILE)).encode("utf-8")
+
+
+def test_the_page_asks_nothing_of_the_network(record):
+    html = page(record)
+    assert not re.search(r"https?:|\bsrc=|\bhref=|url\(|@import|fetch\(|XMLHttpRequest", html)
+    assert "default-src 'none'" in html
+
+
+def test_the_policy_allows_no_script_but_the_pages_own(record):
+    html = page(record)
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert "unsafe" not in policy
+    assert len(re.findall(r"'sha256-[^']{44}'", policy)) == 2
+
+
+def test_the_script_never_writes_html(record):
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", page(record))
+
+
+def test_words_know_their_pieces(record):
+    target = contents(page(record))["target"]["words"]
+    lamp = next(word for word in target if word["label"] == "Lampe")
+    assert record.target_pieces[lamp["first"] : lamp["end"]] == (" Lam", "pe")
+
+
+def test_the_same_record_gives_the_same_page(record):
+    assert page(record) == page(record)
