@@ -1,0 +1,1 @@
+"""Text that comes with Dragoman."""

@@ -1,0 +1,282 @@
+"""Draw the phrases and clauses of the phrasebook, so that each makes sense by itself.
+
+Who does what is settled by the kinds of nouns that a verb takes; tense, modal verb and time are drawn to suit each
+other; what would have two translations, or none that people say, is not drawn at all.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from typing import TypeVar
+
+from dragoman.corpora import lexicon
+from dragoman.corpora.lexicon import BE, Adjective, Adverb, Modal, Noun, Verb, adjectives_for, nouns_of
+from dragoman.corpora.meanings import (
+    HE,
+    SHE,
+    THEY,
+    WE,
+    YOU,
+    Clause,
+    I,
+    Phrase,
+    Place,
+    Predicate,
+    Pronoun,
+    Tense,
+    pronoun_for,
+)
+
+Item = TypeVar("Item")
+
+PERSONS = (I, YOU, HE, SHE, WE, THEY)
+SPEAKERS = (I, I, YOU, YOU, HE, SHE, WE, THEY)  # as subjects; each verb has forms of its own for "ich" and "du"
+POSSESSIVES = ("my", "your", "his", "her", "our", "their")
+COUNTS = ("two", "three", "four", "five", "many", "some")
+TENSES: tuple[Tense, ...] = ("present", "progressive", "past")
+SEAT_PREPOSITIONS = (("on", "auf"), ("next to", "neben"), ("under", "unter"), ("behind", "hinter"))
+PEOPLE = lexicon.expand("people")
+BEINGS = lexicon.expand("beings")
+PUBLIC = frozenset(("room", "building", "outdoors", "goal", "transit"))
+SINGLE = frozenset(("relative", "room", "building", "outdoors", "goal"))  # rarely spoken of in the plural
+OWN_PEOPLE = frozenset(("child", "neighbour", "colleague", "guest", "teacher", "doctor"))
+DEFINITE = frozenset(("the", "this", "these", "which", *POSSESSIVES))
+MODALS = (lexicon.CAN, lexicon.MUST, lexicon.SHOULD, lexicon.WILL, lexicon.WANT, lexicon.ALLOWED)
+UNNEGATED = frozenset((*COUNTS, "every"))
+
+
+def pick(rng: Random, items: tuple[Item, ...]) -> Item:
+    """Draw one of several, each as likely as the other."""
+    return items[int(rng.random() * len(items))]
+
+
+def chance(rng: Random, probability: float) -> bool:
+    """Draw a yes or a no."""
+    return rng.random() < probability
+
+
+def draw_determiner(rng: Random, noun: Noun, *, plural: bool) -> str:
+    """Draw a determiner that suits a noun."""
+    if noun.kind == "relative":
+        return pick(rng, POSSESSIVES)
+    draw = rng.random()
+    if noun.mass:
+        return "" if draw < 0.6 else "the" if draw < 0.9 else "this"
+    if draw < 0.4:
+        return "the"
+    if draw < 0.55:
+        return "these" if plural else "this"
+    if draw < 0.7 and noun.kind not in PUBLIC and (noun.kind != "person" or noun.english in OWN_PEOPLE):
+        return pick(rng, POSSESSIVES)
+    if plural:
+        counts = ("many", "some") if noun.kind == "footwear" else COUNTS  # nobody tries on three shoes
+        return pick(rng, counts) if draw < 0.9 else ""
+    return "a"
+
+
+def draw_phrase(rng: Random, noun: Noun, *, plural: float = 0.2, adjective: float = 0.3) -> Phrase:
+    """Draw what goes with a noun."""
+    many = noun.kind == "footwear" or (not noun.mass and noun.kind not in SINGLE and chance(rng, plural))
+    fitting = lasting(noun.kind)
+    chosen = pick(rng, fitting) if fitting and chance(rng, adjective) else None
+    return Phrase(noun, draw_determiner(rng, noun, plural=many), chosen, many)
+
+
+@cache
+def lasting(kind: str) -> tuple[Adjective, ...]:
+    """Return the adjectives to set before a noun: "my patient son" rather than "my thirsty son" or "my old son"."""
+    return tuple(each for each in adjectives_for(kind) if kind != "relative" or each.scale not in ("state", "age"))
+
+
+def draw_subject(rng: Random, kinds: frozenset[str], *, pronouns: float = 0.3) -> Phrase | Pronoun:
+    """Draw who or what a sentence is about."""
+    if "person" in kinds and chance(rng, pronouns):
+        return pick(rng, SPEAKERS)
+    return definite(draw_phrase(rng, pick(rng, nouns_of(kinds)), adjective=0.2))
+
+
+def definite(phrase: Phrase) -> Phrase:
+    """Make a phrase one that the listener knows."""
+    return phrase if phrase.determiner in DEFINITE else phrase._replace(determiner="the")
+
+
+def draw_known(rng: Random, kinds: frozenset[str], *, plural: float = 0.2, adjective: float = 0.0) -> Phrase:
+    """Draw a phrase that a pronoun may take up again: a definite one, and one whose pronoun nobody disputes."""
+    noun = pick(rng, nouns_of(kinds))
+    while noun.living and noun.gender == "n":  # "das Mädchen … sie" or "es": both are heard
+        noun = pick(rng, nouns_of(kinds))
+    return definite(draw_phrase(rng, noun, plural=plural, adjective=adjective))
+
+
+def draw_direct(rng: Random, verb: Verb, subject: Phrase | Pronoun) -> Phrase | Pronoun | None:
+    """Draw an object for a verb."""
+    if not verb.objects:
+        return None
+    if "person" in verb.objects and chance(rng, 0.15):
+        return draw_person_object(rng, subject)
+    plural = 0.0 if verb.case == "dat" and not verb.objects & PEOPLE else 0.2
+    phrase = draw_phrase(rng, pick(rng, nouns_of(verb.objects)), plural=plural)
+    if phrase.noun is subject.noun:  # "this boy greets a boy"
+        return draw_direct(rng, verb, subject)
+    if phrase.noun.kind in ("opening", "room") or verb.base in ("like", "love", "know", "understand"):
+        return definite(phrase)
+    if verb.base in ("buy", "have") and phrase.determiner in POSSESSIVES:  # nobody buys what is his
+        return phrase._replace(determiner="the")
+    return phrase
+
+
+def draw_person_object(rng: Random, subject: Phrase | Pronoun) -> Pronoun:
+    """Draw a personal pronoun that does not mean the subject itself."""
+    others = tuple(person for person in PERSONS if person.person == 3 or person.person != subject.person)
+    return pick(rng, others)
+
+
+def draw_place(rng: Random, verb: Verb, subject: Phrase | Pronoun) -> Place | None:
+    """Draw the place that a verb must name, or may."""
+    marks = verb.marks
+    if "put" in marks:
+        english, german = pick(rng, SEAT_PREPOSITIONS)
+        return Place(english, german, "acc", draw_location(rng, "furniture seat"), bound=True)
+    if marks & {"keep", "rest", "sit"}:
+        english, german = ("on", "auf") if "sit" in marks else pick(rng, SEAT_PREPOSITIONS)
+        where = draw_location(rng, "seat" if "sit" in marks else "furniture seat")
+        return Place(english, german, "dat", where, bound=True)
+    if "reach" in marks and ("enter" not in marks or chance(rng, 0.5)):
+        return Place("to", "zu", "dat", draw_location(rng, "goal"), bound=True)
+    if "enter" in marks:
+        return Place("into", "in", "acc", draw_location(rng, "room building outdoors"), bound=True)
+    if "located" in marks and chance(rng, 0.35):
+        return draw_scene(rng, subject)
+    return None
+
+
+def draw_scene(rng: Random, subject: Phrase | Pronoun) -> Place:
+    """Draw where something happens: people are found anywhere, animals outdoors."""
+    if subject.noun is not None and not subject.noun.living:
+        return Place("in", "in", "dat", draw_location(rng, "outdoors"))
+    if chance(rng, 0.2):
+        return Place("at", "an", "dat", draw_location(rng, "goal"))
+    return Place("in", "in", "dat", draw_location(rng, "room building outdoors"))
+
+
+def draw_location(rng: Random, kinds: str) -> Phrase:
+    """Draw a place or a piece of furniture."""
+    phrase = draw_phrase(rng, pick(rng, nouns_of(frozenset(kinds.split()))), plural=0, adjective=0.2)
+    return phrase if chance(rng, 0.3) else phrase._replace(determiner="the")
+
+
+# Drawing clauses
+
+
+def draw_time(rng: Random, clause: Clause) -> Clause:
+    """Draw tense, modal verb and time, each to suit the other."""
+    verb, draw = clause.verb, rng.random()
+    if "state" in verb.marks:
+        return clause
+    if draw < 0.3:
+        clause = habitual(with_adverb(rng, clause, (*lexicon.HABITS, *lexicon.FREQUENCIES, *lexicon.FREQUENCIES), 0.6))
+        going_on = clause.adverb is None and verb.progressive and (hides_past(clause) or chance(rng, 0.6))
+        return clause._replace(tense="progressive") if going_on else clause
+    if draw < 0.5 and verb.progressive:
+        return with_adverb(rng, clause._replace(tense="progressive"), lexicon.PRESENT_TIMES, 0.25)
+    if draw < 0.75 and not hides_past(clause):
+        return with_adverb(rng, clause._replace(tense="past"), lexicon.PAST_TIMES[not clause.direct :], 0.4)
+    if "rest" in verb.marks:
+        return clause
+    modal = draw_modal(rng, clause.subject) if verb.progressive else pick(rng, (lexicon.CAN, lexicon.WILL))
+    return with_adverb(rng, clause._replace(modal=modal), lexicon.FUTURE_TIMES[not clause.direct :], 0.4)
+
+
+def habitual(clause: Clause) -> Clause:
+    """Let a habit concern no single thing: "often sells old beds"."""
+    direct = clause.direct
+    if clause.adverb is None or not isinstance(direct, Phrase) or direct.determiner != "a":
+        return clause
+    return clause._replace(direct=direct._replace(determiner="", plural=True))
+
+
+def hides_past(clause: Clause) -> bool:
+    """Tell whether the past looks like the present in English: "they read", "they put on"."""
+    subject = clause.subject
+    return clause.verb.past == clause.verb.base and (subject.plural or subject.person != 3)
+
+
+def draw_modal(rng: Random, subject: Phrase | Pronoun) -> Modal:
+    """Draw a modal verb: only people must, should or may; things only will."""
+    kind = subject.noun.kind if subject.noun is not None else "person"
+    if kind in PEOPLE:
+        return pick(rng, MODALS)
+    return pick(rng, (lexicon.CAN, lexicon.WILL, lexicon.WANT)) if kind == "animal" else lexicon.WILL
+
+
+def with_adverb(rng: Random, clause: Clause, adverbs: tuple[Adverb, ...], probability: float) -> Clause:
+    """Add, perhaps, one of several adverbs, and perhaps move it to the front."""
+    if not chance(rng, probability):
+        return clause
+    adverb = pick(rng, adverbs)
+    # With a pronoun as object the order after a fronted adverb is unsettled: "Heute sieht ihn der Mann".
+    movable = (
+        not adverb.frequency and not isinstance(clause.direct, Pronoun) and not isinstance(clause.receiver, Pronoun)
+    )
+    return clause._replace(adverb=adverb, front="adverb" if movable and chance(rng, 0.5) else "subject")
+
+
+def draw_negation(rng: Random, clause: Clause, probability: float = 0.18) -> Clause:
+    """Negate a clause, perhaps, where the negation has one clear meaning."""
+    phrases = (clause.subject, clause.direct, clause.receiver)
+    counted = any(isinstance(phrase, Phrase) and phrase.determiner in UNNEGATED for phrase in phrases)
+    vague = isinstance(clause.subject, Phrase) and clause.subject.determiner == "a"
+    often = clause.adverb in lexicon.FREQUENCIES or clause.adverb in lexicon.HABITS  # "nicht jeden Tag"
+    placed = clause.place is not None and clause.direct is not None and not clause.place.bound
+    if counted or vague or often or placed or clause.modal is lexicon.MUST or not chance(rng, probability):
+        return clause
+    return clause._replace(negated=True)
+
+
+def draw_clause(rng: Random, verb: Verb, subject: Phrase | Pronoun | None = None) -> Clause:
+    """Draw all but the time of a clause with a given verb."""
+    who = draw_subject(rng, verb.subjects) if subject is None else subject
+    if verb.base == "belong" and isinstance(who, Phrase):
+        who = who._replace(determiner="these" if who.plural else "this")
+    receiver = draw_receiver(rng, who) if "give" in verb.marks else None
+    return Clause(who, verb, draw_direct(rng, verb, who), receiver, draw_place(rng, verb, who))
+
+
+def draw_receiver(rng: Random, subject: Phrase | Pronoun) -> Phrase | Pronoun:
+    """Draw someone to give something to."""
+    if chance(rng, 0.3):
+        return draw_person_object(rng, subject)
+    return definite(draw_phrase(rng, pick(rng, nouns_of(PEOPLE)), adjective=0.15))
+
+
+def draw_event(rng: Random, subject: Phrase | Pronoun | None = None) -> Clause:
+    """Draw a clause with any verb that suits the subject, if one is given."""
+    if subject is None:
+        return draw_time(rng, draw_clause(rng, pick(rng, lexicon.VERBS)))
+    kind = subject.noun.kind if subject.noun is not None else "person"
+    return draw_time(rng, draw_clause(rng, pick(rng, verbs_by(kind)), subject))
+
+
+@cache
+def verbs_by(kind: str) -> tuple[Verb, ...]:
+    """Return the verbs whose subject may be of this kind."""
+    return tuple(verb for verb in lexicon.VERBS if kind in verb.subjects)
+
+
+def draw_said(rng: Random, phrase: Phrase | Pronoun, *, tense: Tense = "present") -> Clause:
+    """Draw something to say of a phrase with "be"."""
+    kind = phrase.noun.kind if phrase.noun is not None else "person"
+    taken = phrase.adjective if isinstance(phrase, Phrase) else None
+    fitting = tuple(adjective for adjective in adjectives_for(kind) if taken is None or adjective.scale != taken.scale)
+    return Clause(phrase, BE, predicate=Predicate(pick(rng, fitting)), tense=tense)
+
+
+def said_again(phrase: Phrase | Pronoun) -> Pronoun:
+    """Return the pronoun that takes a phrase up again; a pronoun is its own."""
+    return phrase if isinstance(phrase, Pronoun) else pronoun_for(phrase)
+
+
+def draw_known_person(rng: Random) -> Phrase | Pronoun:
+    """Draw a person whom a pronoun may take up again."""
+    return pick(rng, SPEAKERS) if chance(rng, 0.35) else draw_known(rng, PEOPLE, plural=0.1, adjective=0.15)

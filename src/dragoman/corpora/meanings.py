@@ -1,0 +1,135 @@
+"""What a sentence of the phrasebook says, as values that know nothing of word order, agreement or case."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from dragoman.corpora.lexicon import Adjective, Adverb, Modal, Noun, Verb
+
+Case = Literal["nom", "acc", "dat"]
+Order = Literal["statement", "inverted", "shared", "question", "subordinate", "infinitive"]
+Front = Literal["subject", "adverb", "direct", "place"]
+Tense = Literal["present", "progressive", "past"]
+
+
+class Pronoun(NamedTuple):
+    """A word that stands for a noun phrase: personal, interrogative or relative."""
+
+    english: str
+    english_object: str
+    nom: str
+    acc: str
+    dat: str
+    person: int = 3
+    plural: bool = False
+    noun: Noun | None = None  # what it stands for, if that has been said
+
+
+class Relative(NamedTuple):
+    """A clause about a noun; one of its phrases is the relative pronoun, which stands in front."""
+
+    clause: Clause
+
+
+class Phrase(NamedTuple):
+    """A noun with what belongs to it; an empty determiner means none."""
+
+    noun: Noun
+    determiner: str = "the"
+    adjective: Adjective | None = None
+    plural: bool = False
+    relative: Relative | None = None
+    person: int = 3
+
+
+class Place(NamedTuple):
+    """Where something is (dative) or where it goes (mostly accusative)."""
+
+    english: str
+    german: str
+    case: Case
+    phrase: Phrase | Pronoun
+    bound: bool = False  # whether the verb asks for it
+
+
+class Predicate(NamedTuple):
+    """What is said with "be": very old, too old, as old as the house, older than the house."""
+
+    adjective: Adjective
+    degree: Literal["", "very", "too", "as", "than"] = ""
+    other: Phrase | None = None
+
+
+class Clause(NamedTuple):
+    """Who does what to whom, where and when."""
+
+    subject: Phrase | Pronoun
+    verb: Verb
+    direct: Phrase | Pronoun | None = None
+    receiver: Phrase | Pronoun | None = None
+    place: Place | None = None
+    adverb: Adverb | None = None
+    predicate: Predicate | None = None
+    tense: Tense = "present"
+    modal: Modal | None = None
+    negated: bool = False
+    front: Front = "subject"
+
+
+class Conjunction(NamedTuple):
+    """What joins a clause to the one before it; German sets a comma where English often does not."""
+
+    english: str
+    german: str
+    english_comma: bool = False
+    german_comma: bool = True
+
+
+class Joined(NamedTuple):
+    """A clause in its place in a sentence."""
+
+    clause: Clause
+    order: Order = "statement"
+    conjunction: Conjunction | None = None
+
+
+class Sentence(NamedTuple):
+    """A whole sentence: its clauses in order and the mark at its end."""
+
+    clauses: tuple[Joined, ...]
+    mark: str = "."
+
+
+I = Pronoun("I", "me", "ich", "mich", "mir", 1)  # noqa: E741
+YOU = Pronoun("you", "you", "du", "dich", "dir", 2)
+HE = Pronoun("he", "him", "er", "ihn", "ihm")
+SHE = Pronoun("she", "her", "sie", "sie", "ihr")
+WE = Pronoun("we", "us", "wir", "uns", "uns", 1, plural=True)
+THEY = Pronoun("they", "them", "sie", "sie", "ihnen", plural=True)
+WHO = Pronoun("who", "who", "wer", "wen", "wem")
+WHAT = Pronoun("what", "what", "was", "was", "was")
+
+GERMAN_PRONOUNS = {"m": ("er", "ihn", "ihm"), "f": ("sie", "sie", "ihr"), "n": ("es", "es", "ihm")}
+RELATIVE_PRONOUNS = {
+    "m": ("der", "den", "dem"),
+    "f": ("die", "die", "der"),
+    "n": ("das", "das", "dem"),
+    "p": ("die", "die", "denen"),
+}
+
+
+def pronoun_for(phrase: Phrase) -> Pronoun:
+    """Return the pronoun that stands for a phrase: German gives it the gender of the noun, English does not."""
+    if phrase.plural:
+        return THEY._replace(noun=phrase.noun)
+    english, english_object = "it", "it"
+    if phrase.noun.living:
+        english, english_object = ("he", "him") if phrase.noun.gender == "m" else ("she", "her")
+    return Pronoun(english, english_object, *GERMAN_PRONOUNS[phrase.noun.gender], noun=phrase.noun)
+
+
+def relative_pronoun(phrase: Phrase) -> Pronoun:
+    """Return the relative pronoun for a phrase."""
+    english, english_object = ("who", "whom") if phrase.noun.living else ("that", "that")
+    forms = RELATIVE_PRONOUNS["p" if phrase.plural else phrase.noun.gender]
+    return Pronoun(english, english_object, *forms, plural=phrase.plural, noun=phrase.noun)

@@ -1,0 +1,192 @@
+"""The built-in corpus: English–German sentence pairs, made by a small grammar, with their gold word alignment.
+
+`lexicon` holds the words, `meanings` what one can say with them, `grammar` turns a meaning into two linked
+sentences, and `drawing` and `patterns` draw meanings: verb-second and verb-final order, agreement across distance,
+pronouns that take the gender of their noun, negation, questions, subordinate and relative clauses. An English
+sentence has exactly one translation.
+
+The splits are made by combination, not by sentence. A combination is a pair of content words that belong together in
+a sentence: an adjective and its noun, or a verb and the noun of its subject, object or place (also through a pronoun).
+A stable hash gives every combination to one split. A sentence with a combination of the test split is a test sentence;
+otherwise, one with a combination of the validation split is a validation sentence; only the rest is training. So each
+test sentence shows two words together that training never shows together. Each of the words by itself, in the very
+form, is among the first 8000 training pairs of the same seed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+from dragoman.corpora.grammar import Word, render
+from dragoman.corpora.lexicon import BE, VERBS, adjectives_for, nouns_of
+from dragoman.corpora.meanings import Clause, Phrase, Sentence
+from dragoman.corpora.patterns import draw_sentence
+from dragoman.errors import UserError, nearest
+
+SPLITS = ("train", "valid", "test")
+HELD_OUT_PERCENT = {"test": 4, "valid": 2}  # of all combinations
+SHORTEST, LONGEST = 4, 20  # English words and marks
+LESSONS = 8000  # training pairs whose words the other splits may use
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence, its translation, and which word of the one stands for which word of the other."""
+
+    source: str
+    target: str
+    links: tuple[tuple[int, int], ...]  # positions in words(source) and words(target), counted from 0, sorted
+
+
+def words(text: str) -> list[str]:
+    """Split a sentence into words and punctuation marks, as the links count them."""
+    return re.findall(r"\w+|[^\w\s]", text)
+
+
+def pair(sentence: Sentence) -> Pair:
+    """Write a sentence out in both languages."""
+    both = render(sentence)
+    return Pair(written(both.english), written(both.german), links(both.english, both.german))
+
+
+def written(line: list[Word]) -> str:
+    """Join words to a sentence: a capital at the start, no space before a mark."""
+    text = " ".join(word.text for word in line)
+    return (text[0].upper() + text[1:]).replace(" ,", ",").replace(" .", ".").replace(" ?", "?")
+
+
+def links(english: list[Word], german: list[Word]) -> tuple[tuple[int, int], ...]:
+    """Return the positions of all two words that express the same."""
+    places: dict[object, list[int]] = {}
+    for position, word in enumerate(german):
+        for key in word.keys:
+            places.setdefault(key, []).append(position)
+    found = {(i, j) for i, word in enumerate(english) for key in word.keys for j in places.get(key, ())}
+    return tuple(sorted(found))
+
+
+# The splits
+
+
+def combinations(sentence: Sentence) -> set[tuple[str, str]]:
+    """Return the pairs of content words that belong together in a sentence, in English."""
+    found: set[tuple[str, str]] = set()
+    for joined in sentence.clauses:
+        add_combinations(joined.clause, found)
+    return found
+
+
+def add_combinations(clause: Clause, found: set[tuple[str, str]]) -> None:
+    """Add the combinations of a clause, and of the clauses inside its phrases."""
+    place = None if clause.place is None else clause.place.phrase
+    predicate = clause.predicate
+    verb = f"{clause.verb.base} {clause.verb.particle}".rstrip()
+    for phrase in (clause.subject, clause.direct, clause.receiver, place, predicate and predicate.other):
+        if phrase is None or phrase.noun is None:
+            continue
+        if clause.verb is not BE:
+            found.add((verb, phrase.noun.english))
+        elif predicate is not None:
+            found.add((predicate.adjective.english, phrase.noun.english))
+        if isinstance(phrase, Phrase) and phrase.adjective is not None:
+            found.add((phrase.adjective.english, phrase.noun.english))
+        if isinstance(phrase, Phrase) and phrase.relative is not None:
+            add_combinations(phrase.relative.clause, found)
+
+
+@cache
+def split_of_combination(combination: tuple[str, str]) -> str:
+    """Return the split that a combination of words is kept for, the same on every machine and in every run."""
+    digest = blake2b(" ".join(combination).encode(), digest_size=8).digest()
+    percent = int.from_bytes(digest, "big") % 100
+    if percent < HELD_OUT_PERCENT["test"]:
+        return "test"
+    return "valid" if percent < HELD_OUT_PERCENT["test"] + HELD_OUT_PERCENT["valid"] else "train"
+
+
+def split_of(sentence: Sentence) -> str:
+    """Return the split that a sentence belongs to."""
+    splits = {split_of_combination(combination) for combination in combinations(sentence)}
+    return next((split for split in ("test", "valid") if split in splits), "train")
+
+
+# The corpus
+
+
+def sentences(split: str, seed: int) -> Iterator[Sentence]:
+    """Draw sentences of a split for ever."""
+    rng = Random(f"{split} {seed}")
+    while True:
+        sentence = draw_sentence(rng)
+        if split_of(sentence) == split:
+            yield sentence
+
+
+def pairs(split: str, seed: int) -> Iterator[Pair]:
+    """Write out the sentences of a split that have the right length, none twice."""
+    seen = set[str]()
+    for drawn in map(pair, sentences(split, seed)):
+        if drawn.source not in seen and SHORTEST <= len(words(drawn.source)) <= LONGEST:
+            seen.add(drawn.source)
+            yield drawn
+
+
+@lru_cache(maxsize=4)
+def taught(seed: int) -> frozenset[str]:
+    """Return every word, of either language, in the first training pairs."""
+    lessons = islice(pairs("train", seed), LESSONS)
+    return frozenset(word for each in lessons for text in (each.source, each.target) for word in words(text))
+
+
+def fair(drawn: Pair, known: frozenset[str]) -> bool:
+    """Tell whether a pair has only known words, so that what it tests is their combination."""
+    return known.issuperset(words(drawn.source)) and known.issuperset(words(drawn.target))
+
+
+def phrasebook(split: str, count: int, *, seed: int = 1) -> Iterator[Pair]:
+    """Return `count` different pairs of a split, always the same ones for the same arguments."""
+    if split not in SPLITS:
+        raise UserError(
+            f'The phrasebook has the splits {", ".join(SPLITS)}, not "{split}".{nearest(split, list(SPLITS))}'
+        )
+    drawn = pairs(split, seed)
+    if split == "train":
+        return islice(drawn, count)
+    return islice((each for each in drawn if fair(each, taught(seed))), count)
+
+
+def write_phrasebook(folder: Path, sizes: Mapping[str, int], *, seed: int = 1) -> None:
+    """Write each split as a file of each language, one sentence a line, and its links in the Pharaoh format."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, count in sizes.items():
+        drawn = list(phrasebook(split, count, seed=seed))
+        write_lines(folder / f"{split}.en", (each.source for each in drawn))
+        write_lines(folder / f"{split}.de", (each.target for each in drawn))
+        write_lines(folder / f"{split}.links", (pharaoh(each.links) for each in drawn))
+
+
+def pharaoh(linked: tuple[tuple[int, int], ...]) -> str:
+    """Write links as "0-0 1-2"."""
+    return " ".join(f"{source}-{target}" for source, target in linked)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines with the same line ends on every system."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+
+
+def possible() -> int:
+    """Return a lower bound of the sentences there are: "the" or "this" subject, verb in the present, such an object."""
+    return sum(phrases(verb.subjects) * phrases(verb.objects) for verb in VERBS if verb.objects and not verb.marks)
+
+
+def phrases(kinds: frozenset[str]) -> int:
+    """Count the singular phrases with "the" or "this", with one adjective or none, of some kinds of noun."""
+    return sum(2 * (1 + len(adjectives_for(noun.kind))) for noun in nouns_of(kinds) if noun.kind != "relative")
