@@ -1,0 +1,1 @@
+"""What is learned: which data, which model, which score, how a result is printed."""

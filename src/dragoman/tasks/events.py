@@ -1,0 +1,48 @@
+"""What a training has to say while it goes on, beyond the steps, validations and checkpoints of its session."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dragoman.evaluation.scores import Scores
+from dragoman.run import Run
+from dragoman.training.checkpoints import Progress
+from dragoman.training.session import Event
+
+
+@dataclass(frozen=True)
+class Working:
+    """Something that takes a while has come further."""
+
+    what: str
+    done: int
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is about to happen."""
+
+    run: Run
+    pairs: int
+    valid_pairs: int
+    vocabulary: tuple[int, int]  # source, target
+    parameters: int
+    steps: int
+    steps_done: int
+    steps_per_epoch: int
+    seconds_per_step: float
+    device: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The training is over."""
+
+    run: Run
+    progress: Progress
+    averaged: int  # checkpoints in the mean that became the model
+    scores: Scores  # on validation sentences, with the recipe's beam
+
+
+Listen = Callable[[Event | Working | Plan | Finished], None]

@@ -1,0 +1,44 @@
+"""What is known about a run without computing anything."""
+
+from pathlib import Path
+from typing import Any
+
+from dragoman.run import Run, read_tensors
+from dragoman.training.checkpoints import fault, newest, places, read_progress
+from dragoman.training.journal import read_metrics
+
+
+def information(folder: str | Path) -> dict[str, Any]:
+    """Gather the facts about a run, in the order in which one asks for them."""
+    run = Run(folder)
+    recipe = run.read_recipe()
+    source, target = run.read_tokenizers(recipe.tokenizer.joint)
+    model, data = recipe.model, recipe.data
+    facts: dict[str, Any] = {
+        "run": str(run),
+        "task": recipe.task,
+        "model": f"{model.layers}+{model.layers} layers, width {model.width}, {model.heads} heads, {model.norm}-norm",
+        "vocabulary": f"{recipe.tokenizer.kind}, "
+        + (
+            f"{len(source):,} pieces, shared"
+            if recipe.tokenizer.joint
+            else f"{len(source):,} and {len(target):,} pieces"
+        ),
+        "trained_on": data.pairs or f"{data.source} and {data.target}",
+    }
+    if run.weights_file.exists():
+        weights, kept = read_tensors(run.weights_file)
+        facts["parameters"] = sum(tensor.numel() for tensor in weights.values())
+        facts["mean_of_steps"] = [int(step) for step in kept.get("steps", "").split() if step.isdecimal()]
+    facts["checkpoints"] = [int(place.name) for place in reversed(places(run.checkpoints))]
+    facts["damaged"] = [f"{place.name}: {wrong}" for place in places(run.checkpoints) if (wrong := fault(place))]
+    place, _ = newest(run.checkpoints)
+    if place:
+        progress = read_progress(place)
+        facts["steps"], facts["of"] = progress.step, recipe.training.steps
+        facts["minutes"] = progress.seconds / 60
+        facts["best_validation_loss"], facts["best_step"] = progress.best_loss, progress.best_step
+    bleu = [entry["bleu"] for entry in read_metrics(run.metrics_file) if entry.get("bleu") is not None]
+    if bleu:
+        facts["last_validation_bleu"] = bleu[-1]
+    return facts

@@ -1,0 +1,121 @@
+"""From files of sentence pairs to vocabularies and token arrays, with a look at the data on the way."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dragoman.data.arrays import TokenPairs, prepare
+from dragoman.data.check import check, written
+from dragoman.data.corpus import Corpus
+from dragoman.data.split import Part, split_held_out
+from dragoman.errors import UserError
+from dragoman.recipe import Recipe
+from dragoman.run import Run
+from dragoman.tasks.events import Listen, Working
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.training.session import Notice
+
+SCORED_AT_THE_END = 2000  # validation sentences translated for the model card, at most
+
+
+def corpora(recipe: Recipe) -> tuple[Corpus, Corpus | None]:
+    """Find the files that the recipe names, before anything is touched."""
+    data = recipe.data
+    if not (data.source or data.pairs):
+        raise UserError("The recipe names no text to train on: set [data] source and target, or pairs.")
+    corpus = Corpus.of(data.source, data.target, data.pairs)
+    given = bool(data.valid_source or data.valid_pairs)
+    valid = Corpus.of(data.valid_source, data.valid_target, data.valid_pairs) if given else None
+    for each in filter(None, (corpus, valid)):
+        each.check_counts()
+    return corpus, valid
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The data of a training as token arrays, and some validation sentences as text."""
+
+    source: Tokenizer
+    target: Tokenizer
+    train: TokenPairs
+    valid: TokenPairs
+    texts: list[tuple[str, str]]  # validation pairs to translate and compare
+    origin: dict[str, str]  # the fingerprints of all this was made from
+
+
+def prepared(run: Run, recipe: Recipe, corpus: Corpus, valid: Corpus | None, listen: Listen) -> Prepared:
+    """Look the data over, learn the vocabulary, and turn text into token arrays."""
+    look_over(corpus, valid, listen)
+    split = None if valid else split_held_out(corpus, recipe.data.held_out, recipe.training.seed)
+    if split:
+        usual = f"No validation files are given: {split.held_out:,} pairs of the training text are held out."
+        listen(Notice(split.notice or usual))
+    source, target = tokenizers(run, recipe, corpus, split.training if split else None, listen)
+    longest = recipe.data.longest
+
+    def arrays(texts: Corpus, part: Part | None, what: str) -> TokenPairs:
+        total = texts.check_counts()
+        found = prepare(texts, source, target, longest, progress=told(listen, what, total), keep=part)
+        tell_dropped(found, texts, longest, listen)
+        return found
+
+    train_pairs = arrays(corpus, split.training if split else None, "Cutting the training text into pieces")
+    valid_pairs = arrays(
+        valid or corpus, split.validation if split else None, "Cutting the validation text into pieces"
+    )
+    texts = (valid or corpus).pairs_at(valid_pairs.line_numbers[:SCORED_AT_THE_END])
+    made_from = {f"the training text ({corpus})": corpus.fingerprint()}
+    if valid:
+        made_from[f"the validation text ({valid})"] = valid.fingerprint()
+    for path, tokenizer in zip(run.tokenizer_files(recipe.tokenizer.joint), (source, target), strict=False):
+        made_from[f"the vocabulary ({path.name})"] = tokenizer.fingerprint
+    return Prepared(source, target, train_pairs, valid_pairs, texts, made_from)
+
+
+def look_over(corpus: Corpus, valid: Corpus | None, listen: Listen) -> None:
+    """Check the data and pass on what deserves a second look."""
+    for text in (corpus, valid):
+        for notice in text.notices() if text else ():
+            listen(Notice(notice))
+    for finding in check(corpus, valid):
+        if finding.severity != "note":
+            listen(Notice("\n".join(written(finding)), serious=True))
+
+
+def tokenizers(
+    run: Run, recipe: Recipe, corpus: Corpus, part: Part | None, listen: Listen
+) -> tuple[Tokenizer, Tokenizer]:
+    """Return the run's tokenizers, learned now unless they are there: one from both sides, or one from each."""
+    how = recipe.tokenizer
+    if all(path.exists() for path in run.tokenizer_files(how.joint)):
+        return run.read_tokenizers(how.joint)
+
+    def lines(sides: Sequence[int]) -> Iterator[str]:
+        pairs = (pair for pair in corpus.pairs() if part is None or part.keeps(*pair))
+        return (pair[side] for pair in pairs for side in sides)
+
+    def learned(sides: Sequence[int], what: str) -> Tokenizer:
+        progress = told(listen, f"Learning the {what}", len(sides) * corpus.check_counts())
+        return Tokenizer.train(lines(sides), how, progress)
+
+    if how.joint:
+        source = target = learned((0, 1), "vocabulary")
+    else:
+        source, target = learned((0,), "source vocabulary"), learned((1,), "target vocabulary")
+    for side, tokenizer in (("", source),) if how.joint else (("source ", source), ("target ", target)):
+        if how.kind in ("bpe", "wordpiece") and len(tokenizer) < how.size:
+            listen(Notice(f"The text supports a {side}vocabulary of {len(tokenizer):,} pieces, not {how.size:,}."))
+    run.write_tokenizers(source, target, how.joint)
+    return source, target
+
+
+def told(listen: Listen, what: str, total: int) -> Callable[[int], None]:
+    """Return a function that passes the number of lines done so far on to the listener."""
+    return lambda done: listen(Working(what, done, total))
+
+
+def tell_dropped(pairs: TokenPairs, corpus: Corpus, longest: int, listen: Listen) -> None:
+    """Say how many pairs were left out, and why."""
+    if pairs.dropped_empty:
+        listen(Notice(f"{corpus}: {pairs.dropped_empty:,} pairs with an empty side are left out."))
+    if pairs.dropped_long:
+        listen(Notice(f"{corpus}: {pairs.dropped_long:,} pairs of more than {longest} pieces are left out."))

@@ -1,0 +1,263 @@
+"""A trained translator in use: text in, text out."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.decoding.engine import Engine
+from dragoman.decoding.hypothesis import Hypothesis
+from dragoman.decoding.windows import join, split
+from dragoman.errors import UserError
+from dragoman.model.transformer import Transformer
+from dragoman.recipe import Decoding, Recipe
+from dragoman.run import Run, check_fit, fit, read_tensors
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.tokens import END, START
+from dragoman.training.checkpoints import WEIGHTS, newest
+from dragoman.viewer.record import END_PIECE, AttentionRecord
+
+LINES_AT_A_TIME = 1024  # of a stream: enough to sort by length, few enough to see progress
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one text, with what the search knows about it."""
+
+    text: str
+    score: float  # the log-probability divided by the length penalty: what translations are ranked by
+    log_probability: float
+    tokens: tuple[str, ...]  # the pieces it was written in
+    truncated: bool  # whether the search had to end it at the longest length allowed
+    parts: int = 1  # that the text was read in, because it is longer than any in training
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to draw translations at random instead of searching for the best."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+
+class Translator:
+    """A model with its vocabularies, ready to use."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: Transformer,
+        source: Tokenizer,
+        target: Tokenizer,
+        device: torch.device,
+        *,
+        name: str = "",
+        longest: int = 0,
+    ) -> None:
+        self.recipe = recipe
+        self.model = model
+        self.source_tokenizer = source
+        self.target_tokenizer = target
+        self.device = device
+        self.name = name
+        # Longer texts than any in training are read badly; they are better read in parts.
+        self.longest = min(recipe.data.longest, longest or recipe.data.longest)
+
+    @overload
+    def translate(self, text: str, *, details: Literal[False] = False, **options: Any) -> str: ...
+    @overload
+    def translate(self, text: Sequence[str], *, details: Literal[False] = False, **options: Any) -> list[str]: ...
+    @overload
+    def translate(self, text: str | Sequence[str], *, details: Literal[True], **options: Any) -> Any: ...
+    def translate(self, text: str | Sequence[str], *, details: bool = False, n_best: int = 1, **options: Any) -> Any:
+        """Translate a text, or a list of them; `n_best` above 1 gives a list for each, `details` gives scores too."""
+        if isinstance(text, str):
+            return self.translate([text], details=details, n_best=n_best, **options)[0]  # type: ignore[call-overload]
+        found = self.search(text, n_best=n_best, **options)
+        results = [row if details else [translation.text for translation in row] for row in found]
+        return results if n_best > 1 else [row[0] for row in results]
+
+    def search(
+        self,
+        texts: Sequence[str],
+        *,
+        n_best: int = 1,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        sampling: Sampling | None = None,
+        exact: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Translation]]:
+        """Return the `n_best` translations of each text, the best first; an empty text has one, the empty one."""
+        how = self.decoding(beam, length_penalty, n_best)
+        engine = Engine(self.model, how, self.device)
+        parts = [self.windows(text) for text in texts]  # of each text, mostly one
+        sources = [self.source_tokens(part) for row in parts for part in row]
+        if sampling is None:
+            found = engine.search(sources, n_best=n_best, exact=exact, progress=progress)
+        else:
+            found = engine.sample(sources, n=n_best, exact=exact, progress=progress, **vars(sampling))
+        results = iter(found)
+        return [self.joined(list(islice(results, len(row))), n_best) for row in parts]
+
+    def decoding(self, beam: int | None = None, length_penalty: float | None = None, n_best: int = 1) -> Decoding:
+        """Return how to search: as the recipe says, unless told otherwise; n best need a beam as wide."""
+        own = self.recipe.decoding
+        width = max(own.beam, n_best) if beam is None else beam
+        penalty = own.length_penalty if length_penalty is None else length_penalty
+        settings = {**own.model_dump(), "beam": width, "length_penalty": penalty}
+        return Recipe.from_table({"decoding": settings}, where="options").decoding
+
+    def translate_lines(self, lines: Iterable[str], at_a_time: int = LINES_AT_A_TIME, **options: Any) -> Iterator[Any]:
+        """Translate a stream of lines, some at a time; one result comes out for each line that goes in, in order."""
+        stream = iter(lines)
+        while some := list(islice(stream, at_a_time)):
+            yield from self.translate(some, **options)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Translation]:
+        """Return how probable the model finds given translations."""
+        if len(sources) != len(targets):
+            raise UserError(f"{len(sources)} sources cannot have {len(targets)} translations; give one for each.")
+        engine = Engine(self.model, self.recipe.decoding, self.device)
+        written = [[*self.target_tokenizer.encode(text), END] for text in targets]
+        return [self.read_back(one) for one in engine.score([self.source_tokens(text) for text in sources], written)]
+
+    def attention(self, text: str, target: str | None = None, *, beam: int | None = None) -> AttentionRecord:
+        """Record every attention weight while the model reads `text` and writes its translation, or the given one."""
+        if not text.strip():
+            raise UserError("There is nothing to look at in an empty text; give a sentence.")
+        source = self.source_tokens(text)
+        written = tuple(self.target_tokenizer.encode(target or ""))
+        pieces = max(len(source) - 1, len(written))
+        if pieces > self.recipe.data.longest:
+            raise UserError(
+                f"The text has {pieces} pieces, the model reads {self.recipe.data.longest} at a time; "
+                "give a shorter one."
+            )
+        if target is None:
+            written = Engine(self.model, self.decoding(beam), self.device).search([source])[0][0].tokens
+        self.model.eval()
+        with torch.inference_mode():
+            weights = self.model.attention(self.row(source), self.row([START, *written]))
+        return AttentionRecord(
+            source_pieces=(*self.source_tokenizer.spell(source[:-1]), END_PIECE),
+            target_pieces=(*self.target_tokenizer.spell(written), END_PIECE),
+            source_text=text,
+            target_text=self.target_tokenizer.decode(written),
+            encoder=stacked(weights.encoder),
+            decoder=stacked(weights.decoder),
+            cross=stacked(weights.cross),
+            title=self.name,
+        )
+
+    def windows(self, text: str) -> list[str]:
+        """Return a text in parts that the model can read, cut at sentence ends where possible."""
+        longest = self.longest - 1  # END has its place too
+        if len(text.encode("utf-8", "replace")) < longest:  # no text has more pieces than bytes, and a space before it
+            return [text]
+        return split(text, longest, lambda part: len(self.source_tokenizer.encode(part)))
+
+    def source_tokens(self, text: str) -> list[int]:
+        """Return what the encoder reads; of a blank text nothing."""
+        return [*self.source_tokenizer.encode(text), END] if text.strip() else []
+
+    def joined(self, parts: list[list[Hypothesis]], n_best: int) -> list[Translation]:
+        """Put the parts of one text together again: the best of each, then the second best of each, …"""
+        rows = [[self.read_back(one) for one in hypotheses] for hypotheses in parts]
+        if len(rows) == 1:
+            return rows[0]
+        return [self.glued([row[min(rank, len(row) - 1)] for row in rows]) for rank in range(n_best)]
+
+    def glued(self, parts: list[Translation]) -> Translation:
+        """Make one translation of the translations of consecutive parts."""
+        return Translation(
+            text=join([part.text for part in parts]),
+            score=sum(part.score for part in parts) / max(1, len(parts)),
+            log_probability=sum(part.log_probability for part in parts),
+            tokens=tuple(token for part in parts for token in part.tokens),
+            truncated=any(part.truncated for part in parts),
+            parts=len(parts),
+        )
+
+    def read_back(self, one: Hypothesis) -> Translation:
+        """Turn tokens into text."""
+        return Translation(
+            text=self.target_tokenizer.decode(one.tokens),
+            score=one.score,
+            log_probability=one.log_probability,
+            tokens=tuple(self.target_tokenizer.spell(one.tokens)),
+            truncated=one.truncated,
+        )
+
+    def row(self, tokens: Sequence[int]) -> Tensor:
+        """Return tokens as a batch of one."""
+        return torch.tensor([list(tokens)], device=self.device)
+
+
+def stacked(layers: list[Tensor]) -> Any:
+    """Turn a layer's weights each (1 H T S) into one array: layers, heads, T, S."""
+    return np.stack([layer[0].float().cpu().numpy() for layer in layers])
+
+
+def load(run: str | os.PathLike[str], *, device: str = "auto") -> Translator:
+    """Load the model in a run directory, to translate with it."""
+    place = Run(run)
+    recipe = place.read_recipe()
+    source, target = place.read_tokenizers(recipe.tokenizer.joint)
+    weights, where, facts = read_weights(place)
+    check_vocabulary(place, facts, source, target)
+    with torch.device("meta"):  # a recipe that asks for more than there is must not be granted the memory first
+        check_fit(weights, dict(Transformer(recipe.model, len(source), len(target)).named_parameters()), where)
+    model = Transformer(recipe.model, len(source), len(target))
+    fit(weights, dict(model.named_parameters()), where)
+    to = chosen_device(device)
+    name, longest = place.folder.resolve().name, whole_number(facts.get("longest_source"))
+    return Translator(recipe, model.to(to).eval(), source, target, to, name=name, longest=longest)
+
+
+def whole_number(fact: str | None) -> int:
+    """Read a number that stands beside the weights, 0 if there is none."""
+    return int(fact) if fact and fact.isdecimal() else 0
+
+
+def read_weights(run: Run) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
+    """Read the weights to use; while a training goes on, those of its newest checkpoint."""
+    where = run.weights_file
+    if not where.exists():
+        place, _ = newest(run.checkpoints)
+        if place is None:
+            raise UserError(f"{run} has no weights yet: neither model.safetensors nor a whole checkpoint is there.")
+        where = place / WEIGHTS
+    weights, facts = read_tensors(run.inside(where))
+    return weights, where, facts
+
+
+def check_vocabulary(run: Run, facts: dict[str, str], source: Tokenizer, target: Tokenizer) -> None:
+    """Refuse tokenizers other than those that the weights were trained with."""
+    for side, tokenizer in (("source", source), ("target", target)):
+        expected = facts.get(f"{side}_tokenizer", tokenizer.fingerprint)
+        if expected != tokenizer.fingerprint:
+            raise UserError(
+                f"{run}: the tokenizer of the {side} is not the one that the model was trained with (it has "
+                f"{len(tokenizer)} pieces, the model knows {facts.get(f'{side}_vocabulary', 'others')}). "
+                "Restore the file, or train again."
+            )
+
+
+def chosen_device(wanted: str) -> torch.device:
+    """Return the device to compute on, the fastest there is if the choice is ours."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if wanted == "auto":
+        return torch.device(next(name for name, there in available.items() if there))
+    if not available.get(wanted, False):
+        there = ", ".join(name for name, there in available.items() if there)
+        raise UserError(f'This machine has no device "{wanted}" that torch can use; it has {there}.')
+    return torch.device(wanted)

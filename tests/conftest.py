@@ -1,0 +1,147 @@
+"""What most tests of trainings and commands need: a toy language, a recipe that learns it, the program, processes."""
+
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dragoman.recipe import Recipe
+
+TOY = {
+    "tokenizer": {"kind": "words"},
+    "data": {"held_out": 8},
+    "model": {"layers": 1, "width": 16, "inner_width": 16, "heads": 2},
+    "training": {
+        "steps": 8, "batch_tokens": 64, "warmup": 4, "validate_every": 100, "validation_sample": 2,
+        "checkpoint_every": 3, "keep": 3, "average": 2, "threads": 1,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep prepared data out of the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRAGOMAN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Compute with one thread: several tests run side by side, and threads that wait for each other are slow."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def toy_pairs() -> list[tuple[str, str]]:
+    """80 pairs of a language whose translation is to shout it backwards."""
+    drawn = random.Random(1)
+    lines = [[drawn.choice("abcdefgh") for _ in range(drawn.randint(2, 7))] for _ in range(80)]
+    return [(" ".join(line), " ".join(reversed(line)).upper()) for line in lines]
+
+
+@pytest.fixture(scope="session")
+def toy_files(tmp_path_factory: pytest.TempPathFactory, toy_pairs: list[tuple[str, str]]) -> tuple[Path, Path]:
+    """The toy language in two files."""
+    folder = tmp_path_factory.mktemp("toy")
+    files = folder / "toy.source", folder / "toy.target"
+    for file, lines in zip(files, zip(*toy_pairs, strict=True), strict=True):
+        file.write_text("".join(f"{line}\n" for line in lines))
+    return files
+
+
+@pytest.fixture(scope="session")
+def toy_recipe(toy_files: tuple[Path, Path]) -> Callable[..., Recipe]:
+    """Return a recipe that trains on the toy language within a second: toy_recipe(run, "training.steps=9", …)."""
+    files = {"source": str(toy_files[0]), "target": str(toy_files[1])}
+
+    def recipe(run: Path, *overrides: str) -> Recipe:
+        return Recipe.from_table({**TOY, "run": str(run), "data": {**TOY["data"], **files}}, overrides)
+
+    return recipe
+
+
+@pytest.fixture(scope="session")
+def trained(toy_recipe: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has been trained, to be read and not to be changed."""
+    import dragoman
+
+    return dragoman.train(toy_recipe(tmp_path_factory.mktemp("runs") / "trained", "training.validate_every=4")).folder
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run `dragoman` with these arguments in this process; an exception that it does not expect fails the test."""
+    from dragoman.cli.main import main
+
+    def called(*arguments: object, stdin: bytes = b"") -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["dragoman", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        assert isinstance(left.value.code, int)
+        return Outcome(left.value.code, said.out, said.err)
+
+    return called
+
+
+class Nursery:
+    """Starts real `dragoman` processes without importing torch anew for each: see nursery.py."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("nursery.py")
+        self.process = subprocess.Popen(
+            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    def ask(self, **request: Any) -> int:
+        """Send a request and return the number that answers it."""
+        assert self.process.stdin and self.process.stdout, "both are pipes"
+        print(json.dumps(request), file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+    def start(self, *arguments: object, err: Path, **how: Any) -> int:
+        """Start a process whose messages go to a file, and return its number."""
+        return self.ask(arguments=[*map(str, arguments)], err=str(err), **how)
+
+    def wait(self, number: int) -> int:
+        """Wait for a process; return its exit code, or minus the signal that ended it."""
+        return self.ask(wait=number)
+
+    def run(self, *arguments: object, err: Path, **how: Any) -> int:
+        """Start a process and wait for it."""
+        return self.wait(self.start(*arguments, err=err, **how))
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Something that starts processes."""
+    nursery = Nursery()
+    yield nursery
+    assert nursery.process.stdin, "it is a pipe"
+    nursery.process.stdin.close()
+    nursery.process.wait(60)

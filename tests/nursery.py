@@ -1,0 +1,79 @@
+"""A process that has imported all it needs and forks a `dragoman` for each request that it reads: real processes to
+kill and to send signals to, several a second instead of one in several seconds.
+
+A request is a JSON object on a line; each is answered by one number. `{"wait": 123}` waits for a process. All others
+start one: `arguments` of the program, `err` the file for its messages, and, where wanted, `pause` [stage, how often to
+pass it first], to stop there for good after making the file err + ".paused"; `file_limit`, the size no file may exceed;
+`folder`, where to be; `unset`, names to take out of the environment.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib.backends.backend_agg
+import matplotlib.figure  # noqa: F401
+import torch._dynamo  # noqa: F401  the optimiser imports it when it is first used
+
+import dragoman.cli.display
+import dragoman.cli.main
+import dragoman.cli.signals
+import dragoman.tasks.translate
+from dragoman.training import checkpoints
+
+
+def pause_at(stage: str, passes: int, marker: Path) -> None:
+    """Stop for good in the middle of saving, so that whoever waits for the marker can end the process there."""
+    passed = 0
+
+    def between(here: str) -> None:
+        nonlocal passed
+        passed += here == stage
+        if passed > passes:
+            marker.touch()
+            time.sleep(600)
+
+    checkpoints.between = between
+
+
+def become(request: dict[str, Any]) -> None:
+    """Turn this process into the program that was asked for."""
+    err = os.open(request["err"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, err), (2, err)):
+        os.dup2(target, stream)
+    if "pause" in request:
+        pause_at(*request["pause"], marker=Path(request["err"] + ".paused"))
+    if "file_limit" in request:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"], request["file_limit"]))
+    os.chdir(request.get("folder", "."))
+    for name in request.get("unset", []):
+        os.environ.pop(name, None)
+    sys.argv = ["dragoman", *request["arguments"]]
+    dragoman.cli.main.main()
+
+
+def answer(request: dict[str, Any]) -> int:
+    """Wait for a process and return its exit code, or start one and return its number."""
+    if "wait" in request:
+        return os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
+    number = os.fork()
+    if number == 0:
+        try:
+            become(request)
+        except SystemExit as left:
+            os._exit(left.code if isinstance(left.code, int) else 1)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        os._exit(1)
+    return number
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(answer(json.loads(line)), flush=True)

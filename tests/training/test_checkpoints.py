@@ -1,0 +1,156 @@
+import itertools
+import shutil
+
+import pytest
+import torch
+
+from dragoman.training import checkpoints
+from dragoman.training.checkpoints import MANIFEST, OPTIMIZER, PROGRESS, WEIGHTS, Progress
+
+FILES = (WEIGHTS, OPTIMIZER, PROGRESS, MANIFEST)
+
+
+def parts(seed=1):
+    """A model with 2 000 weights, so that its files are longer than a page, and its optimiser after one update."""
+    torch.manual_seed(seed)
+    model = torch.nn.Linear(40, 50)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model(torch.rand(1, 40)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """Two checkpoints, of steps 3 and 6."""
+    folder = tmp_path_factory.mktemp("original")
+    for step in (3, 6):
+        checkpoints.save(folder, Progress(step=step, loss=1 / step, validated_at=step), *parts(seed=step))
+    return folder
+
+
+@pytest.fixture
+def saved(original, tmp_path):
+    """A copy of the two checkpoints, to be damaged."""
+    return shutil.copytree(original, tmp_path / "checkpoints")
+
+
+def cut_to(share):
+    return lambda path, _: path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+
+
+def cut_one_byte_off(path, _):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def keep_one_byte(path, _):
+    path.write_bytes(path.read_bytes()[:1])
+
+
+def flip_a_bit(path, _):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def zero_a_page(path, _):
+    content = bytearray(path.read_bytes())
+    start = min(4096, len(content) // 2)
+    content[start : start + 4096] = bytes(len(content[start : start + 4096]))
+    path.write_bytes(content)
+
+
+def delete(path, _):
+    path.unlink()
+
+
+def take_from_another_step(path, other):
+    path.write_bytes(other.read_bytes())
+
+
+DAMAGES = {
+    "emptied": cut_to(0), "one byte left": keep_one_byte, "halved": cut_to(0.5), "a byte short": cut_one_byte_off,
+    "a bit flipped": flip_a_bit, "a page of zeros": zero_a_page, "deleted": delete,
+    "of another step": take_from_another_step,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_checkpoint_with_a_damaged_file_is_passed_over_and_the_file_is_named(saved, name, damage):
+    damage(saved / "000000006" / name, saved / "000000003" / name)
+    place, damaged = checkpoints.newest(saved)
+    assert place == saved / "000000003"
+    assert len(damaged) == 1
+    assert damaged[0].startswith(f"{saved / '000000006'}: ")
+    assert ".safetensors" in damaged[0] or ".json" in damaged[0]
+    assert name in damaged[0] or name == MANIFEST  # a wrong sum in the manifest looks like a wrong file
+
+
+def test_no_single_bit_of_the_manifest_can_turn_unnoticed(saved):
+    manifest = saved / "000000006" / MANIFEST
+    content = manifest.read_bytes()
+    for place, bit in zip(range(len(content)), itertools.cycle(range(8)), strict=False):
+        manifest.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
+        assert checkpoints.fault(saved / "000000006") is not None, f"byte {place}, bit {bit}"
+
+
+def test_if_every_checkpoint_is_damaged_each_is_named(saved):
+    for place in checkpoints.places(saved):
+        (place / PROGRESS).unlink()
+    assert checkpoints.newest(saved) == (
+        None,
+        [f"{saved}/{step}: {PROGRESS} is missing" for step in ("000000006", "000000003")],
+    )
+
+
+def test_a_checkpoint_of_a_newer_format_is_said_to_be_one(saved):
+    manifest = saved / "000000006" / MANIFEST
+    manifest.write_text(manifest.read_text().replace("dragoman-1", "dragoman-2"))
+    assert "is of format 'dragoman-2', this version reads 'dragoman-1'" in str(checkpoints.newest(saved)[1])
+
+
+def test_what_is_restored_is_what_was_saved(saved):
+    model, optimizer = parts(seed=6)
+    expected, moments = model.weight.detach().clone(), optimizer.state[model.weight]["exp_avg"].clone()
+    fresh = torch.nn.Linear(40, 50)
+    fresh_optimizer = torch.optim.Adam(fresh.parameters())
+    progress = checkpoints.restore(saved / "000000006", fresh, fresh_optimizer)
+    assert progress == Progress(step=6, loss=1 / 6, validated_at=6)
+    assert torch.equal(fresh.weight, expected)
+    assert torch.equal(fresh_optimizer.state[fresh.weight]["exp_avg"], moments)
+    assert fresh_optimizer.state[fresh.weight]["step"] == 1
+
+
+def test_a_checkpoint_that_is_there_already_is_not_written_again(saved):
+    before = (saved / "000000006").stat().st_ino
+    checkpoints.save(saved, Progress(step=6, loss=1 / 6, validated_at=6), *parts())
+    assert (saved / "000000006").stat().st_ino == before
+
+
+def test_a_damaged_checkpoint_gives_way_to_a_whole_one(saved):
+    (saved / "000000006" / WEIGHTS).write_bytes(b"")
+    checkpoints.save(saved, Progress(step=6), *parts())
+    assert checkpoints.fault(saved / "000000006") is None
+    assert sorted(path.name for path in saved.iterdir()) == ["000000003", "000000006"]
+
+
+def test_a_checkpoint_that_was_waiting_to_be_replaced_when_all_ended_is_put_back(saved):
+    (saved / "000000006").rename(checkpoints.set_aside(saved / "000000006"))
+    (saved / ".tmp-half").mkdir()
+    checkpoints.sweep(saved)
+    assert sorted(path.name for path in saved.iterdir()) == ["000000003", "000000006"]
+    assert checkpoints.fault(saved / "000000006") is None
+
+
+def test_old_checkpoints_go_but_the_best_the_newest_and_the_damaged_stay(saved):
+    for step, loss in ((9, 0.01), (12, 0.5), (15, 0.6)):
+        checkpoints.save(saved, Progress(step=step, loss=loss, validated_at=step), *parts())
+    (saved / "000000006" / WEIGHTS).write_bytes(b"")
+    checkpoints.prune(saved, keep=1, best=1)
+    assert [place.name for place in checkpoints.places(saved)] == ["000000015", "000000009", "000000006"]
+
+
+def test_new_files_can_be_read_by_whoever_may_read_files_here(saved):
+    modes = {path.stat().st_mode & 0o777 for path in (saved / "000000006").iterdir()}
+    assert modes == {(saved / "000000006").stat().st_mode & 0o666}
