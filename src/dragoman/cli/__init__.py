@@ -1,0 +1,1 @@
+"""Arguments in, text out: one file a verb."""

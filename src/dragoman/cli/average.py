@@ -1,0 +1,30 @@
+"""`dragoman average`: one model from the mean of several checkpoints."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from dragoman.cli.options import RunPath
+from dragoman.cli.progress import say
+from dragoman.errors import UserError
+
+
+def average(
+    run: RunPath,
+    count: Annotated[int, typer.Option("--last", "--count", min=1, help="How many checkpoints.")] = 5,
+    best: Annotated[
+        bool, typer.Option("--best", help="Those of lowest validation loss instead of the newest.")
+    ] = False,
+) -> None:
+    """Make the mean of RUN's newest (or best) checkpoints its model, as section 6.1 of the paper does."""
+    from dragoman.run import Run
+    from dragoman.tasks.translate import write_average
+
+    place = Run(run)
+    place.read_recipe()
+    if not place.begun:
+        raise UserError(f"{place} holds no checkpoints to average; `dragoman train` writes them.")
+    kind: Literal["best", "last"] = "best" if best else "last"
+    with place.lock():
+        steps = write_average(place, count, kind)
+    say(f"{place.weights_file} is now the mean of {len(steps)}: the checkpoints of steps {', '.join(map(str, steps))}.")

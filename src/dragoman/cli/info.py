@@ -1,0 +1,30 @@
+"""`dragoman info`: what lies in a run directory."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from dragoman.cli.options import RunPath
+
+
+def info(run: RunPath, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """Say what the model in RUN is, what it was trained on, and how far it has come."""
+    from dragoman.tasks.information import information
+
+    found = information(run)
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        print(f"{name.replace('_', ' '):<{width}}  {readable(value)}")
+
+
+def readable(value: Any) -> str:
+    """Write a value for people."""
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)

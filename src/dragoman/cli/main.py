@@ -1,0 +1,63 @@
+"""The program `dragoman`: its verbs, and what a person sees when something goes wrong."""
+
+import io
+import os
+import sys
+
+import typer
+
+from dragoman import __version__
+from dragoman.cli.attention import attention
+from dragoman.cli.average import average
+from dragoman.cli.check import check
+from dragoman.cli.evaluate import evaluate
+from dragoman.cli.info import info
+from dragoman.cli.init import init
+from dragoman.cli.quickstart import quickstart
+from dragoman.cli.train import train
+from dragoman.cli.translate import translate
+from dragoman.errors import UserError
+
+app = typer.Typer(
+    name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+for verb in (quickstart, check, init, train, translate, evaluate, attention, average, info):
+    app.command()(verb)
+
+
+def version(wanted: bool) -> None:
+    """Print the version and leave."""
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def dragoman(
+    _version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
+) -> None:
+    """Train a translator from plain text files on your own machine, evaluate it, use it, and look inside it."""
+
+
+def main() -> None:
+    """Run the program; errors that a person can mend are shown as a sentence, and Ctrl-C leaves with 130."""
+    write_utf8()
+    try:
+        app()
+    except UserError as error:
+        sys.exit(complain(str(error), error.exit_code))
+    except OSError as error:
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        sys.exit(complain(f"{where}{error.strerror or error}.", UserError.exit_code))
+
+
+def write_utf8() -> None:
+    """Have results written as UTF-8 in every locale; a file name in another encoding comes out as it is."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def complain(text: str, code: int) -> int:
+    """Say what is wrong on the standard error, and return the exit code."""
+    print(f"dragoman: {text}", file=sys.stderr)
+    return code

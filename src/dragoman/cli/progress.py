@@ -1,0 +1,44 @@
+"""Bars and lines about what goes on, on the standard error; standard output is for results."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Show that something of unknown length goes on."""
+    with console.status(what):
+        yield
+
+
+@contextmanager
+def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a bar that moves on by the number it is told; nothing where the standard error is not a terminal."""
+    bar = Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        console=console, transient=True, disable=not console.is_terminal,
+    )  # fmt: skip
+    with bar:
+        task = bar.add_task(what, total=total)
+        yield lambda more: bar.advance(task, more)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """Write a line to the standard error."""
+    console.print(text, style=style)
+
+
+def duration(seconds: float) -> str:
+    """Write a time as a person would: 45 s, 2 min 05 s, 12 min, 3 h 05 min."""
+    whole = round(seconds)
+    minutes = round(seconds / 60)
+    if whole < 90:
+        return f"{whole} s"
+    if whole < 600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

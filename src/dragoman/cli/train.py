@@ -1,0 +1,63 @@
+"""`dragoman train`: from text files to a model in a run directory."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dragoman.cli.check import Pairs, Source, Target, ValidPairs, ValidSource, ValidTarget
+from dragoman.cli.options import Override, Preset
+from dragoman.errors import UserError
+from dragoman.recipe import Recipe, laid_over, preset_table, read_toml
+
+
+def train(
+    recipe: Annotated[Path | None, typer.Argument(help="A recipe; `dragoman init translate` prints one.")] = None,
+    source: Source = None,
+    target: Target = None,
+    pairs: Pairs = None,
+    valid_source: ValidSource = None,
+    valid_target: ValidTarget = None,
+    valid_pairs: ValidPairs = None,
+    run: Annotated[str | None, typer.Option(help="The directory to train into.")] = None,
+    preset: Preset = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Updates of the parameters, at most.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same machine, same result.")] = None,
+    overrides: Override = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on exactly where a run stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there.")] = False,
+) -> None:
+    """Train a model as RECIPE says, or on --source and --target with no recipe at all."""
+    files = {
+        "source": source, "target": target, "pairs": pairs,
+        "valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs,
+    }  # fmt: skip
+    given = {
+        "run": run,
+        "data": {name: path for name, path in files.items() if path is not None},
+        "training": {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None},
+    }
+    train_and_show(settled(recipe, given, preset, overrides or []), resume=resume, overwrite=overwrite)
+
+
+def settled(recipe: Path | None, given: dict[str, Any], preset: str | None, overrides: list[str]) -> Recipe:
+    """Lay a preset that was asked for over the recipe file, the options over both, and what --set says over all."""
+    if recipe is None and not given["data"]:
+        raise UserError(
+            "There is nothing to train on: name a recipe (`dragoman init translate > recipe.toml` writes one to edit), "
+            "or give --source and --target."
+        )
+    table = read_toml(recipe) if recipe else {"preset": "tiny"}
+    options = {name: value for name, value in given.items() if value}
+    table = laid_over(laid_over(table, preset_table(preset, "--preset")), options)
+    return Recipe.from_table(table, overrides, where=str(recipe or "options"))
+
+
+def train_and_show(recipe: Recipe, *, resume: bool = False, overwrite: bool = False) -> None:
+    """Train with a live display; Ctrl-C and SIGTERM save first."""
+    import dragoman
+    from dragoman.cli.display import Display
+    from dragoman.cli.signals import stop_on_signals
+
+    with stop_on_signals() as stop, Display() as display:
+        dragoman.train(recipe, resume=resume, overwrite=overwrite, listen=display, stop=stop)

@@ -1,0 +1,69 @@
+"""`dragoman evaluate` and `dragoman attention`, asked for what cannot be."""
+
+import pytest
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A directory with some files of text, to be in."""
+    (tmp_path / "two").write_text("a b\nc d\n")
+    (tmp_path / "three").write_text("A\nB\nC\n")
+    (tmp_path / "empty").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--hypotheses", "two"], "There is nothing to compare with: give --reference"),
+        (["--reference", "two"], "Give either a RUN, whose translations of --source are scored, or --hypotheses"),
+        (["--hypotheses", "two", "--reference", "three"], "There are 2 hypotheses but 3 references"),
+        (["--hypotheses", "empty", "--reference", "three"], "empty: the file is empty"),
+        (["--hypotheses", "missing", "--reference", "three"], "missing: no such file."),
+        (["--hypotheses", "two", "--reference", "two", "--task", "dance"], 'There is no task "dance"'),
+        (["--hypotheses", "two", "--reference", "two", "--against", "run"], "A run needs a text to translate"),
+    ],
+)
+def test_a_score_that_cannot_be_is_refused(command, folder, options, words):
+    refused = command("evaluate", *options)
+    assert refused.code == 2
+    assert words in refused.err
+    assert refused.out == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--reference", "two"], "A run needs a text to translate: give --source."),
+        (["--source", "two"], "There is nothing to compare with: give --reference"),
+        (["--source", "two", "--reference", "three"], "--source has 2 lines but --reference has 3; line n of one must"),
+        (["--source", "two", "--reference", "two", "--hypotheses", "two"], "Give either a RUN"),
+        (["--source", "two", "--reference", "two", "--against", "missing"], "missing: no such run directory"),
+        (["--source", "two", "--reference", "two", "-o", "no/such/place"], "no/such/place: No such file or directory"),
+    ],
+)
+def test_a_score_of_a_run_that_cannot_be_is_refused(command, folder, trained, options, words):
+    refused = command("evaluate", trained, *options)
+    assert refused.code == 2
+    assert words in refused.err
+    assert refused.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["", "-o", "page.html"], "There is nothing to look at in an empty text; give a sentence."),
+        (["  ", "-o", "page.html"], "There is nothing to look at in an empty text; give a sentence."),
+        (["a b", "-o", "page.txt"], "page.txt: write a page (.html) or a picture (.png, .svg, .pdf)."),
+        (["a b", "-o", "page"], "page: write a page (.html) or a picture"),
+        (["a " * 300, "-o", "page.html"], "The text has 300 pieces"),
+        (["a b", "--target", "a " * 300], "The text has 300 pieces, the model reads 256 at a time"),
+        (["a b", "-o", "no/such/page.html"], "no/such/page.html: No such file or directory"),
+    ],
+)
+def test_a_look_at_what_cannot_be_shown_is_refused(command, folder, trained, arguments, words):
+    refused = command("attention", trained, *arguments)
+    assert refused.code == 2
+    assert words in refused.err
+    assert not list(folder.glob("page*"))

@@ -1,0 +1,60 @@
+"""What a person sees who trains, and some things to do with a run that are not done every day."""
+
+import json
+
+import pytest
+
+
+def test_training_says_what_it_does_and_leaves_a_model_with_its_card(command, toy_recipe, tmp_path):
+    (tmp_path / "recipe.toml").write_text(
+        toy_recipe(tmp_path / "run", "training.steps=12", "training.validate_every=6").to_toml()
+    )
+    trained = command("train", tmp_path / "recipe.toml")
+    assert trained.code == 0
+    assert trained.out == ""
+    for words in (
+        "8 pairs of the training text are held out", f"Training into {tmp_path / 'run'}: 72 pairs, 8 to validate with",
+        "12 steps, ", "Ctrl-C saves and stops; --resume goes on.", "Validation at step 6: loss ",
+        "(best so far)", "  → ", "Trained 12 steps in ", "holds the mean of 2 checkpoints.", "BLEU",
+    ):  # fmt: skip
+        assert words in trained.err
+    names = ["recipe.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl", "curves.png", "README.md"]
+    assert all((tmp_path / "run" / name).stat().st_size for name in names)
+    assert list((tmp_path / "run" / "events").iterdir())
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "Trained on 72 pairs" in card
+    assert "BLEU" in card
+
+
+def test_exact_translations_have_the_same_scores_alone_and_in_company(command, trained):
+    alone = command("translate", trained, "--exact", "--json", "a b").out
+    crowd = command("translate", trained, "--exact", "--json", "a b", "c d e f g h", "a").out
+    assert crowd.split("\n")[0] + "\n" == alone
+
+
+def test_a_perfect_translation_has_a_perfect_score(command, toy_files):
+    told = json.loads(command("evaluate", "--hypotheses", toy_files[1], "--reference", toy_files[1], "--json").out)
+    assert told["bleu"]["value"] == pytest.approx(100)
+
+
+def test_attention_can_follow_a_given_translation_into_a_drawing(command, trained, tmp_path):
+    told = command("attention", trained, "a b", "--target", "B A", "-o", tmp_path / "DRAWING.SVG")
+    assert (told.code, told.out) == (0, "B A\n")
+    assert f"Written: {tmp_path / 'DRAWING.SVG'}" in told.err
+    assert (tmp_path / "DRAWING.SVG").read_bytes().startswith(b"<?xml")
+
+
+def test_check_finds_nothing_wrong_with_the_toy_and_something_with_the_same_file_twice(command, toy_files):
+    good = command("check", "--source", toy_files[0], "--target", toy_files[1])
+    assert good.code == 0
+    assert "80 pairs" in good.out
+    bad = command("check", "--source", toy_files[0], "--target", toy_files[0])
+    assert "source and target are the same; was one file given twice?" in bad.out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["translate", "--help"], ["--version"]])
+def test_help_and_version_go_to_standard_output(command, arguments):
+    told = command(*arguments)
+    assert told.code == 0
+    assert told.out
+    assert told.err == ""
