@@ -1,0 +1,66 @@
+"""Write docs/commands.md: the `--help` of every verb and the commented recipe, as the program prints them.
+
+Run it with `make docs`; tests/test_docs.py fails when the page is stale.
+"""
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dragoman.cli.init import init
+from dragoman.cli.main import app
+
+PAGE = Path(__file__).with_name("commands.md")
+COLUMNS = 100
+
+OPENING = """\
+# Commands
+
+<!-- Written by docs/generate_commands.py from the program itself; change the program and run `make docs`. -->
+
+What `dragoman VERB --help` says, for every verb. `python -m dragoman` is the same program. Results go to the standard
+output, everything else to the standard error. The last part is the recipe with all its settings.
+"""
+RECIPE = """\
+## The recipe
+
+What `dragoman init translate` prints: every setting with its default (here those of the preset `tiny`) and what it is
+for. `--set part.key=value` changes any of them for one training.
+"""
+
+
+def page() -> str:
+    """Return the page as it should be."""
+    program: Any = typer.main.get_command(app)
+    verbs = [part(f"dragoman {name}", command) for name, command in program.commands.items()]
+    return "\n".join([OPENING, part("dragoman", program), *verbs, RECIPE, fenced("toml", recipe())])
+
+
+def part(name: str, command: Any) -> str:
+    """Return the heading of a command and its help."""
+    return f"## {name}\n\n{fenced('text', help_of(name, command))}"
+
+
+def help_of(name: str, command: Any) -> str:
+    """Return what `--help` prints in a window of COLUMNS columns."""
+    context = command.context_class(command, info_name=name, terminal_width=COLUMNS, max_content_width=COLUMNS)
+    return "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+
+
+def recipe() -> str:
+    """Return what `dragoman init translate` prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        init("translate", "tiny")
+    return printed.getvalue().rstrip("\n")
+
+
+def fenced(language: str, text: str) -> str:
+    """Return text as a code block."""
+    return f"```{language}\n{text}\n```\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

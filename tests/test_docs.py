@@ -1,0 +1,238 @@
+"""The documentation is held to the program: what it names exists, what it shows is what is printed."""
+
+import ast
+import importlib
+import re
+import runpy
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+
+import dragoman
+from dragoman.cli import main
+from dragoman.errors import Diverged, Stopped, UserError
+from dragoman.model.transformer import Transformer
+from dragoman.recipe import PRESETS, Recipe, Settings
+from dragoman.tasks.translator import Translator
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PROGRAM = typer.main.get_command(main.app)
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """Return the code blocks of a page that are in one of these languages."""
+    return [text for language, text in FENCE.findall(page.read_text()) if language in languages]
+
+
+def prose(page: Path) -> str:
+    """Return a page without its code blocks."""
+    return FENCE.sub("", page.read_text())
+
+
+def rows(page: Path, heading: str) -> list[list[str]]:
+    """Return the cells of the table under a heading, without the line of headings."""
+    part = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
+    (wanted,) = [each for each in part if each.startswith(heading + "\n")]
+    lines = [line for line in wanted.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def shell_commands(text: str) -> list[list[str]]:
+    """Return the simple commands of a shell script as lists of words; pipes and redirections end one."""
+    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    lexer.whitespace = " \t"
+    found: list[list[str]] = [[]]
+    for word in lexer:
+        if word == "\n" or set(word) <= set("|&;<>()"):
+            found.append([])
+        else:
+            found[-1].append(word)
+    return [words for words in found if words]
+
+
+def commands_in(page: Path, program: str) -> list[list[str]]:
+    """Return the command lines of a program that a page shows, in blocks or in a line."""
+    scripts = [*blocks(page, "sh"), *(code for code in INLINE.findall(prose(page)) if code.startswith(f"{program} "))]
+    return [words[1:] for script in scripts for words in shell_commands(script) if Path(words[0]).name == program]
+
+
+COMMANDS = [
+    pytest.param(words, id=f"{name(page)}: {shlex.join(words)}")
+    for page in PAGES
+    for words in commands_in(page, "dragoman")
+    if words[0] != "VERB"
+]
+SETTINGS = [
+    (part, key)
+    for part, field in Recipe.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Settings)
+    for key in field.annotation.model_fields
+]
+
+
+def test_there_are_commands_to_check():
+    assert len(COMMANDS) > 20
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_in_the_docs_names_a_verb_and_options_that_exist(words):
+    verb, *rest = words
+    assert verb in PROGRAM.commands, f"there is no verb {verb}"
+    options = {option for parameter in PROGRAM.commands[verb].params for option in parameter.opts}
+    assert {word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)} <= options
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_command_lines_in_blocks_can_be_parsed_whole(page):
+    scripts = [words for script in blocks(page, "sh") for words in shell_commands(script)]
+    for words in scripts:
+        if words[0] == "dragoman":
+            PROGRAM.commands[words[1]].make_context(words[1], words[2:])  # raises on a wrong value or a missing one
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_settings_of_set_in_the_docs_exist(page):
+    shown = re.findall(r"--set (\w+)\.(\w+)=", page.read_text())
+    assert set(shown) <= {*SETTINGS, ("part", "key"), ("PART", "KEY")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_make_has_the_targets_that_the_docs_name(page):
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {words[0] for words in commands_in(page, "make")} <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_within_the_project_leads_somewhere(page):
+    for target in LINK.findall(prose(page)):
+        if not re.match(r"https?:", target):
+            file, _, heading = target.partition("#")
+            there = (page.parent / file).resolve() if file else page
+            assert there.exists(), f"{name(page)} links to {target}, which does not exist"
+            assert not heading or heading in headings(there), f"{name(page)}: {file} has no heading #{heading}"
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings."""
+    titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_page_of_commands_is_what_the_program_prints():
+    generator = runpy.run_path(str(ROOT / "docs" / "generate_commands.py"))
+    assert (ROOT / "docs" / "commands.md").read_text() == generator["page"](), "stale: run `make docs`"
+
+
+@pytest.mark.parametrize(("part", "key"), SETTINGS)
+def test_every_setting_is_described_on_the_page_of_commands(part, key):
+    description = Recipe.model_fields[part].annotation.model_fields[key].description
+    assert description
+    page = (ROOT / "docs/commands.md").read_text()
+    assert re.search(rf"^(# )?{key} =.*# {re.escape(description)}", page, re.MULTILINE)
+
+
+PAPER = ROOT / "docs" / "paper.md"
+SECTIONS = "1, 2, 3, 3.1, 3.2, 3.2.1, 3.2.2, 3.2.3, 3.3, 3.4, 3.5, 4, 5, 5.1, 5.2, 5.3, 5.4, 6, 6.1, 6.2, 6.3, 7"
+PLACES = [
+    pytest.param(what, where, id=what)
+    for heading in ("Sections", "Equations and formulas", "Tables", "Figures")
+    for what, where, _ in rows(PAPER, heading)
+]
+
+
+def test_the_map_of_the_paper_is_complete():
+    assert ", ".join(row[0].split()[0] for row in rows(PAPER, "Sections")) == SECTIONS
+    formulas = " ".join(row[0] for row in rows(PAPER, "Equations and formulas"))
+    assert all(each in formulas for each in ("equation 1:", "equation 2:", "equation 3:", "MultiHead(", "PE("))
+    assert [row[0].split(":")[0] for row in rows(PAPER, "Tables")] == [f"table {number}" for number in range(1, 5)]
+    assert [row[0].split(":")[0] for row in rows(PAPER, "Figures")] == [f"figure {number}" for number in range(1, 6)]
+
+
+@pytest.mark.parametrize(("what", "where"), PLACES)
+def test_what_the_map_of_the_paper_names_exists(what, where):
+    named = [] if where in ("—", "not yet") else [place.strip().split("): ") for place in where.split("; ")]
+    for link, symbols in named:
+        path = re.fullmatch(r"\[`([\w/]+)\.py`\]\(\.\./src/dragoman/\1\.py", link)
+        assert path, f"{link} does not name a file as [`x.py`](../src/dragoman/x.py)"
+        module = importlib.import_module(f"dragoman.{path[1].replace('/', '.')}")
+        for symbol in symbols.split(", "):
+            assert exists(module, symbol.strip("`")), f"{path[1]}.py has no {symbol}"
+
+
+def exists(home: object, dotted: str) -> bool:
+    """Say whether a name can be reached; the settings of a recipe are fields, not attributes."""
+    for part in dotted.split("."):
+        if part in getattr(home, "model_fields", {}):
+            return True
+        if not hasattr(home, part):
+            return False
+        home = getattr(home, part)
+    return True
+
+
+def test_the_first_entry_of_the_changelog_is_this_version():
+    first = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first
+    assert first[1] == dragoman.__version__
+
+
+def test_the_presets_are_as_the_readme_says():
+    shown = rows(ROOT / "README.md", "With a recipe")
+    assert [row[0].strip("`") for row in shown] == list(PRESETS)
+    for preset, *numbers in shown:
+        recipe = Recipe.from_table({}, preset=preset.strip("`"))
+        model, size = recipe.model, recipe.tokenizer.size
+        with torch.device("meta"):
+            parameters = sum(each.numel() for each in Transformer(model, size, size).parameters())
+        assert numbers == [
+            f"{model.layers} + {model.layers}",
+            *map(str, (model.width, model.inner_width, model.heads, model.dropout)),
+            f"{parameters / 1e6:.1f} million",
+        ]
+
+
+def test_parameters_with_the_papers_vocabulary_are_as_the_docs_say():
+    """Both the README and decision 8 state them; the paper says 65 and 213 million."""
+    for preset, count in (("base", "63.1"), ("big", "214.2")):
+        with torch.device("meta"):
+            model = Transformer(Recipe.from_table({}, preset=preset).model, 37_000, 37_000)
+        assert f"{sum(each.numel() for each in model.parameters()) / 1e6:.1f}" == count
+        assert count in (ROOT / "README.md").read_text()
+        assert count in (ROOT / "docs/decisions/0008-parameter-counts.md").read_text()
+
+
+def test_the_exit_codes_are_as_the_docs_say():
+    codes = {"0", "1", *(str(kind.exit_code) for kind in (UserError, Diverged, Stopped)), "130"}
+    assert {row[0] for row in rows(ROOT / "README.md", "Exit codes")} == codes
+    decided = (ROOT / "docs/decisions/0002-exit-codes.md").read_text()
+    assert set(re.findall(r"^\| (\d+) \|", decided, re.MULTILINE)) == codes
+
+
+def test_python_in_the_readme_uses_names_that_exist():
+    (block,) = blocks(ROOT / "README.md", "python")
+    homes = {"dragoman": dragoman, "model": Translator}
+    for node in ast.walk(ast.parse(block)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in homes:
+            assert hasattr(homes[node.value.id], node.attr), f"{node.value.id} has no {node.attr}"
+
+
+def test_every_requirement_is_explained_with_its_licence():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = {re.split(r"[<>=~! \[]", line)[0] for line in project["dependencies"]}
+    lines = (ROOT / "docs/decisions/0001-dependencies.md").read_text().splitlines()
+    explained = {cells[1].strip(): cells[3].strip() for line in lines if len(cells := line.split("|")) == 6}
+    assert required <= explained.keys()
+    assert all(explained[package] for package in required)
