@@ -55,7 +55,7 @@ def write_corpus(folder: Path) -> None:
 
 
 def recipe(run: Path, corpus: Path) -> Recipe:
-    """Return the recipe of the quick start: small, and norm first, which learns in fewer steps."""
+    """Return the recipe of the quick start: a small model, norm first, with a short warm-up."""
     return Recipe.from_table(
         {
             "run": str(run),
