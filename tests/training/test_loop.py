@@ -8,6 +8,7 @@ from dragoman.errors import Diverged
 from dragoman.model.transformer import Transformer
 from dragoman.recipe import Training
 from dragoman.tokens import END, PAD, START
+from dragoman.training.crew import ONE
 from dragoman.training.distributed import ALONE
 from dragoman.training.loop import TensorBatch, accumulate, adam, train
 
@@ -29,7 +30,7 @@ def tiny(dropout=0.0):
 
 def gradient(batches):
     model = tiny()
-    found = accumulate(model, batches, Training(precision="float32"), 1, ALONE)
+    found = accumulate(model, batches, Training(precision="float32"), 1, ALONE, ONE)
     return found, torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dragoman.kernels import functions as kernels
+
 _explicit: ContextVar[bool] = ContextVar("explicit", default=False)
 
 
@@ -35,6 +37,8 @@ def attend(
     record: bool = False,
 ) -> tuple[Tensor, Tensor | None]:  # B H T K, and the weights B H T S if recorded
     """Equation 1: softmax(Q Kᵀ / √d_k) V. A row that may look nowhere gets zeros."""
+    if not record and kernels.can_attend(query, key, value, mask):
+        return kernels.attend(query, key, value, mask), None
     if not record and not _explicit.get():
         return F.scaled_dot_product_attention(query, key, value, mask), None
     scores = query @ key.mT / math.sqrt(query.shape[-1])  # B H T S

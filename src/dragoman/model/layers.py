@@ -1,13 +1,16 @@
 """What the architectures share: embeddings, the feed-forward layer, dropout, the residual connection."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dragoman.kernels import functions as kernels
 from dragoman.tokens import PAD
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
@@ -27,28 +30,49 @@ class Embedding(nn.Module):
         return vectors.masked_fill((tokens == PAD)[..., None], 0.0)
 
 
+_generator: ContextVar[torch.Generator | None] = ContextVar("generator", default=None)
+
+
+@contextmanager
+def noise(seed: int, device: torch.device) -> Iterator[None]:
+    """Let the dropout inside this block, in this thread, depend on the seed alone."""
+    token = _generator.set(torch.Generator(device).manual_seed(seed))
+    try:
+        yield
+    finally:
+        _generator.reset(token)
+
+
 class Dropout(nn.Module):
-    """Dropout with masks cut from raw random bytes: Bernoulli numbers would take a fifth of a training."""
+    """Dropout decided by bytes: Bernoulli numbers would take a fifth of a training."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
         self.share = share
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Zero a share of the elements while training and scale up the rest, so that the mean stays."""
-        if not self.training or self.share == 0:
-            return x
-        dropped = round(self.share * 256)  # of 256 values of a byte
-        if dropped == 256:
-            return torch.zeros_like(x)
-        keep = random_bytes(x.numel(), x.device).view_as(x) >= dropped
-        return (x * (keep * (256 / (256 - dropped)))).to(x.dtype)  # in bfloat16 the factor itself would be off
+    def forward(self, x: Tensor, around: Tensor | None = None) -> Tensor:
+        """Zero a share of the elements while training and scale up the rest, so that the mean stays.
+
+        What goes `around` is added.
+        """
+        dropped = round(self.share * 256) if self.training else 0  # of 256 values of a byte
+        if dropped and kernels.available(x):
+            return kernels.drop(x, around, dropped, random_number())
+        if dropped:
+            keep = random_bytes(x.numel(), x.device).view_as(x) > dropped - 1  # 256 is no byte
+            x = (x * (keep * kernels.upscale(dropped))).to(x.dtype)  # in bfloat16 the factor itself would be off
+        return x if around is None else around + x
+
+
+def random_number() -> int:
+    """Return 63 random bits."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=_generator.get()))
 
 
 def random_bytes(count: int, device: torch.device) -> Tensor:
-    """Return uniform bytes from the default generator, eight from each number drawn."""
-    words = torch.empty(-(-count // 8), dtype=torch.int64, device=device).random_(-(2**63), None)
-    return words.view(torch.uint8)[:count]
+    """Return uniform bytes, eight from each number drawn."""
+    words = torch.empty(-(-count // 8), dtype=torch.int64, device=device)
+    return words.random_(-(2**63), None, generator=_generator.get()).view(torch.uint8)[:count]
 
 
 class FeedForward(nn.Module):
@@ -81,5 +105,5 @@ class Residual(nn.Module):
 
     def leave(self, x: Tensor, change: Tensor) -> Tensor:
         """Join the sub-layer's output, which section 5.4 drops out first, to what went around it."""
-        x = x + self.dropout(change)
+        x = self.dropout(change, x)
         return x if self.order == "pre" else cast(Tensor, self.norm(x))

@@ -21,6 +21,7 @@ from dragoman.tasks.translator import Translator, chosen_device, load
 from dragoman.training import checkpoints
 from dragoman.training.averaging import average, chosen
 from dragoman.training.checkpoints import Progress
+from dragoman.training.crew import Crew
 from dragoman.training.distributed import World, join_world
 from dragoman.training.journal import draw_curves
 from dragoman.training.loop import TensorBatch, adam, autocast, seconds_per_step
@@ -71,7 +72,9 @@ class Trainer:
         self.run, self.recipe, self.data, self.world, self.listen, self.stop = run, recipe, data, world, listen, stop
         plan = recipe.training
         self.device = chosen_device(plan.device)
-        torch.set_num_threads(plan.threads or cores())
+        threads = plan.threads or cores()
+        torch.set_num_threads(threads)
+        self.crew = Crew(threads if self.device.type == "cpu" else 1)
         torch.manual_seed(plan.seed)
         self.model = Transformer(recipe.model, len(data.source), len(data.target)).to(self.device)
         self.optimizer = adam(self.model, plan)
@@ -89,7 +92,7 @@ class Trainer:
         self.listen(self.plan(progress.step))
         session = Session(
             self.run, self.recipe.training, self.model, self.optimizer, self.batches, self.validate,
-            self.recipe.model.width, self.world, self.stop, progress,
+            self.recipe.model.width, self.world, self.crew, self.stop, progress,
         )  # fmt: skip
         for event in session.events():
             self.listen(event)
@@ -140,7 +143,7 @@ class Trainer:
             steps=plan.steps,
             steps_done=done,
             steps_per_epoch=self.order.updates_per_epoch(self.world.size),
-            seconds_per_step=seconds_per_step(self.model, self.batches, plan) if done < plan.steps else 0.0,
+            seconds_per_step=seconds_per_step(self.model, self.batches, plan, crew=self.crew) if done < plan.steps else 0.0,
             device=str(self.device),
             threads=torch.get_num_threads(),
         )

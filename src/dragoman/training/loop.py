@@ -16,12 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.errors import Diverged
+from dragoman.model.layers import noise
 from dragoman.model.transducer import Transducer
 from dragoman.recipe import Training
+from dragoman.tokens import PAD
+from dragoman.training.crew import ONE, Crew
 from dragoman.training.distributed import ALONE, World
 from dragoman.training.loss import projected_cross_entropy
 from dragoman.training.schedule import schedule
 
+SMALLEST_SHARE = 512  # tokens, padding included: less work than this is not worth a core of its own
 SKIPPED_IN_A_ROW = 10  # steps that may be skipped for a non-finite gradient before training gives up
 
 
@@ -46,6 +50,16 @@ class TensorBatch:
     target: Tensor  # B T
     tokens: int  # target tokens, padding not counted
     numbers: Sequence[int]  # which pairs of the corpus these are
+
+    def shares(self, count: int) -> list["TensorBatch"]:
+        """Deal the sentences out into at most `count` batches of about the same size, none of them very small."""
+        count = max(1, min(count, self.target.numel() // SMALLEST_SHARE, len(self.target)))
+        return [self.only(slice(first, None, count)) for first in range(count)] if count > 1 else [self]
+
+    def only(self, rows: slice) -> "TensorBatch":
+        """Return the sentences of these rows as a batch."""
+        target = self.target[rows]
+        return TensorBatch(self.source[rows], self.prefix[rows], target, int((target != PAD).sum()), self.numbers[rows])
 
 
 @dataclass(frozen=True)
@@ -75,12 +89,13 @@ def train(
     after: int = 0,
     skipped: int = 0,
     world: World = ALONE,
+    crew: Crew = ONE,
 ) -> Iterator[Step]:
     """Update the parameters step by step, from the one after step `after` to the plan's last."""
     rate = schedule(plan, width)
     parameters = list(model.parameters())
     for number in range(after + 1, plan.steps + 1):
-        loss, nll, tokens, pairs = accumulate(model, batches(number), plan, number, world)
+        loss, nll, tokens, pairs = accumulate(model, batches(number), plan, number, world, crew)
         norm = clipped_norm(parameters, plan.clip)
         finite = math.isfinite(norm) and math.isfinite(loss)
         if finite:
@@ -98,22 +113,47 @@ def train(
 
 
 def accumulate(
-    model: Trainable, micro_batches: list[TensorBatch], plan: Training, number: int, world: World
+    model: Trainable, micro_batches: list[TensorBatch], plan: Training, number: int, world: World, crew: Crew
 ) -> tuple[float, float, int, list[int]]:
     """Leave the gradient of one update in the parameters; return both losses, the tokens and the pairs behind it."""
     model.train()
-    torch.manual_seed(step_seed(plan.seed, number, world.rank))
+    parameters = list(model.parameters())
     tokens = world.total(sum(batch.tokens for batch in micro_batches))
     loss = nll = 0.0
-    for batch in micro_batches:
-        with autocast(plan, batch.source.device):
-            hidden = model.hidden(batch.prefix, model.encode(batch.source))
-            smoothed, plain = projected_cross_entropy(hidden, model.output, batch.target, plan.label_smoothing)
-        (smoothed / tokens).backward()  # type: ignore[no-untyped-call]
-        loss, nll = loss + smoothed.item() / tokens, nll + plain.item() / tokens
-    world.add_up(model.parameters())
+
+    def work(job: tuple[TensorBatch, int]) -> tuple[float, float, tuple[Tensor | None, ...]]:
+        return gradient(model, parameters, job[0], plan, tokens, job[1])
+
+    for place, batch in enumerate(micro_batches):
+        shares = batch.shares(crew.size)
+        seeds = [step_seed(plan.seed, number, world.rank, place, share) for share in range(len(shares))]
+        for smoothed, plain, gradients in crew.each(work, list(zip(shares, seeds, strict=True))):
+            loss, nll = loss + smoothed, nll + plain
+            add_gradients(parameters, gradients)
+    world.add_up(parameters)
     pairs = [number for batch in micro_batches for number in batch.numbers]
     return world.total(loss), world.total(nll), int(tokens), pairs
+
+
+def gradient(
+    model: Trainable, parameters: list[nn.Parameter], batch: TensorBatch, plan: Training, tokens: float, seed: int
+) -> tuple[float, float, tuple[Tensor | None, ...]]:
+    """Return a batch's part of both mean losses and of the gradient, with the dropout that belongs to the seed."""
+    device = batch.source.device
+    with noise(seed, device), autocast(plan, device):
+        hidden = model.hidden(batch.prefix, model.encode(batch.source))
+        smoothed, plain = projected_cross_entropy(hidden, model.output, batch.target, plan.label_smoothing)
+    gradients = torch.autograd.grad(smoothed / tokens, parameters, allow_unused=True)
+    return smoothed.item() / tokens, plain.item() / tokens, gradients
+
+
+def add_gradients(parameters: list[nn.Parameter], gradients: tuple[Tensor | None, ...]) -> None:
+    """Add a share's gradient to what the parameters have."""
+    for parameter, more in zip(parameters, gradients, strict=True):
+        if parameter.grad is None:
+            parameter.grad = more
+        elif more is not None:
+            parameter.grad += more
 
 
 def clipped_norm(parameters: list[nn.Parameter], longest: float) -> float:
@@ -138,12 +178,12 @@ def has_bfloat16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
-def seconds_per_step(model: Trainable, batches: Batches, plan: Training, trials: int = 3) -> float:
+def seconds_per_step(model: Trainable, batches: Batches, plan: Training, trials: int = 3, crew: Crew = ONE) -> float:
     """Measure how long an update takes on this machine, without making one."""
     durations = []
     for number in range(1, trials + 2):
         began_at = time.perf_counter()
-        accumulate(model, batches(number), plan, number, ALONE)
+        accumulate(model, batches(number), plan, number, ALONE, crew)
         durations.append(time.perf_counter() - began_at)
         for parameter in model.parameters():
             parameter.grad = None
@@ -152,7 +192,7 @@ def seconds_per_step(model: Trainable, batches: Batches, plan: Training, trials:
 
 def adam(model: nn.Module, plan: Training) -> torch.optim.Adam:
     """Section 5.3's optimiser."""
-    return torch.optim.Adam(model.parameters(), lr=0.0, betas=plan.betas, eps=plan.epsilon)
+    return torch.optim.Adam(model.parameters(), lr=0.0, betas=plan.betas, eps=plan.epsilon, fused=True)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -161,6 +201,6 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-def step_seed(seed: int, step: int, rank: int) -> int:
-    """Return the seed of a step's dropout masks: unrelated numbers for related steps, and nothing to save."""
-    return int(np.random.SeedSequence((seed, step, rank)).generate_state(1, np.uint64)[0])
+def step_seed(*place: int) -> int:
+    """Return the seed of some dropout masks: unrelated numbers for related places, and nothing to save."""
+    return int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0])

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from dragoman.kernels import functions as kernels
 from dragoman.tokens import PAD
 
 CHUNK_NUMBERS = 1 << 21  # logits at a time: 8 MB, about what a core's share of the cache holds
@@ -38,40 +39,58 @@ def projected_cross_entropy(
     return loss, plain
 
 
+def differentiated(logits: Tensor, target: Tensor, smoothing: float) -> tuple[float, float]:
+    """Turn logits (N V) into the gradient of their smoothed loss where they stand; return the loss, smoothed and plain.
+
+    The gradient of softmax with cross-entropy is the probabilities minus the target.
+    """
+    if kernels.available(logits):
+        return kernels.cross_entropy(logits, target, smoothing)
+    highest = logits.amax(-1, keepdim=True)
+    hit = logits.gather(1, target[:, None])
+    mean = logits.mean(-1, keepdim=True)
+    total = logits.sub_(highest).exp_().sum(-1, keepdim=True)
+    logits.div_(total).sub_(smoothing / logits.shape[1])
+    logits.scatter_add_(1, target[:, None], torch.full_like(hit, smoothing - 1))
+    log_total = total.log() + highest
+    smoothed = (log_total - (1 - smoothing) * hit - smoothing * mean).sum(dtype=torch.float64)
+    return smoothed.item(), (log_total - hit).sum(dtype=torch.float64).item()
+
+
 class ProjectedCrossEntropy(Function):
     """The gradient of softmax with cross-entropy is probabilities minus target, so it is there with the loss itself."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, output: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         """Compute the loss and both gradients, a chunk of tokens at a time."""
-        vocabulary = len(output)
         wanted = any(ctx.needs_input_grad[:2])
         hidden_gradient, output_gradient = torch.empty_like(hidden), torch.zeros_like(output)
-        loss, plain = hidden.new_zeros(()), hidden.new_zeros(())
-        for start in range(0, len(hidden), max(1, CHUNK_NUMBERS // vocabulary)):
-            rows = slice(start, start + max(1, CHUNK_NUMBERS // vocabulary))
-            logits = F.linear(hidden[rows], output)  # N V
-            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            highest = logits.amax(-1, keepdim=True)
-            hit = logits.gather(1, target[rows, None])
-            mean = logits.mean(-1, keepdim=True)
-            probabilities = logits.sub_(highest).exp_()
-            total = probabilities.sum(-1, keepdim=True)
-            log_total = total.log() + highest
-            plain += (log_total - hit).sum()
-            loss += (log_total - (1 - smoothing) * hit - smoothing * mean).sum()
+        loss = plain = 0.0
+        chunk = max(1, CHUNK_NUMBERS // len(output))
+        for rows in (slice(start, start + chunk) for start in range(0, len(hidden), chunk)):
+            products = F.linear(hidden[rows], output)  # N V, in bfloat16 if that is what products are made in
+            logits = products.to(torch.promote_types(products.dtype, torch.float32))
+            smoothed, sharp = differentiated(logits, target[rows], smoothing)
+            loss, plain = loss + smoothed, plain + sharp
             if wanted:
-                gradient = probabilities.div_(total).sub_(smoothing / vocabulary)
-                gradient.scatter_add_(1, target[rows, None], gradient.new_full((len(gradient), 1), smoothing - 1))
-                gradient = gradient.to(hidden.dtype)
-                hidden_gradient[rows] = gradient @ output
-                output_gradient += gradient.T @ hidden[rows]
+                gradient = logits.to(products.dtype)
+                hidden_gradient[rows] = gradient @ output.to(products.dtype)
+                add_product(output_gradient, gradient.T, hidden[rows].to(products.dtype))
         ctx.save_for_backward(hidden_gradient, output_gradient)
-        ctx.mark_non_differentiable(plain)
-        return loss, plain
+        smoothed_sum, plain_sum = hidden.new_tensor(loss), hidden.new_tensor(plain)
+        ctx.mark_non_differentiable(plain_sum)
+        return smoothed_sum, plain_sum
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, None, None]:
         """Scale what the forward pass left behind."""
         hidden_gradient, output_gradient = ctx.saved_tensors
         return hidden_gradient * upstream[0], output_gradient * upstream[0], None, None
+
+
+def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add a @ b to a total, which may be of higher precision."""
+    if total.dtype == a.dtype:
+        total.addmm_(a, b)
+    else:
+        total += a @ b

@@ -3,7 +3,7 @@
 import ctypes
 import sys
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # from glibc's malloc.h
 
 
 def keep_freed_memory() -> None:
@@ -14,3 +14,4 @@ def keep_freed_memory() -> None:
     if mallopt:
         mallopt(M_MMAP_THRESHOLD, 1 << 30)
         mallopt(M_TRIM_THRESHOLD, -1)
+        mallopt(M_ARENA_MAX, 1)  # a thread's own arena is small, and gives large pieces back after all

@@ -16,6 +16,7 @@ from dragoman.recipe import Training
 from dragoman.run import Run
 from dragoman.training import checkpoints
 from dragoman.training.checkpoints import Progress
+from dragoman.training.crew import Crew
 from dragoman.training.distributed import World
 from dragoman.training.journal import Journal, draw_curves
 from dragoman.training.loop import Batches, Step, train
@@ -96,6 +97,7 @@ class Session:
     validate: Validate
     width: int
     world: World
+    crew: Crew
     stop: Stop
     progress: Progress
     saved_at: int = 0
@@ -134,6 +136,7 @@ class Session:
             after=self.progress.step,
             skipped=self.progress.skipped,
             world=self.world,
+            crew=self.crew,
         )
         for step in loop:
             now = time.perf_counter()

@@ -1,0 +1,167 @@
+/* Equation 1 and its gradient for short sequences, where the work of one head fits into a core's cache.
+
+   q is B T H K; k and v are B S H K, each with strides of its own (in floats), so that a head need not be copied out
+   of a joint projection. A mask is one byte a position, not zero where looking is allowed; a row that may look
+   nowhere gives zeros. K is a multiple of 16. Everything here runs in the caller's thread. */
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "vectors.h"
+
+#define ROWS 4 /* rows of a product that are worked on together, so that a loaded vector is used as often */
+
+typedef struct {
+    int64_t batch, looking, looked_at, heads, width; /* B T S H K */
+    int64_t query[3], key[3], value[3];              /* strides of B, position, H */
+    int64_t mask[2];                                 /* strides of B and T; 0 where it is the same for all */
+} Shape;
+
+/* out (rows × width) = a (rows × depth) · b (depth × width), a by two strides so that it may stand transposed.
+   width is a multiple of 16. */
+static inline void product(float *out, int64_t out_stride, const float *a, int64_t a_row, int64_t a_column,
+                           const float *b, int64_t b_stride, int64_t rows, int64_t depth, int64_t width) {
+    int64_t r = 0;
+    for (; r + ROWS <= rows; r += ROWS) {
+        const float *from = a + r * a_row;
+        int64_t c = 0;
+        for (; c + 2 * LANES <= width; c += 2 * LANES) {
+            floats left[ROWS] = {0}, right[ROWS] = {0};
+            for (int64_t d = 0; d < depth; d++) {
+                floats first = load(b + d * b_stride + c), second = load(b + d * b_stride + c + LANES);
+                for (int i = 0; i < ROWS; i++) {
+                    float factor = from[i * a_row + d * a_column];
+                    left[i] += first * factor;
+                    right[i] += second * factor;
+                }
+            }
+            for (int i = 0; i < ROWS; i++) {
+                store(out + (r + i) * out_stride + c, left[i]);
+                store(out + (r + i) * out_stride + c + LANES, right[i]);
+            }
+        }
+        for (; c < width; c += LANES) {
+            floats total[ROWS] = {0};
+            for (int64_t d = 0; d < depth; d++) {
+                floats first = load(b + d * b_stride + c);
+                for (int i = 0; i < ROWS; i++) total[i] += first * from[i * a_row + d * a_column];
+            }
+            for (int i = 0; i < ROWS; i++) store(out + (r + i) * out_stride + c, total[i]);
+        }
+    }
+    for (; r < rows; r++)
+        for (int64_t c = 0; c < width; c += LANES) {
+            floats total = {0};
+            for (int64_t d = 0; d < depth; d++) total += load(b + d * b_stride + c) * a[r * a_row + d * a_column];
+            store(out + r * out_stride + c, total);
+        }
+}
+
+/* to (width × columns) = from (rows × width) transposed, times a factor; columns beyond rows become zero. */
+static void transpose(float *to, int64_t columns, const float *from, int64_t stride, int64_t rows, int64_t width,
+                      float factor) {
+    for (int64_t r = 0; r < columns; r += LANES)
+        for (int64_t w = 0; w < width; w += LANES) {
+            floats block[LANES];
+            for (int i = 0; i < LANES; i++) block[i] = r + i < rows ? load(from + (r + i) * stride + w) * factor : all(0);
+            turn(block);
+            for (int i = 0; i < LANES; i++) store(to + (w + i) * columns + r, block[i]);
+        }
+}
+
+/* One row (or T rows) of 1 and 0 from the mask's bytes; what lies beyond S is never looked at. */
+static void allowances(float *allowed, int64_t columns, const uint8_t *mask, int64_t stride, int64_t rows,
+                       int64_t looked_at) {
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t s = 0; s < columns; s++)
+            allowed[t * columns + s] = s < looked_at && (!mask || mask[t * stride + s]) ? 1.0f : 0.0f;
+}
+
+static int64_t padded(int64_t length) { return (length + LANES - 1) / LANES * LANES; }
+
+int attend_forward(const Shape *shape, const float *query, const float *key, const float *value, const uint8_t *mask,
+                   float *out, float *log_sums) {
+    const int64_t T = shape->looking, S = shape->looked_at, H = shape->heads, K = shape->width, P = padded(S);
+    const int64_t mask_rows = mask && shape->mask[1] ? T : 1;
+    float *scratch = aligned_alloc(64, sizeof(float) * (size_t)(K * P + T * P + mask_rows * P));
+    if (!scratch) return 1;
+    float *turned = scratch, *weights = turned + K * P, *allowed = weights + T * P;
+    for (int64_t b = 0; b < shape->batch; b++) {
+        if (b == 0 || (mask && shape->mask[0]))
+            allowances(allowed, P, mask ? mask + b * shape->mask[0] : NULL, shape->mask[1], mask_rows, S);
+        for (int64_t h = 0; h < H; h++) {
+            const float *q = query + b * shape->query[0] + h * shape->query[2];
+            const float *k = key + b * shape->key[0] + h * shape->key[2];
+            const float *v = value + b * shape->value[0] + h * shape->value[2];
+            transpose(turned, P, k, shape->key[1], S, K, 1.0f / sqrtf((float)K));
+            product(weights, P, q, shape->query[1], 1, turned, P, T, K, P);
+            for (int64_t t = 0; t < T; t++) {
+                float *row = weights + t * P;
+                const float *may = allowed + (mask_rows == 1 ? 0 : t * P);
+                floats top = all(-3.0e38f), total = {0};
+                for (int64_t s = 0; s < P; s += LANES)
+                    top = larger(choose(load(may + s) > all(0), load(row + s), all(-3.0e38f)), top);
+                float most = highest(top);
+                for (int64_t s = 0; s < P; s += LANES) {
+                    floats raised = choose(load(may + s) > all(0), exponential(load(row + s) - most), all(0));
+                    store(row + s, raised);
+                    total += raised;
+                }
+                float whole = sum(total), share = whole > 0 ? 1 / whole : whole; /* NaN stays NaN */
+                for (int64_t s = 0; s < P; s += LANES) store(row + s, load(row + s) * share);
+                if (log_sums) log_sums[(b * H + h) * T + t] = whole > 0 ? most + logf(whole) : whole;
+            }
+            product(out + (b * T * H + h) * K, H * K, weights, P, 1, v, shape->value[1], T, S, K);
+        }
+    }
+    free(scratch);
+    return 0;
+}
+
+/* The gradients have the layout B T H K and B S H K with strides of their own: `query`, `key` and `value` of `to`. */
+int attend_backward(const Shape *shape, const float *query, const float *key, const float *value, const uint8_t *mask,
+                    const float *out, const float *log_sums, const float *upstream, const Shape *to,
+                    float *query_gradient, float *key_gradient, float *value_gradient) {
+    const int64_t T = shape->looking, S = shape->looked_at, H = shape->heads, K = shape->width, P = padded(S);
+    const int64_t mask_rows = mask && shape->mask[1] ? T : 1;
+    const float scale = 1.0f / sqrtf((float)K);
+    float *scratch = aligned_alloc(64, sizeof(float) * (size_t)(2 * K * P + 2 * T * P + mask_rows * P));
+    if (!scratch) return 1;
+    float *turned_key = scratch, *turned_value = turned_key + K * P;
+    float *weights = turned_value + K * P, *change = weights + T * P, *allowed = change + T * P;
+    for (int64_t b = 0; b < shape->batch; b++) {
+        if (b == 0 || (mask && shape->mask[0]))
+            allowances(allowed, P, mask ? mask + b * shape->mask[0] : NULL, shape->mask[1], mask_rows, S);
+        for (int64_t h = 0; h < H; h++) {
+            const float *q = query + b * shape->query[0] + h * shape->query[2];
+            const float *k = key + b * shape->key[0] + h * shape->key[2];
+            const float *v = value + b * shape->value[0] + h * shape->value[2];
+            const float *o = out + (b * T * H + h) * K, *g = upstream + (b * T * H + h) * K;
+            transpose(turned_key, P, k, shape->key[1], S, K, scale);
+            transpose(turned_value, P, v, shape->value[1], S, K, 1);
+            product(weights, P, q, shape->query[1], 1, turned_key, P, T, K, P);
+            product(change, P, g, H * K, 1, turned_value, P, T, K, P);
+            for (int64_t t = 0; t < T; t++) {
+                const float *may = allowed + (mask_rows == 1 ? 0 : t * P);
+                float log_sum = log_sums[(b * H + h) * T + t];
+                floats shared = {0};
+                for (int64_t c = 0; c < K; c += LANES) shared += load(o + t * H * K + c) * load(g + t * H * K + c);
+                float mean = sum(shared);
+                for (int64_t s = 0; s < P; s += LANES) {
+                    float *weight = weights + t * P + s, *slope = change + t * P + s;
+                    floats w = choose(load(may + s) > all(0), exponential(load(weight) - log_sum), all(0));
+                    store(weight, w);
+                    store(slope, w * (load(slope) - mean) * scale);
+                }
+            }
+            product(query_gradient + b * to->query[0] + h * to->query[2], to->query[1], change, P, 1, k,
+                    shape->key[1], T, S, K);
+            product(key_gradient + b * to->key[0] + h * to->key[2], to->key[1], change, 1, P, q, shape->query[1], S, T,
+                    K);
+            product(value_gradient + b * to->value[0] + h * to->value[2], to->value[1], weights, 1, P, g, H * K, S, T,
+                    K);
+        }
+    }
+    free(scratch);
+    return 0;
+}

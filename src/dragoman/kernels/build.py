@@ -1,0 +1,61 @@
+"""Compile the C files once for each processor and compiler, and keep the result in the user's cache."""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+COMPILERS = ("cc", "gcc", "clang")
+SWITCH = "DRAGOMAN_KERNELS"  # "off" does without
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """Return the compiled functions, or nothing where they cannot be had: no compiler, no place to keep them."""
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if os.environ.get(SWITCH) == "off" or compiler is None or platform.system() == "Windows":
+        return None
+    try:
+        return ctypes.CDLL(str(compiled(compiler)))
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def compiled(compiler: str) -> Path:
+    """Return the shared library for this processor, made now unless it is there."""
+    sources = sorted(Path(__file__).parent.glob("*.[ch]"))
+    place = cache_folder() / f"kernels-{fingerprint(compiler, sources)}.so"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+            made = Path(folder) / place.name
+            files = [str(path) for path in sources if path.suffix == ".c"]
+            subprocess.run([compiler, *FLAGS, "-o", str(made), *files, "-lm"], check=True, capture_output=True)
+            made.replace(place)  # whole or not at all, whoever else is compiling
+    return place
+
+
+def cache_folder() -> Path:
+    """Return where this user's caches lie."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman"
+
+
+def fingerprint(compiler: str, sources: list[Path]) -> str:
+    """Return a name for what the compiler would make of these files here: another processor needs another library."""
+    version = subprocess.run([compiler, "--version"], check=True, capture_output=True).stdout
+    parts = [*(path.read_bytes() for path in sources), " ".join(FLAGS).encode(), version, processor().encode()]
+    return hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
+
+
+def processor() -> str:
+    """Describe the processor down to the instructions it has."""
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text(encoding="utf-8", errors="replace").splitlines() if facts.exists() else []
+    kept = [line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))]
+    return "\n".join([platform.machine(), platform.processor(), *dict.fromkeys(kept)])

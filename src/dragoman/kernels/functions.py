@@ -1,0 +1,168 @@
+"""The compiled functions as torch functions with gradients.
+
+Shapes: B batch, S positions looked at, T positions looking, H heads, K width of one head, N rows, V vocabulary.
+"""
+
+import ctypes
+from ctypes import POINTER, Structure, byref, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from dragoman.kernels.build import library
+
+LANES = 16  # floats in a vector: a head's width must be a multiple
+LONGEST = 256  # positions; beyond, the weights of one head outgrow a core's cache and torch's own kernel is as good
+
+
+class Shape(Structure):
+    """The sizes and strides of one attention, as attention.c wants them."""
+
+    _fields_ = (
+        ("sizes", c_int64 * 5),  # B T S H K
+        ("query", c_int64 * 3),  # strides of B, the position, H
+        ("key", c_int64 * 3),
+        ("value", c_int64 * 3),
+        ("mask", c_int64 * 2),  # strides of B and T
+    )
+
+
+@cache
+def compiled() -> Any:
+    """Return the library with the types of its functions declared."""
+    functions = library()
+    if functions is not None:
+        shape = POINTER(Shape)
+        functions.attend_forward.argtypes = [shape, *[c_void_p] * 6]
+        functions.attend_backward.argtypes = [shape, *[c_void_p] * 7, shape, *[c_void_p] * 3]
+        functions.drop.argtypes = [c_void_p] * 3 + [c_int64, c_uint64, c_int32, c_float]
+        functions.drop.restype = None
+        functions.cross_entropy.argtypes = [c_void_p, c_void_p, c_int64, c_int64, c_float, c_void_p]
+        functions.cross_entropy.restype = None
+    return functions
+
+
+def available(*tensors: Tensor) -> bool:
+    """Say whether these functions can work on these tensors: single precision, in the processor's own memory."""
+    return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors) and compiled() is not None
+
+
+def can_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Say whether `attend` takes these (B H T K, B H S K twice, and a mask that is the same for all heads)."""
+    width, longest = query.shape[-1], max(query.shape[2], key.shape[2])
+    fits = width % LANES == 0 and value.shape[-1] == width and 0 < longest <= LONGEST
+    shared = mask is None or (mask.dtype == torch.bool and mask.dim() == 4 and mask.shape[1] == 1)
+    return fits and shared and available(query, key, value)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """Equation 1 for heads side by side: return B H T K, which lies in memory as B T H K."""
+    seen: Tensor = Attend.apply(*map(dense, (query, key, value)), mask)  # type: ignore[no-untyped-call]
+    return seen
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """Return a tensor whose last dimension lies in one piece."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+class Attend(Function):
+    """Attention that keeps no weights: the way back computes them again from their sums."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend, and leave what the way back needs."""
+        batch, heads, looking, width = query.shape
+        if mask is not None:
+            mask = mask.expand(batch, 1, looking, key.shape[2])
+            mask = mask if mask.stride(3) == 1 else mask.contiguous()
+        out = query.new_empty(batch, looking, heads, width).transpose(1, 2)
+        log_sums = query.new_empty(batch, heads, looking) if any(ctx.needs_input_grad) else None
+        shape = shape_of(query, key, value, mask)
+        refuse(compiled().attend_forward(byref(shape), *map(address, (query, key, value, mask, out, log_sums))))
+        ctx.save_for_backward(query, key, value, mask, out, log_sums)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        """Return the gradients of query, key and value."""
+        query, key, value, mask, out, log_sums = ctx.saved_tensors
+        incoming = upstream[0].transpose(1, 2).contiguous()  # B T H K
+        gradients = like(query), like(key), like(value)
+        refuse(
+            compiled().attend_backward(
+                byref(shape_of(query, key, value, mask)),
+                *map(address, (query, key, value, mask, out, log_sums, incoming)),
+                byref(shape_of(*gradients, None)),
+                *map(address, gradients),
+            )
+        )
+        return *gradients, None
+
+
+def like(tensor: Tensor) -> Tensor:
+    """Return B H T K without content that lies in memory as B T H K: what a projection's gradient is read as."""
+    batch, heads, length, width = tensor.shape
+    return tensor.new_empty(batch, length, heads, width).transpose(1, 2)
+
+
+def shape_of(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Shape:
+    """Describe tensors B H T K and a mask B 1 T S."""
+    batch, heads, looking, width = query.shape
+    strides = [(tensor.stride(0), tensor.stride(2), tensor.stride(1)) for tensor in (query, key, value)]
+    over = (0, 0) if mask is None else (mask.stride(0), mask.stride(2))
+    return Shape((batch, looking, key.shape[2], heads, width), *strides, over)
+
+
+def address(tensor: Tensor | None) -> int | None:
+    """Return where a tensor's numbers begin."""
+    return None if tensor is None else tensor.data_ptr()
+
+
+def refuse(failed: int) -> None:
+    """Turn a function's refusal into an exception."""
+    if failed:
+        raise MemoryError("not enough memory for one head of attention")
+
+
+def drop(x: Tensor, around: Tensor | None, dropped: int, seed: int) -> Tensor:
+    """Zero `dropped` in 256 elements of x, scale up the rest, and add them to `around`, if there is one."""
+    kept: Tensor = Drop.apply(x.contiguous(), None if around is None else around.contiguous(), dropped, seed)  # type: ignore[no-untyped-call]
+    return kept
+
+
+def upscale(dropped: int) -> float:
+    """Return the factor that makes up for `dropped` in 256 elements; where nothing is left it does not matter."""
+    return 256 / max(1, 256 - dropped)
+
+
+class Drop(Function):
+    """Dropout whose mask is a function of the seed: the way back makes it again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, around: Tensor | None, dropped: int, seed: int) -> Tensor:
+        """Drop out, and remember only how."""
+        ctx.how = (x.numel(), seed, dropped, upscale(dropped))
+        out = torch.empty_like(x)
+        compiled().drop(out.data_ptr(), x.data_ptr(), address(around), *ctx.how)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        """Drop the same elements out of the gradient; what went around gets it whole."""
+        incoming = upstream[0].contiguous()
+        out = torch.empty_like(incoming)
+        compiled().drop(out.data_ptr(), incoming.data_ptr(), None, *ctx.how)
+        return out, incoming if ctx.needs_input_grad[1] else None, None, None
+
+
+def cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> tuple[float, float]:
+    """Turn logits (N V) into the gradient of their smoothed loss in place; return the loss, smoothed and plain."""
+    losses = (c_double * 2)()
+    compiled().cross_entropy(
+        logits.data_ptr(), target.data_ptr(), *logits.shape, smoothing, ctypes.cast(losses, c_void_p)
+    )
+    return losses[0], losses[1]

@@ -1,0 +1,29 @@
+"""The cores of one machine as a crew: each works on sentences of its own, from the first layer to the gradient.
+
+Torch by itself shares out every single operation and waits for the slowest core after each. Two cores that each take
+half of the sentences meet once a step, and also share what torch does not: Python, and our own compiled functions.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Crew:
+    """So many threads, each with one core of torch's; a crew of one is the caller alone."""
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+        self.pool = ThreadPoolExecutor(size, "crew", torch.set_num_threads, (1,)) if size > 1 else None
+
+    def each(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """Yield the result for each item, in their order, while the crew works on the later ones."""
+        return map(work, items) if self.pool is None else self.pool.map(work, items)
+
+
+ONE = Crew()

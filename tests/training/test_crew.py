@@ -1,0 +1,82 @@
+"""Two threads that share a batch do what one does."""
+
+import threading
+
+import pytest
+import torch
+
+from dragoman.model.transformer import Transformer
+from dragoman.recipe import Model, Training
+from dragoman.tokens import END, PAD, START
+from dragoman.training import loop
+from dragoman.training.crew import ONE, Crew
+from dragoman.training.distributed import ALONE
+from dragoman.training.loop import TensorBatch, accumulate
+
+
+@pytest.fixture
+def small_shares(monkeypatch):
+    monkeypatch.setattr(loop, "SMALLEST_SHARE", 4)
+
+
+def batch(sentences=13, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    source = torch.randint(4, 40, (sentences, 9), generator=generator)
+    target = torch.randint(4, 40, (sentences, 8), generator=generator)
+    target[:, -1] = END
+    target[::3, 5] = END
+    target[::3, 6:] = PAD
+    prefix = torch.cat([torch.full((sentences, 1), START), target[:, :-1]], dim=1)
+    prefix[prefix == END] = PAD
+    return TensorBatch(source, prefix, target, int((target != PAD).sum()), list(range(sentences)))
+
+
+def gradients(crew, dropout=0.0):
+    torch.manual_seed(3)
+    model = Transformer(Model(layers=2, width=32, inner_width=64, heads=2, dropout=dropout), 40, 40)
+    losses = accumulate(model, [batch()], Training(precision="float32"), 1, ALONE, crew)
+    return losses, [parameter.grad for parameter in model.parameters()]
+
+
+def test_two_threads_find_the_gradient_of_one(small_shares):
+    (loss, nll, tokens, pairs), alone = gradients(ONE)
+    (shared_loss, shared_nll, shared_tokens, shared_pairs), together = gradients(Crew(2))
+    assert (shared_loss, shared_nll) == pytest.approx((loss, nll), rel=1e-6)
+    assert (shared_tokens, sorted(shared_pairs)) == (tokens, sorted(pairs))
+    for one, two in zip(alone, together, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
+
+
+def test_a_crew_gives_the_same_bits_every_time_dropout_included(small_shares):
+    crew = Crew(3)
+    (first, once), (second, again) = gradients(crew, dropout=0.3), gradients(crew, dropout=0.3)
+    assert first == second
+    assert all(torch.equal(one, two) for one, two in zip(once, again, strict=True))
+
+
+def test_the_shares_of_a_batch_are_the_batch(small_shares):
+    whole = batch()
+    shares = whole.shares(4)
+    assert len(shares) == 4
+    assert sum(share.tokens for share in shares) == whole.tokens
+    assert sorted(number for share in shares for number in share.numbers) == whole.numbers
+    assert max(len(share.target) for share in shares) - min(len(share.target) for share in shares) <= 1
+
+
+def test_a_small_batch_is_not_cut_up():
+    assert len(batch().shares(4)) == 1
+
+
+def test_a_crew_works_at_the_same_time_and_answers_in_order():
+    together = threading.Barrier(2, timeout=20)  # passed only if two wait at it at once
+
+    def work(item):
+        together.wait()
+        return item, torch.get_num_threads()
+
+    assert list(Crew(2).each(work, [0, 1, 2, 3])) == [(0, 1), (1, 1), (2, 1), (3, 1)]
+
+
+def test_an_error_in_a_share_reaches_the_caller(small_shares):
+    with pytest.raises(ZeroDivisionError):
+        list(Crew(2).each(lambda item: 1 // item, [1, 0]))
