@@ -22,10 +22,11 @@ from torch import Tensor
 
 from dragoman.data.cache import flush_to_disk
 from dragoman.errors import UserError
-from dragoman.recipe import Recipe
+from dragoman.recipe import Recipe, read_toml
 from dragoman.text.tokenizer import Tokenizer
 
 FORMAT = "dragoman-1"
+PARTS = ("data", "tokenizer", "model", "training", "decoding")  # of every recipe that a training has written
 
 
 class Run:
@@ -91,7 +92,14 @@ class Run:
             raise UserError(f"{self}: no such run directory. `dragoman train` makes one.")
         if not self.recipe_file.exists():
             raise UserError(f"{self} is not a run directory: it has no recipe.toml. `dragoman train` makes one.")
-        return Recipe.from_toml(self.inside(self.recipe_file))
+        table = read_toml(self.inside(self.recipe_file))
+        missing = [f"[{part}]" for part in PARTS if part not in table]
+        if missing and self.has_results:
+            raise UserError(
+                f"{self.recipe_file} is damaged: it has no {' and no '.join(missing)}, but a training writes all. "
+                "Restore the file."
+            )
+        return Recipe.from_table(table, where=str(self.recipe_file))
 
     def read_tokenizers(self, joint: bool) -> tuple[Tokenizer, Tokenizer]:
         """Read the source's and the target's tokenizer."""
