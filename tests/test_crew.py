@@ -5,11 +5,11 @@ import threading
 import pytest
 import torch
 
+from dragoman.crew import ONE, Crew
 from dragoman.model.transformer import Transformer
 from dragoman.recipe import Model, Training
 from dragoman.tokens import END, PAD, START
 from dragoman.training import loop
-from dragoman.training.crew import ONE, Crew
 from dragoman.training.distributed import ALONE
 from dragoman.training.loop import TensorBatch, accumulate
 

@@ -6,6 +6,7 @@ half of the sentences meet once a step, and also share what torch does not: Pyth
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -23,7 +24,13 @@ class Crew:
 
     def each(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Yield the result for each item, in their order, while the crew works on the later ones."""
-        return map(work, items) if self.pool is None else self.pool.map(work, items)
+        return map(work, items) if self.pool is None or len(items) == 1 else self.pool.map(work, items)
 
 
 ONE = Crew()
+
+
+@cache
+def crew_of(size: int) -> Crew:
+    """Return the crew of this size, always the same one: its threads wait between two calls."""
+    return Crew(size) if size > 1 else ONE

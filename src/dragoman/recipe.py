@@ -162,6 +162,9 @@ class Training(Settings):
             yield f"average {self.average} needs as many checkpoints, but keep is {self.keep}; raise keep"
 
 
+Precision = Literal["float32", "int8"]
+
+
 class Decoding(Settings):
     """How a translation is searched for (section 6.1 of the paper)."""
 
@@ -169,6 +172,7 @@ class Decoding(Settings):
     length_penalty: float = Field(0.6, ge=0, le=5, description="preference for longer output (α)")
     extra_length: int = Field(50, ge=1, le=100_000, description="longest output: the input's pieces and this many more")
     batch_tokens: int = Field(4096, ge=16, description="pieces worked on together: padding and all hypotheses included")
+    precision: Precision = Field("float32", description="of the decoder's weights; int8: a byte each, faster")
 
 
 class Recipe(Settings):

@@ -4,9 +4,11 @@ import pytest
 import torch
 from toy_transducers import Toy, padded, sentences, small_transformer
 
+from dragoman.crew import Crew
 from dragoman.decoding.engine import Engine, batches, exact_batches
 from dragoman.decoding.hypothesis import EMPTY, FAILED
 from dragoman.decoding.search import beam_search
+from dragoman.kernels import functions
 from dragoman.recipe import Decoding
 from dragoman.tokens import END, PAD
 
@@ -159,6 +161,33 @@ def test_scores_and_draws_are_exact_too():
     for number in range(0, 30, 3):
         assert engine.sample(rows[number : number + 1], seed=5, n=2, exact=True) == draws[number : number + 1]
         assert engine.score(rows[number : number + 1], targets[number : number + 1], exact=True) == [scores[number]]
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_a_crew_finds_what_one_finds(precision):
+    rows = sentences(120)
+    how = Decoding(beam=3, extra_length=4, batch_tokens=128, precision=precision)
+    model = small_transformer(heads=2)
+    assert Engine(model, how, crew=Crew(2)).search(rows, n_best=2) == Engine(model, how).search(rows, n_best=2)
+
+
+@pytest.mark.skipif(functions.compiled() is None, reason="no C compiler here")
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_compiled_loops_need_no_exact_mode(precision):
+    rows = sentences(40)
+    engine = Engine(small_transformer(heads=2), Decoding(beam=3, extra_length=4, precision=precision))
+    alone = [engine.search([row], n_best=3)[0] for row in rows]
+    for chosen in random_batches(40, 6):
+        assert engine.search([rows[number] for number in chosen], n_best=3) == [alone[number] for number in chosen]
+
+
+def test_a_search_is_the_same_with_and_without_compiled_loops(monkeypatch):
+    rows, model = sentences(60), small_transformer(heads=2)
+    compiled = Engine(model, HOW).search(rows, n_best=3)
+    monkeypatch.setattr(functions, "compiled", lambda: None)
+    for one, other in zip(compiled, Engine(model, HOW).search(rows, n_best=3), strict=True):
+        assert [h.tokens for h in one] == [h.tokens for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
 
 
 def random_batches(count, times):

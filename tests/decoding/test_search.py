@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_transducers import Toy, padded
 
-from dragoman.decoding.hypothesis import Hypothesis
+from dragoman.decoding.hypothesis import Hypothesis, largest
 from dragoman.decoding.penalties import length_penalty
 from dragoman.decoding.scoring import score
-from dragoman.decoding.search import beam_search, largest
+from dragoman.decoding.search import beam_search
 from dragoman.errors import UserError
 from dragoman.recipe import Decoding
 from dragoman.tokens import END, PAD, RESERVED, START, UNKNOWN

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from dragoman import recipe
+from dragoman.crew import ONE
 from dragoman.errors import Diverged
 from dragoman.model.transformer import Transformer
 from dragoman.recipe import Training
 from dragoman.tokens import END, PAD, START
-from dragoman.training.crew import ONE
 from dragoman.training.distributed import ALONE
 from dragoman.training.loop import TensorBatch, accumulate, adam, train
 

@@ -5,7 +5,7 @@ matrix product the same shape whatever the neighbours are, so that a sentence's 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import groupby
 from typing import TypeVar
@@ -13,11 +13,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from dragoman.crew import ONE, Crew
 from dragoman.decoding.hypothesis import EMPTY, Hypothesis, produced_tokens
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.scoring import score
 from dragoman.decoding.search import beam_search
 from dragoman.model.attention import explicit
+from dragoman.model.compiled import compiled
 from dragoman.model.transducer import Transducer
 from dragoman.recipe import Decoding
 from dragoman.tokens import END, PAD, START
@@ -35,16 +37,20 @@ SHORTEST = 16  # shorter sentences count as this long, so that a batch of one-wo
 class Engine:
     """Runs searches on a model that is on `device`."""
 
-    def __init__(self, model: Transducer, how: Decoding, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, model: Transducer, how: Decoding, device: torch.device | str = "cpu", *, crew: Crew = ONE
+    ) -> None:
         self.model = model
         self.how = how
         self.device = torch.device(device)
+        self.crew = crew
 
     def search(
         self, sources: Sequence[Tokens], *, n_best: int = 1, exact: bool = False, progress: Progress | None = None
     ) -> list[list[Hypothesis]]:
         """Return the `n_best` best hypotheses for each source, the best first."""
-        work = partial(beam_search, how=self.how, n_best=n_best, compact=not exact)
+        model = compiled(self.model, self.how.precision)
+        work = partial(beam_search, model, how=self.how, n_best=n_best, compact=not exact)
         return self.run(sources, work, empty=[EMPTY], width=self.how.beam, exact=exact, progress=progress)
 
     def sample(
@@ -60,7 +66,8 @@ class Engine:
         progress: Progress | None = None,
     ) -> list[list[Hypothesis]]:
         """Draw `n` outputs for each source; `sample` explains the numbers."""
-        work = partial(sample, how=self.how, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, n=n)
+        model = compiled(self.model, self.how.precision)
+        work = partial(sample, model, how=self.how, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, n=n)
         return self.run(sources, work, empty=[EMPTY] * n, width=n, exact=exact, progress=progress)
 
     def score(
@@ -72,7 +79,7 @@ class Engine:
         progress: Progress | None = None,
     ) -> list[Hypothesis]:
         """Return the scores of given targets, each with its END."""
-        work = partial(score, how=self.how)
+        work = partial(score, self.model, how=self.how)
         scores = self.run(sources, work, targets=targets, empty=EMPTY, width=SCORED, exact=exact, progress=progress)
         return [
             # An empty source has one translation, the empty one.
@@ -93,7 +100,7 @@ class Engine:
         exact: bool = False,
         progress: Progress | None = None,
     ) -> list[Result]:
-        """Return what work(model, source), or work(model, source, target), gives for each source, in order.
+        """Return what work(source), or work(source, target), gives for each source, in order.
 
         `width` is how many hypotheses of a sentence are worked on at a time, `empty` the result for a source without
         tokens, which the model is never asked for. `progress` is told the number of sentences after each batch.
@@ -104,9 +111,14 @@ class Engine:
         told = progress or (lambda _: None)
         told(len(sources) - len(asked))
         shapes = {number: tuple(len(column[number]) for column in columns) for number in asked}
-        with quietly(self.model, exact):
-            for batch in exact_batches(shapes) if exact else batches(shapes, self.how.batch_tokens // width):
-                found = work(self.model, *(self.padded([column[n] for n in batch], exact) for column in columns))
+
+        def done(batch: list[int]) -> list[Result]:
+            with quietly(exact):
+                return work(*(self.padded([column[n] for n in batch], exact) for column in columns))
+
+        jobs = list(exact_batches(shapes) if exact else batches(shapes, self.how.batch_tokens // width))
+        with evaluating(self.model):
+            for batch, found in zip(jobs, self.crew.each(done, jobs), strict=True):
                 for number, result in zip(batch, found, strict=True):
                     results[number] = result
                 told(len(set(batch)))
@@ -119,17 +131,23 @@ class Engine:
 
 
 @contextmanager
-def quietly(model: Transducer, exact: bool) -> Iterator[None]:
-    """Run the model without dropout and gradients, and if exact by plain products; leave it as it was found."""
-    training = isinstance(model, nn.Module) and model.training
-    with ExitStack() as stack:
-        stack.enter_context(torch.inference_mode())
-        if exact:
-            stack.enter_context(explicit())
-        if isinstance(model, nn.Module):
-            stack.callback(model.train, training)
-            model.eval()
+def quietly(exact: bool) -> Iterator[None]:
+    """Compute without gradients, and if exact by plain products, in this thread."""
+    with torch.inference_mode(), explicit() if exact else nullcontext():
         yield
+
+
+@contextmanager
+def evaluating(model: Transducer) -> Iterator[None]:
+    """Run the model without dropout; leave it as it was found."""
+    if not (isinstance(model, nn.Module) and model.training):
+        yield
+        return
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train()
 
 
 def is_empty(tokens: Tokens) -> bool:

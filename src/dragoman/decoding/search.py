@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from dragoman.decoding.hypothesis import (
     FAILED,
     Hypothesis,
-    log_probabilities,
+    likeliest,
     longest_outputs,
     produced_tokens,
     sum_type,
@@ -64,6 +64,7 @@ class Beam:
 
     sentences: Tensor  # B       which rows of the source these are
     longest: Tensor  # B         tokens a sentence may produce
+    highest_penalty: Tensor  # B the length penalty of so many
     tokens: Tensor  # B W T      from START
     log_probabilities: Tensor  # B W
     greedy: Tensor  # B          the place of the hypothesis that took the likeliest token each time; -1: it has ended
@@ -76,6 +77,7 @@ class Beam:
         return Beam(
             self.sentences[sentences],
             self.longest[sentences],
+            self.highest_penalty[sentences],
             self.tokens[sentences],
             self.log_probabilities[sentences],
             self.greedy[sentences],
@@ -123,9 +125,11 @@ def first_beam(model: Transducer, source: Tensor, how: Decoding, n_best: int) ->
     sums = torch.zeros(batch, n_best, dtype=sum_type(source.device), device=source.device)
     tokens = torch.full((batch, n_best, 1), START, device=source.device)
     nothing = torch.full_like(sums, NOTHING)
+    longest = longest_outputs(source, how)
     return Beam(
         sentences=torch.arange(batch, device=source.device),
-        longest=longest_outputs(source, how),
+        longest=longest,
+        highest_penalty=length_penalty(longest.to(sums.dtype), how.length_penalty),
         tokens=tokens[:, :1],
         log_probabilities=sums[:, :1],
         greedy=torch.zeros_like(tokens[:, 0, 0]),
@@ -138,8 +142,15 @@ def first_beam(model: Transducer, source: Tensor, how: Decoding, n_best: int) ->
 def extended(beam: Beam, model: Transducer, width: int) -> Beam:
     """Read the last tokens and keep the `width` best ways to go on; fewer while there are fewer."""
     logits, state = model.step(beam.tokens[..., -1], beam.memory, beam.state)
-    likely = log_probabilities(logits, first=beam.tokens.shape[-1] == 1)
-    values, tokens = largest(likely, width)  # B W X: no hypothesis can place more than `width`
+    # B W X: no hypothesis can place more than `width`.
+    values, tokens = likeliest(logits, width, first=beam.tokens.shape[-1] == 1)
+    if width == 1:  # there is nothing to choose between
+        return replace(
+            beam,
+            tokens=torch.cat([beam.tokens, tokens], dim=-1),
+            log_probabilities=beam.log_probabilities + values[..., 0],
+            state=state,
+        )
     choices = values.shape[-1]
     sums = (beam.log_probabilities[..., None] + values).flatten(1)  # B WX
     first_choice = torch.where(beam.greedy < 0, -1, beam.greedy * choices)
@@ -151,7 +162,7 @@ def extended(beam: Beam, model: Transducer, width: int) -> Beam:
         tokens=torch.cat([picked(beam.tokens, parents), token[..., None]], dim=-1),
         log_probabilities=sums.gather(1, chosen),
         greedy=place_of(first_choice, chosen, token),
-        state=state.reorder(parents) if width > 1 else state,
+        state=state.reorder(parents),
     )
 
 
@@ -184,7 +195,7 @@ def settled(beam: Beam, alpha: float) -> Beam:
         finished = finished.joined_by(Finished(beam.tokens, scores, sums, ~ended))
     sums = sums.masked_fill(closing, NOTHING)
     # Log-probabilities only fall, so a live hypothesis can at best keep its present one up to the longest length.
-    bound = sums.amax(dim=1) / length_penalty(beam.longest.to(sums.dtype), alpha)
+    bound = sums.amax(dim=1) / beam.highest_penalty
     hopeless = bound <= finished.scores[:, -1]
     return replace(beam, log_probabilities=sums.masked_fill(hopeless[:, None], NOTHING), finished=finished)
 
@@ -204,20 +215,3 @@ def collect(beam: Beam, results: list[list[Hypothesis]]) -> None:
 def picked(rows: Tensor, places: Tensor) -> Tensor:
     """Return rows (B W T) by place: row w of sentence b becomes row places[b, w]."""
     return rows.gather(1, places[..., None].expand(-1, -1, rows.shape[-1]))
-
-
-def largest(values: Tensor, count: int, *, group: int = 16) -> tuple[Tensor, Tensor]:
-    """Return the `count` largest of the last dimension and where they stand, like `topk` but faster.
-
-    The largest numbers lie in the groups with the largest maxima, and finding those reads each number once.
-    """
-    groups = values.shape[-1] // group
-    if groups <= 2 * count:
-        return values.topk(min(count, values.shape[-1]))
-    grouped = values[..., : group * groups].view(*values.shape[:-1], group, groups)  # … 16 G
-    best = grouped.amax(dim=-2).topk(count).indices[..., None, :].expand(*grouped.shape[:-1], count)  # … 16 X
-    offsets = torch.arange(0, group * groups, groups, device=values.device)[:, None]
-    rest = torch.arange(group * groups, values.shape[-1], device=values.device)
-    places = torch.cat([(best + offsets).flatten(-2), rest.expand(*values.shape[:-1], -1)], dim=-1)
-    found, where = values.gather(-1, places).topk(count)
-    return found, places.gather(-1, where)

@@ -7,15 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "vectors.h"
+#include "attention.h"
 
 #define ROWS 4 /* rows of a product that are worked on together, so that a loaded vector is used as often */
-
-typedef struct {
-    int64_t batch, looking, looked_at, heads, width; /* B T S H K */
-    int64_t query[3], key[3], value[3];              /* strides of B, position, H */
-    int64_t mask[2];                                 /* strides of B and T; 0 where it is the same for all */
-} Shape;
 
 /* out (rows × width) = a (rows × depth) · b (depth × width), a by two strides so that it may stand transposed.
    width is a multiple of 16. */
@@ -77,45 +71,66 @@ static void allowances(float *allowed, int64_t columns, const uint8_t *mask, int
             allowed[t * columns + s] = s < looked_at && (!mask || mask[t * stride + s]) ? 1.0f : 0.0f;
 }
 
-static int64_t padded(int64_t length) { return (length + LANES - 1) / LANES * LANES; }
+int64_t padded(int64_t length) { return (length + LANES - 1) / LANES * LANES; }
 
-int attend_forward(const Shape *shape, const float *query, const float *key, const float *value, const uint8_t *mask,
-                   float *out, float *log_sums) {
+/* Turn rows of scores into weights where they stand; leave the logarithm of what they summed to. */
+static void weigh(float *weights, int64_t rows, int64_t columns, const float *allowed, int64_t mask_rows,
+                  float *log_sums) {
+    for (int64_t t = 0; t < rows; t++) {
+        float *row = weights + t * columns;
+        const float *may = allowed + (mask_rows == 1 ? 0 : t * columns);
+        floats top = all(-3.0e38f), total = {0};
+        for (int64_t s = 0; s < columns; s += LANES)
+            top = larger(choose(load(may + s) > all(0), load(row + s), all(-3.0e38f)), top);
+        float most = highest(top);
+        for (int64_t s = 0; s < columns; s += LANES) {
+            floats raised = choose(load(may + s) > all(0), exponential(load(row + s) - most), all(0));
+            store(row + s, raised);
+            total += raised;
+        }
+        float whole = sum(total), share = whole > 0 ? 1 / whole : whole; /* NaN stays NaN */
+        for (int64_t s = 0; s < columns; s += LANES) store(row + s, load(row + s) * share);
+        if (log_sums) log_sums[t] = whole > 0 ? most + logf(whole) : whole;
+    }
+}
+
+void turn_keys(float *turned, const float *keys, int64_t stride, int64_t looked_at, int64_t width) {
+    transpose(turned, padded(looked_at), keys, stride, looked_at, width, 1.0f / sqrtf((float)width));
+}
+
+/* turned: the keys are B H K P already, as `turn_keys` leaves them, P being S rounded up to whole vectors. */
+static int attend(const Shape *shape, const float *query, const float *key, const float *value, const uint8_t *mask,
+                  float *out, float *log_sums, int turned) {
     const int64_t T = shape->looking, S = shape->looked_at, H = shape->heads, K = shape->width, P = padded(S);
     const int64_t mask_rows = mask && shape->mask[1] ? T : 1;
     float *scratch = aligned_alloc(64, sizeof(float) * (size_t)(K * P + T * P + mask_rows * P));
     if (!scratch) return 1;
-    float *turned = scratch, *weights = turned + K * P, *allowed = weights + T * P;
+    float *weights = scratch + K * P, *allowed = weights + T * P;
     for (int64_t b = 0; b < shape->batch; b++) {
         if (b == 0 || (mask && shape->mask[0]))
             allowances(allowed, P, mask ? mask + b * shape->mask[0] : NULL, shape->mask[1], mask_rows, S);
         for (int64_t h = 0; h < H; h++) {
-            const float *q = query + b * shape->query[0] + h * shape->query[2];
-            const float *k = key + b * shape->key[0] + h * shape->key[2];
-            const float *v = value + b * shape->value[0] + h * shape->value[2];
-            transpose(turned, P, k, shape->key[1], S, K, 1.0f / sqrtf((float)K));
-            product(weights, P, q, shape->query[1], 1, turned, P, T, K, P);
-            for (int64_t t = 0; t < T; t++) {
-                float *row = weights + t * P;
-                const float *may = allowed + (mask_rows == 1 ? 0 : t * P);
-                floats top = all(-3.0e38f), total = {0};
-                for (int64_t s = 0; s < P; s += LANES)
-                    top = larger(choose(load(may + s) > all(0), load(row + s), all(-3.0e38f)), top);
-                float most = highest(top);
-                for (int64_t s = 0; s < P; s += LANES) {
-                    floats raised = choose(load(may + s) > all(0), exponential(load(row + s) - most), all(0));
-                    store(row + s, raised);
-                    total += raised;
-                }
-                float whole = sum(total), share = whole > 0 ? 1 / whole : whole; /* NaN stays NaN */
-                for (int64_t s = 0; s < P; s += LANES) store(row + s, load(row + s) * share);
-                if (log_sums) log_sums[(b * H + h) * T + t] = whole > 0 ? most + logf(whole) : whole;
-            }
-            product(out + (b * T * H + h) * K, H * K, weights, P, 1, v, shape->value[1], T, S, K);
+            const float *columns = turned ? key + (b * H + h) * K * P : scratch;
+            if (!turned) turn_keys(scratch, key + b * shape->key[0] + h * shape->key[2], shape->key[1], S, K);
+            product(weights, P, query + b * shape->query[0] + h * shape->query[2], shape->query[1], 1, columns, P, T, K,
+                    P);
+            weigh(weights, T, P, allowed, mask_rows, log_sums ? log_sums + (b * H + h) * T : NULL);
+            product(out + (b * T * H + h) * K, H * K, weights, P, 1,
+                    value + b * shape->value[0] + h * shape->value[2], shape->value[1], T, S, K);
         }
     }
     free(scratch);
     return 0;
+}
+
+int attend_forward(const Shape *shape, const float *query, const float *key, const float *value, const uint8_t *mask,
+                   float *out, float *log_sums) {
+    return attend(shape, query, key, value, mask, out, log_sums, 0);
+}
+
+int attend_turned(const Shape *shape, const float *query, const float *turned, const float *value, const uint8_t *mask,
+                  float *out) {
+    return attend(shape, query, turned, value, mask, out, NULL, 1);
 }
 
 /* The gradients have the layout B T H K and B S H K with strides of their own: `query`, `key` and `value` of `to`. */

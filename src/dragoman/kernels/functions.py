@@ -30,6 +30,12 @@ class Shape(Structure):
     )
 
 
+class Caches(Structure):
+    """The sizes of the keys and values of many prefixes, as prefixes.c wants them."""
+
+    _fields_ = (("sizes", c_int64 * 7),)  # B W C T L H K
+
+
 @cache
 def compiled() -> Any:
     """Return the library with the types of its functions declared."""
@@ -42,6 +48,9 @@ def compiled() -> Any:
         functions.drop.restype = None
         functions.cross_entropy.argtypes = [c_void_p, c_void_p, c_int64, c_int64, c_float, c_void_p]
         functions.cross_entropy.restype = None
+        functions.attend_prefixes.argtypes = [POINTER(Caches), *[c_void_p] * 5]
+        functions.choose_best.argtypes = [c_void_p, *[c_int64] * 4, c_void_p, c_void_p]
+        functions.choose_best.restype = None
     return functions
 
 
@@ -166,3 +175,30 @@ def cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> tuple[flo
         logits.data_ptr(), target.data_ptr(), *logits.shape, smoothing, ctypes.cast(losses, c_void_p)
     )
     return losses[0], losses[1]
+
+
+def attend_prefixes(joint: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor) -> Tensor:
+    """Note one more key and value of each hypothesis in the caches and attend to its prefix; return B W (H K).
+
+    `joint` (B W 3HK) holds query, key and value, `keys` and `values` (B C L H K) those of the positions before.
+    """
+    (batch, beam, length), (_, places, room, heads, width) = ancestors.shape, keys.shape
+    out = joint.new_empty(batch, beam, heads * width)
+    caches = Caches((batch, beam, places, length, room, heads, width))
+    refuse(compiled().attend_prefixes(byref(caches), *map(address, (joint, keys, values, ancestors, out))))
+    return out
+
+
+def choose_best(logits: Tensor, count: int, first_allowed: int) -> tuple[Tensor, Tensor]:
+    """Return the log-probabilities of the `count` likeliest tokens of each row (… X) and the tokens, the best first.
+
+    Of those below `first_allowed` only 1 may be chosen.
+    """
+    rows = logits.contiguous()
+    best = logits.new_empty(*logits.shape[:-1], count)
+    places = torch.empty_like(best, dtype=torch.int64)
+    width = logits.shape[-1]
+    compiled().choose_best(
+        rows.data_ptr(), rows.numel() // width, width, count, first_allowed, best.data_ptr(), places.data_ptr()
+    )
+    return best, places

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -66,6 +67,7 @@ class MultiHeadAttention(nn.Module):
         self.key = nn.Linear(width, heads * key_width)
         self.value = nn.Linear(width, heads * value_width)
         self.output = nn.Linear(heads * value_width, width)
+        self.joined: tuple[list[tuple[int, int] | None], tuple[Tensor, Tensor]] | None = None
 
     def forward(
         self, looking: Tensor, looked_at: Tensor, mask: Tensor | None, *, record: bool = False
@@ -84,6 +86,39 @@ class MultiHeadAttention(nn.Module):
         heads, weights = attend(self.split(self.query(looking)), key, value, mask, record=record)
         return self.output(heads.transpose(1, 2).flatten(2)), weights  # B T D
 
+    def look_back(self, x: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor) -> Tensor:  # B W D
+        """Let one more position of each of W hypotheses (B W D) look at itself and at those before it.
+
+        The caches (B C L H K) have room for its key and value; `ancestors` (B W T) says at which of the C places of
+        its sentence a hypothesis finds each position, itself the last.
+        """
+        joint = F.linear(x, *self.joint())  # B W 3HK
+        if kernels.available(joint, keys) and keys.shape == values.shape and keys.shape[-1] % kernels.LANES == 0:
+            return cast(Tensor, self.output(kernels.attend_prefixes(joint, keys, values, ancestors)))
+        batch, beam, length = ancestors.shape
+        widths = [layer.out_features for layer in (self.query, self.key, self.value)]
+        query, key, value = torch.split(joint, widths, dim=-1)
+        keys[:, :beam, length - 1] = key.view(batch, beam, self.heads, -1)
+        values[:, :beam, length - 1] = value.view(batch, beam, self.heads, -1)
+        where = (torch.arange(batch, device=x.device)[:, None, None], ancestors, torch.arange(length, device=x.device))
+        own_keys, own_values = (cache[where].flatten(0, 1).transpose(1, 2) for cache in (keys, values))  # BW H T K
+        seen, _ = attend(self.split(query.flatten(0, 1)[:, None]), own_keys, own_values, None)
+        return cast(Tensor, self.output(seen.flatten(1).view(batch, beam, -1)))
+
+    def joint(self) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of queries, keys and values in one, made anew when one of them has changed."""
+        layers = (self.query, self.key, self.value)
+        versions = [version(parameter) for layer in layers for parameter in (layer.weight, layer.bias)]
+        if self.joined is None or None in versions or self.joined[0] != versions:
+            weight, bias = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("weight", "bias"))
+            self.joined = versions, (weight.detach(), bias.detach())
+        return self.joined[1]
+
     def split(self, joined: Tensor) -> Tensor:
         """Turn B T (H K) into B H T K."""
         return joined.view(*joined.shape[:-1], self.heads, -1).transpose(1, 2)
+
+
+def version(parameter: Tensor) -> tuple[int, int] | None:
+    """Return what changes whenever a parameter does, or nothing if torch does not keep count."""
+    return None if parameter.is_inference() else (parameter.data_ptr(), parameter._version)

@@ -4,7 +4,7 @@ Shapes: B batch, S source positions, T target positions, D width, H heads, K wid
 """
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,8 @@ from dragoman.recipe import Model
 from dragoman.tokens import PAD
 
 KeyValue = tuple[Tensor, Tensor]
+
+FIRST_ROOM = 16  # positions that a new cache has room for
 
 
 class EncoderLayer(nn.Module):
@@ -59,14 +61,12 @@ class DecoderLayer(nn.Module):
         x, cross_weights = self.consult(x, memory, memory_mask, record=record)
         return x, own_weights, cross_weights
 
-    def step(self, x: Tensor, own: KeyValue, memory: KeyValue, memory_mask: Tensor) -> tuple[Tensor, KeyValue]:
-        """Read one more position of each hypothesis (B W D), after the keys and values (BW H T K) before it."""
-        reading = self.around_attention.enter(x)
-        alone = reading.flatten(0, 1)[:, None]  # BW 1 D: the hypotheses of a sentence do not see each other
-        key, value = (torch.cat(pair, dim=2) for pair in zip(own, self.attention.project(alone), strict=True))
-        seen, _ = self.attention.look(alone, key, value, None)
-        x = self.around_attention.leave(x, seen.view_as(x))
-        return self.consult(x, memory, memory_mask)[0], (key, value)
+    def step(
+        self, x: Tensor, own: KeyValue, ancestors: Tensor, memory: KeyValue, memory_mask: Tensor
+    ) -> Tensor:  # B W D
+        """Read one more position of each hypothesis (B W D) after those in the caches (B C L H K)."""
+        seen = self.attention.look_back(self.around_attention.enter(x), *own, ancestors)
+        return self.consult(self.around_attention.leave(x, seen), memory, memory_mask)[0]
 
     def consult(
         self, x: Tensor, memory: KeyValue, memory_mask: Tensor, *, record: bool = False
@@ -81,23 +81,59 @@ class DecoderLayer(nn.Module):
 
 @dataclass(frozen=True)
 class Prefixes:
-    """The decoder's state: what each layer has projected of the prefixes and of the memory."""
+    """The decoder's state: what each layer has projected of the prefixes and of the memory.
 
-    length: int
-    beam: int
-    own: list[KeyValue]  # a layer each: BW H T K
+    The caches have room for C hypotheses of L positions and are written to as steps are made. Hypotheses with a common
+    beginning share it, so a beam is reordered by renaming: only `ancestors` changes.
+    """
+
+    ancestors: Tensor  # B W T, int32: at which of the C places position t of hypothesis w lies
+    own: list[KeyValue]  # a layer each: B C L H K
     memory: list[KeyValue]  # a layer each: B H S K
+
+    @classmethod
+    def empty(cls, memory: list[KeyValue], heads: int, widths: tuple[int, int], like: Tensor) -> "Prefixes":
+        """Return the state before the first token, with caches for heads of these widths, of keys and of values."""
+        batch = len(like)
+        nothing = torch.empty(batch, 1, 0, dtype=torch.int32, device=like.device)
+        key, value = ((batch, 1, FIRST_ROOM, heads, width) for width in widths)
+        return cls(nothing, [(like.new_empty(key), like.new_empty(value)) for _ in memory], memory)
+
+    @property
+    def length(self) -> int:
+        """Return how many positions were read."""
+        return self.ancestors.shape[2]
 
     def reorder(self, parents: Tensor) -> "Prefixes":
         """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
-        first = torch.arange(len(parents), device=parents.device)[:, None] * self.beam
-        rows = (first + parents).flatten()  # BW
-        return Prefixes(self.length, parents.shape[1], picked(self.own, rows), self.memory)
+        ancestors = self.ancestors.gather(1, parents[..., None].expand(-1, -1, self.length))
+        return Prefixes(ancestors, resized(self.own, parents.shape[1], self.length), self.memory)
 
     def keep(self, sentences: Tensor) -> "Prefixes":
         """Forget all sentences but the given ones."""
-        rows = (sentences[:, None] * self.beam + torch.arange(self.beam, device=sentences.device)).flatten()
-        return Prefixes(self.length, self.beam, picked(self.own, rows), picked(self.memory, sentences))
+        return Prefixes(self.ancestors[sentences], picked(self.own, sentences), picked(self.memory, sentences))
+
+    def longer(self) -> "Prefixes":
+        """Return the state with room for one more position of each hypothesis, which lies at its own place."""
+        batch, beam, length = self.ancestors.shape
+        own_place = torch.arange(beam, dtype=torch.int32, device=self.ancestors.device).expand(batch, beam)
+        ancestors = torch.cat([self.ancestors, own_place[..., None]], dim=2)
+        return Prefixes(ancestors, resized(self.own, beam, length + 1), self.memory)
+
+
+def resized(caches: list[KeyValue], places: int, positions: int) -> list[KeyValue]:
+    """Return caches (B C L H K) with at least this much room; the room of positions grows by doubling."""
+    _, had_places, had_positions = caches[0][0].shape[:3]
+    if places <= had_places and positions <= had_positions:
+        return caches
+    more = (max(places, had_places), had_positions if positions <= had_positions else 2 * positions)
+
+    def larger(cache: Tensor) -> Tensor:
+        grown = cache.new_empty(len(cache), *more, *cache.shape[3:])
+        grown[:, :had_places, :had_positions] = cache
+        return grown
+
+    return [(larger(key), larger(value)) for key, value in caches]
 
 
 def picked(layers: list[KeyValue], rows: Tensor) -> list[KeyValue]:
@@ -126,6 +162,7 @@ class Transformer(nn.Module):
         # Only norm-first needs a last norm: after the paper's order every layer ends with one.
         self.encoder_norm = nn.LayerNorm(how.width) if how.norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(how.width) if how.norm == "pre" else nn.Identity()
+        self.packed: dict[str, Any] = {}  # what model/compiled.py keeps for the next search
         initialise(self)
 
     @property
@@ -184,18 +221,18 @@ class Transformer(nn.Module):
     def start(self, memory: Memory) -> Prefixes:
         """Return the state before the first token: one empty prefix a sentence."""
         projected = self.project(memory)
-        return Prefixes(0, 1, [(key[:, :, :0], value[:, :, :0]) for key, value in projected], projected)
+        key, value = projected[0]
+        return Prefixes.empty(projected, key.shape[1], (key.shape[3], value.shape[3]), memory.states)
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Prefixes]:
         """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
         assert isinstance(state, Prefixes), f"this is the state of another model: {type(state)}"
         x = self.target_embedding(token) + self.target_positions(state.length, 1)  # B W D
-        own: list[KeyValue] = []
-        for layer, before, projected in zip(self.decoder, state.own, state.memory, strict=True):
-            x, after = cast(DecoderLayer, layer).step(x, before, projected, memory.mask[:, None, None])
-            own.append(after)
-        logits = self.decoder_norm(x) @ self.output.T
-        return logits, Prefixes(state.length + 1, state.beam, own, state.memory)
+        state = state.longer()
+        mask = memory.mask[:, None, None]
+        for layer, own, projected in zip(self.decoder, state.own, state.memory, strict=True):
+            x = cast(DecoderLayer, layer).step(x, own, state.ancestors, projected, mask)
+        return self.decoder_norm(x) @ self.output.T, state
 
 
 def attention_of(how: Model) -> MultiHeadAttention:

@@ -6,10 +6,12 @@ from contextlib import nullcontext
 
 import torch
 
+from dragoman.crew import Crew
 from dragoman.data.arrays import TokenPairs
 from dragoman.data.batches import Numbers, Order, collate
 from dragoman.errors import Stopped, UserError
 from dragoman.evaluation.scores import bleu, score
+from dragoman.memory import keep_freed_memory
 from dragoman.model.transformer import Transformer
 from dragoman.recipe import Recipe
 from dragoman.run import Run, write_weights, write_whole
@@ -21,12 +23,10 @@ from dragoman.tasks.translator import Translator, chosen_device, load
 from dragoman.training import checkpoints
 from dragoman.training.averaging import average, chosen
 from dragoman.training.checkpoints import Progress
-from dragoman.training.crew import Crew
 from dragoman.training.distributed import World, join_world
 from dragoman.training.journal import draw_curves
 from dragoman.training.loop import TensorBatch, adam, autocast, seconds_per_step
 from dragoman.training.loss import projected_cross_entropy
-from dragoman.training.memory import keep_freed_memory
 from dragoman.training.session import Notice, Session, Stop, Validation
 
 __all__ = ["load", "train"]
@@ -143,7 +143,9 @@ class Trainer:
             steps=plan.steps,
             steps_done=done,
             steps_per_epoch=self.order.updates_per_epoch(self.world.size),
-            seconds_per_step=seconds_per_step(self.model, self.batches, plan, crew=self.crew) if done < plan.steps else 0.0,
+            seconds_per_step=seconds_per_step(self.model, self.batches, plan, crew=self.crew)
+            if done < plan.steps
+            else 0.0,
             device=str(self.device),
             threads=torch.get_num_threads(),
         )

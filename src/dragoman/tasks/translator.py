@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.crew import crew_of
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.windows import join, split
 from dragoman.errors import UserError
 from dragoman.model.transformer import Transformer
-from dragoman.recipe import Decoding, Recipe
+from dragoman.recipe import Decoding, Precision, Recipe
 from dragoman.run import Run, check_fit, fit, read_tensors
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
@@ -92,13 +93,13 @@ class Translator:
         n_best: int = 1,
         beam: int | None = None,
         length_penalty: float | None = None,
+        precision: Precision | None = None,
         sampling: Sampling | None = None,
         exact: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Translation]]:
         """Return the `n_best` translations of each text, the best first; an empty text has one, the empty one."""
-        how = self.decoding(beam, length_penalty, n_best)
-        engine = Engine(self.model, how, self.device)
+        engine = self.engine(self.decoding(beam, length_penalty, n_best, precision))
         parts = [self.windows(text) for text in texts]  # of each text, mostly one
         sources = [self.source_tokens(part) for row in parts for part in row]
         if sampling is None:
@@ -108,12 +109,24 @@ class Translator:
         results = iter(found)
         return [self.joined(list(islice(results, len(row))), n_best) for row in parts]
 
-    def decoding(self, beam: int | None = None, length_penalty: float | None = None, n_best: int = 1) -> Decoding:
+    def engine(self, how: Decoding) -> Engine:
+        """Return an engine that searches like this, on all cores."""
+        crew = crew_of(torch.get_num_threads() if self.device.type == "cpu" else 1)
+        return Engine(self.model, how, self.device, crew=crew)
+
+    def decoding(
+        self,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        precision: Precision | None = None,
+    ) -> Decoding:
         """Return how to search: as the recipe says, unless told otherwise; n best need a beam as wide."""
         own = self.recipe.decoding
         width = max(own.beam, n_best) if beam is None else beam
         penalty = own.length_penalty if length_penalty is None else length_penalty
-        settings = {**own.model_dump(), "beam": width, "length_penalty": penalty}
+        chosen = {"beam": width, "length_penalty": penalty, "precision": precision or own.precision}
+        settings = {**own.model_dump(), **chosen}
         return Recipe.from_table({"decoding": settings}, where="options").decoding
 
     def translate_lines(self, lines: Iterable[str], at_a_time: int = LINES_AT_A_TIME, **options: Any) -> Iterator[Any]:
@@ -126,7 +139,7 @@ class Translator:
         """Return how probable the model finds given translations."""
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} sources cannot have {len(targets)} translations; give one for each.")
-        engine = Engine(self.model, self.recipe.decoding, self.device)
+        engine = self.engine(self.recipe.decoding)
         written = [[*self.target_tokenizer.encode(text), END] for text in targets]
         return [self.read_back(one) for one in engine.score([self.source_tokens(text) for text in sources], written)]
 
@@ -143,7 +156,7 @@ class Translator:
                 "give a shorter one."
             )
         if target is None:
-            written = Engine(self.model, self.decoding(beam), self.device).search([source])[0][0].tokens
+            written = self.engine(self.decoding(beam)).search([source])[0][0].tokens
         self.model.eval()
         with torch.inference_mode():
             weights = self.model.attention(self.row(source), self.row([START, *written]))

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dragoman.crew import ONE, Crew
 from dragoman.errors import Diverged
 from dragoman.model.layers import noise
 from dragoman.model.transducer import Transducer
 from dragoman.recipe import Training
 from dragoman.tokens import PAD
-from dragoman.training.crew import ONE, Crew
 from dragoman.training.distributed import ALONE, World
 from dragoman.training.loss import projected_cross_entropy
 from dragoman.training.schedule import schedule

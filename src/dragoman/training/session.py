@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from dragoman.crew import Crew
 from dragoman.errors import Stopped, UserError
 from dragoman.recipe import Training
 from dragoman.run import Run
 from dragoman.training import checkpoints
 from dragoman.training.checkpoints import Progress
-from dragoman.training.crew import Crew
 from dragoman.training.distributed import World
 from dragoman.training.journal import Journal, draw_curves
 from dragoman.training.loop import Batches, Step, train

@@ -1,0 +1,179 @@
+"""A Transformer for use: the same parameters, packed, and each of its parts one compiled call.
+
+It is the same model, not another: `encode` and `step` give what those of `Transformer` give, in float32 to rounding, or
+with weights of one byte. What is saved is the way from Python to torch and back for a hundred small operations a step.
+Each sentence and hypothesis is computed by itself, in the same order whatever its neighbours are, so its numbers are
+the same to the last bit in any company.
+
+Shapes: B batch, S source positions, D width, H heads, K width of one head, P source positions in whole vectors,
+V vocabulary, W beam.
+"""
+
+import math
+from collections.abc import Sequence
+from ctypes import byref
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.kernels import stack as kernels
+from dragoman.kernels.stack import LANES, Caches, Layer, Norm, Packed, Stack
+from dragoman.model.attention import version
+from dragoman.model.transducer import Memory, State
+from dragoman.model.transformer import DecoderLayer, EncoderLayer, KeyValue, Prefixes, Transformer
+from dragoman.recipe import Precision
+from dragoman.tokens import PAD
+
+
+def compiled(model: Any, precision: Precision) -> Any:
+    """Return the model with its decoder compiled, made anew when a parameter has changed; or the model as it is."""
+    if not (isinstance(model, Transformer) and fits(model)):
+        return model
+    kept = model.packed.get(precision)
+    if kept is None or kept.versions is None or kept.versions != kept.present_versions():
+        model.packed[precision] = kept = CompiledTransformer(model, precision)
+    return kept
+
+
+def fits(model: Transformer) -> bool:
+    """Say whether there is a compiler, and all that is multiplied comes in whole vectors of single precision."""
+    layer = cast(DecoderLayer, model.decoder[0])
+    sizes = (model.output.shape[1], layer.feed_forward.inner.out_features, layer.attention.key.out_features)
+    whole_heads = layer.attention.key.out_features % (layer.attention.heads * LANES) == 0
+    alike = layer.attention.key.out_features == layer.attention.value.out_features
+    return kernels.available(model.output) and whole_heads and alike and all(size % LANES == 0 for size in sizes)
+
+
+class CompiledTransformer:
+    """What searching and drawing need of a `Transducer`."""
+
+    def __init__(self, model: Transformer, precision: Precision) -> None:
+        self.model = model
+        self.parameters = list(model.parameters())
+        self.versions = self.present_versions()
+        self.in_bytes = precision == "int8"
+        self.alive: list[object] = []  # what C points to
+        decoder = [cast(DecoderLayer, layer) for layer in model.decoder]
+        self.heads = decoder[0].attention.heads
+        self.width = decoder[0].attention.key.out_features // self.heads
+        self.encoder_stack = self.stack(
+            [self.encoder_layer(cast(EncoderLayer, layer)) for layer in model.encoder],
+            model.source_embedding.weight, model.encoder_norm, decoder[0],
+        )  # fmt: skip
+        self.decoder_stack = self.stack(
+            [self.decoder_layer(layer) for layer in decoder],
+            model.target_embedding.weight, model.decoder_norm, decoder[0],
+        )  # fmt: skip
+        self.decoder_stack.output = self.packed(model.output, None)
+        self.vocabulary = len(model.output)
+
+    def present_versions(self) -> list[tuple[int, int]] | None:
+        """Return what changes whenever a parameter does, or nothing if torch does not keep count."""
+        versions = [version(parameter) for parameter in self.parameters]
+        return None if None in versions else cast(list[tuple[int, int]], versions)
+
+    def stack(self, layers: list[Layer], embedding: Tensor, last: nn.Module, like: DecoderLayer) -> Stack:
+        """Put the layers of one side together."""
+        return Stack(
+            layers=len(layers),
+            norm_first=isinstance(last, nn.LayerNorm),
+            gelu=like.feed_forward.activation is nn.functional.gelu,
+            embedding=self.kept(embedding).data_ptr(),
+            scale=math.sqrt(embedding.shape[1]),
+            epsilon=like.around_attention.norm.eps,
+            layer=(Layer * len(layers))(*layers),
+            last=kernels.norm_of(last) if isinstance(last, nn.LayerNorm) else Norm(),
+        )
+
+    def encoder_layer(self, layer: EncoderLayer) -> Layer:
+        """Pack a layer of the encoder."""
+        return Layer(
+            joint=self.packed(*layer.attention.joint()),
+            own_output=self.packed(layer.attention.output.weight, layer.attention.output.bias),
+            inner=self.packed(layer.feed_forward.inner.weight, layer.feed_forward.inner.bias),
+            outer=self.packed(layer.feed_forward.outer.weight, layer.feed_forward.outer.bias),
+            around_own=kernels.norm_of(layer.around_attention.norm),
+            around_feed_forward=kernels.norm_of(layer.around_feed_forward.norm),
+        )
+
+    def decoder_layer(self, layer: DecoderLayer) -> Layer:
+        """Pack a layer of the decoder: that of an encoder, and what looks at the source."""
+        cross = layer.cross_attention
+        packed = self.encoder_layer(cast(EncoderLayer, layer))
+        packed.query = self.packed(cross.query.weight, cross.query.bias)
+        packed.memory = self.packed(
+            torch.cat([cross.key.weight, cross.value.weight]), torch.cat([cross.key.bias, cross.value.bias])
+        )
+        packed.cross_output = self.packed(cross.output.weight, cross.output.bias)
+        packed.around_cross = kernels.norm_of(layer.around_cross_attention.norm)
+        return packed
+
+    def packed(self, weight: Tensor, bias: Tensor | None) -> kernels.Linear:
+        """Pack a linear layer, and keep what was packed."""
+        self.alive.append(linear := Packed(weight, bias, self.in_bytes))
+        return linear.linear
+
+    def kept(self, tensor: Tensor) -> Tensor:
+        """Keep a tensor as long as this object."""
+        self.alive.append(tensor)
+        return tensor.detach()
+
+    def encode(self, source: Tensor) -> Memory:
+        """Read `source` (B S, padded with PAD)."""
+        pieces = len(self.model.source_embedding.weight)
+        assert int(source.max()) < pieces, f"token {int(source.max())} is beyond the vocabulary of {pieces} pieces"
+        mask = source != PAD
+        states = torch.empty(*source.shape, self.model.output.shape[1])
+        position = self.model.source_positions(0, source.shape[1])
+        stack = self.sized(self.encoder_stack, mask, (len(source), 0, 0, 0, 0))
+        call("encode", stack, source, position, mask, states)
+        return Memory(states, mask)
+
+    def start(self, memory: Memory) -> Prefixes:
+        """Return the state before the first token; the keys of its memory are B H K P, the values B S H K."""
+        batch, sources = memory.mask.shape
+        columns = -(-sources // LANES) * LANES
+        keys, values = (batch, self.heads, self.width, columns), (batch, sources, self.heads, self.width)
+        projected = [(torch.empty(keys), torch.empty(values)) for _ in self.model.decoder]
+        stack = self.sized(self.decoder_stack, memory.mask, (batch, 0, 0, 0, 0), memory=projected)
+        call("keep_memory", stack, memory.states)
+        return Prefixes.empty(projected, self.heads, (self.width, self.width), memory.states)
+
+    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Prefixes]:
+        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
+        assert isinstance(state, Prefixes), f"this is the state of another model: {type(state)}"
+        position = self.model.target_positions(state.length, 1)
+        state = state.longer()
+        (batch, beam, length), (_, places, room) = state.ancestors.shape, state.own[0][0].shape[:3]
+        sizes = (batch, beam, places, length, room)
+        stack = self.sized(self.decoder_stack, memory.mask, sizes, state.own, state.memory)
+        logits = torch.empty(batch, beam, self.vocabulary)
+        call("decode_step", stack, token, position, state.ancestors, memory.mask, logits)
+        return logits, state
+
+    def sized(
+        self,
+        stack: Stack,
+        mask: Tensor,
+        sizes: tuple[int, int, int, int, int],
+        own: Sequence[KeyValue] = (),
+        memory: Sequence[KeyValue] = (),
+    ) -> Stack:
+        """Return a copy of a stack for one call: threads share the weights, but not what they work on."""
+        mine = Stack.from_buffer_copy(stack)
+        mine.caches = Caches((*sizes, self.heads, self.width))
+        mine.sources = mask.shape[1]
+        if memory:
+            mine.layer = layers = (Layer * stack.layers)(*stack.layer[: stack.layers])
+            for layer, (keys, values) in zip(layers, memory, strict=True):
+                layer.memory_keys, layer.memory_values = keys.data_ptr(), values.data_ptr()
+            for layer, (keys, values) in zip(layers, own, strict=False):
+                layer.keys, layer.values = keys.data_ptr(), values.data_ptr()
+        return mine
+
+
+def call(name: str, stack: Stack, *tensors: Tensor) -> None:
+    """Call a function of stack.c."""
+    whole = [tensor.contiguous() for tensor in tensors]
+    kernels.refuse(getattr(kernels.compiled(), name)(byref(stack), *(tensor.data_ptr() for tensor in whole)))
