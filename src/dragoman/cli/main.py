@@ -9,19 +9,22 @@ import typer
 from dragoman import __version__
 from dragoman.cli.attention import attention
 from dragoman.cli.average import average
+from dragoman.cli.bench import bench
 from dragoman.cli.check import check
 from dragoman.cli.evaluate import evaluate
+from dragoman.cli.export import export
 from dragoman.cli.info import info
 from dragoman.cli.init import init
 from dragoman.cli.quickstart import quickstart
 from dragoman.cli.train import train
 from dragoman.cli.translate import translate
 from dragoman.errors import UserError
+from dragoman.memory import keep_freed_memory
 
 app = typer.Typer(
     name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
-for verb in (quickstart, check, init, train, translate, evaluate, attention, average, info):
+for verb in (quickstart, check, init, train, translate, evaluate, attention, average, export, info, bench):
     app.command()(verb)
 
 
@@ -42,6 +45,7 @@ def dragoman(
 def main() -> None:
     """Run the program; errors that a person can mend are shown as a sentence, and Ctrl-C leaves with 130."""
     write_utf8()
+    keep_freed_memory()
     try:
         app()
     except UserError as error:

@@ -1,0 +1,101 @@
+"""What is to be measured, and how thoroughly; checked before anything starts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import UserError, nearest
+from dragoman.recipe import PRESETS, Recipe, laid_over
+
+PARTS = ("training", "decoding")
+SIZES: dict[str, dict[str, Any]] = {
+    **PRESETS,
+    "wide": {"model": {"layers": 3, "width": 512, "inner_width": 1024, "heads": 8, "dropout": 0.1}},
+}
+TRAINED = ("tiny", "base")  # the sizes that are measured unless others are asked for
+DECODED = ("base",)
+BEAMS = (1, 4)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of everything."""
+
+    pairs: int  # of the training text, at most
+    drawn: int  # from the phrasebook, where there is no text
+    vocabulary: int  # where there is no run
+    batch_tokens: int  # where there is no run
+    singles: int  # sentences decoded one at a time
+    side: int  # of the matrices that show the machine's peak
+    peak_seconds: float  # for each kind of them, a turn
+    pause_seconds: float  # between turns: the threads of the one before spin for a while before they sleep
+    hugging_face: bool  # whether to load a library that takes longer to load than a quick look may last
+
+
+FULL = Effort(
+    pairs=30_000, drawn=10_000, vocabulary=8000, batch_tokens=4096, singles=100, side=2048, peak_seconds=0.3,
+    pause_seconds=0.25, hugging_face=True,
+)  # fmt: skip
+QUICK = Effort(
+    pairs=200, drawn=200, vocabulary=400, batch_tokens=256, singles=3, side=128, peak_seconds=0.0,
+    pause_seconds=0.0, hugging_face=False,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a person asked for; `run`, `source` and `target` say with which model and text."""
+
+    run: Path | None = None
+    source: str | None = None
+    target: str | None = None
+    only: str | None = None
+    sizes: tuple[str, ...] = ()
+    repeats: int = 5
+    seconds: float = 6.0  # a turn, of the slowest contender in training
+    sentences: int = 1000  # decoded in bulk
+    threads: int = 1
+    bfloat16: bool = False  # train ours in bfloat16 too, even where the processor has no instructions for it
+    effort: Effort = FULL
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The sizes to train; none if there is a run, whose own is taken."""
+        if self.only == "decoding":
+            return ()
+        return self.sizes or (() if self.run else TRAINED)
+
+    @property
+    def decoded(self) -> tuple[str, ...]:
+        """The sizes to decode with random weights; none if there is a run."""
+        return () if self.only == "training" or self.run else self.sizes or DECODED
+
+    def check(self) -> None:
+        """Refuse what cannot be measured, in the words of the command line."""
+        if self.only not in (None, *PARTS):
+            raise UserError(f'--only "{self.only}" is not known; there is {" and ".join(PARTS)}.')
+        for size in self.sizes:
+            if size not in SIZES:
+                raise UserError(f'--size "{size}" is not known; there is {", ".join(SIZES)}.{nearest(size, [*SIZES])}')
+        if self.target and not self.source:
+            raise UserError("--target is given but --source is not; a parallel text needs both.")
+        if self.source and not self.target and not self.run and self.only != "decoding":
+            raise UserError("--source is given but --target is not; training needs both. Give it, or --only decoding.")
+        if self.run and self.sizes and self.only == "decoding":
+            raise UserError(f"{self.run} is decoded in its own size; leave out --size, or RUN for random weights.")
+
+
+def recipe_of_size(size: str, plan: Plan, *, joint: bool = True, more: dict[str, Any] | None = None) -> Recipe:
+    """Return the recipe of a named size; what it leaves open is as `dragoman train` has it."""
+    own = {
+        "tokenizer": {"joint": joint, "size": plan.effort.vocabulary},
+        "model": {"share_embeddings": joint},
+        "training": {"batch_tokens": plan.effort.batch_tokens},
+    }
+    return Recipe.from_table(laid_over(laid_over(SIZES[size], own), more or {}))
+
+
+def measured(recipe: Recipe, plan: Plan, precision: str = "auto") -> Recipe:
+    """Return a recipe that trains on this machine's processor without end."""
+    here = {"device": "cpu", "threads": plan.threads, "precision": precision, "steps": 1 << 40}
+    return Recipe.from_table(laid_over(recipe.model_dump(), {"training": here}))

@@ -1,0 +1,30 @@
+"""`dragoman export`: the model of a run for another engine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.options import RunPath
+from dragoman.cli.progress import busy, say
+
+
+def export(
+    run: RunPath,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
+    to: Annotated[str, typer.Option(help="The engine to write for: ctranslate2.")] = "ctranslate2",
+    quantization: Annotated[
+        str,
+        typer.Option(
+            help="How weights are stored: float32, int8, int8_float32, int8_float16, int8_bfloat16, int16, float16 or "
+            "bfloat16."
+        ),
+    ] = "float32",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
+) -> None:
+    """Write the model in RUN for CTranslate2, with its tokenizer and a README that says how to use them."""
+    from dragoman.tasks import export as task
+
+    with busy(f"Writing {output}"):
+        task.export(run, output, to=to, quantization=quantization, overwrite=overwrite)
+    say(f"Written: {output}. Its README.md says how to use it.")

@@ -1,0 +1,315 @@
+"""Leaving with the model: a run written in the format of another engine, in a folder that appears whole or not at all.
+
+The mathematics stays what it is; how to search is up to the other engine. `docs/decisions/0009-export.md` says where
+its search differs from ours.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.data.cache import flush_to_disk
+from dragoman.errors import UserError, nearest
+from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.layers import FeedForward
+from dragoman.model.positions import LearnedPositions, sinusoids
+from dragoman.model.transformer import DecoderLayer, EncoderLayer, Transformer
+from dragoman.recipe import Recipe
+from dragoman.run import Run, allow_as_usual
+from dragoman.tasks.translator import Translator, load
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.vocabulary import NAMES
+from dragoman.tokens import END, START, UNKNOWN
+
+FORMATS = ("ctranslate2",)
+QUANTIZATIONS = (
+    "float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16",
+)  # fmt: skip
+MODEL = ("model.bin", "config.json", "shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json")
+TOKENIZERS = ("tokenizer.json", "tokenizer.source.json", "tokenizer.target.json")
+WRITTEN = {*MODEL, *TOKENIZERS, "README.md"}  # nothing else may be in a folder that is replaced
+
+LONGEST = 1024  # pieces of a source that CTranslate2 reads unless told otherwise
+# CTranslate2 divides by n^α, we by ((5 + n) / 6)^α. The two prefer length alike where its α is ours times n / (n + 5):
+# this is so at n = 15, and around it the two agree best on Multi30k's validation text.
+PENALTY_SHARE = 0.75
+PATIENCE = 2.0  # CTranslate2 stops at `beam` finished hypotheses times this; more does not change the best one
+
+
+def export(
+    run: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    to: str = "ctranslate2",
+    quantization: str = "float32",
+    overwrite: bool = False,
+) -> Path:
+    """Write the model of a run for another engine into a new folder, or in place of an older export."""
+    check_known("--to", to, FORMATS)
+    check_known("--quantization", quantization, QUANTIZATIONS)
+    folder = Path(folder)
+    check_place(folder, overwrite=overwrite)
+    translator = load(run, device="cpu")
+    check_expressible(translator.recipe, Run(run))
+    described = description(translator)
+    with written_beside(folder) as unfinished:
+        described.validate()
+        described.optimize(quantization=quantization)
+        described.save(str(unfinished))
+        write_tokenizers(unfinished, translator)
+        (unfinished / "README.md").write_text(instructions(translator, quantization), encoding="utf-8")
+    return folder
+
+
+def options(translator: Translator, beam: int | None = None, length_penalty: float | None = None) -> dict[str, Any]:
+    """Return the options of `ctranslate2.Translator.translate_batch` that come nearest to our own search."""
+    recipe, how = translator.recipe, translator.decoding(beam, length_penalty)
+    penalty = {"length_penalty": round(PENALTY_SHARE * how.length_penalty, 2), "patience": PATIENCE}
+    return {
+        "beam_size": how.beam,
+        **(penalty if how.beam > 1 else {}),
+        "max_input_length": min(LONGEST, len(places(translator.model.source_positions, recipe)) - 1),
+        "max_decoding_length": recipe.data.longest + how.extra_length,
+    }
+
+
+def check_known(option: str, name: str, known: Sequence[str]) -> None:
+    """Refuse a name that is not known."""
+    if name not in known:
+        raise UserError(f'{option} "{name}" is not known; choose {", ".join(known)}.{nearest(name, list(known))}')
+
+
+def check_expressible(recipe: Recipe, run: Run) -> None:
+    """Refuse a model that CTranslate2 cannot compute."""
+    how = recipe.model
+    share = how.width / how.heads
+    for name, width in (("key_width", how.key_width), ("value_width", how.value_width)):
+        if width not in (None, share):
+            raise UserError(
+                f"{run} cannot be exported: its [model] {name} is {width}, but the heads of CTranslate2 are all "
+                f"width / heads = {share:g} wide. Only a model trained with {name} unset can be."
+            )
+
+
+def check_place(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder in which something lies, unless it is an export and may be replaced."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file; --output needs a directory.")
+    lying = sorted(path.name for path in folder.iterdir())
+    foreign = [name for name in lying if name not in WRITTEN]
+    if foreign:
+        raise UserError(f"{folder} holds {foreign[0]}, which is not part of an export; choose another --output.")
+    if lying and not overwrite:
+        raise UserError(f"{folder} holds an export already; choose another --output, or replace it with --overwrite.")
+
+
+@contextmanager
+def written_beside(folder: Path) -> Iterator[Path]:
+    """Give an empty folder to write into, and put it in the place of `folder`, safely on disk, if all went well."""
+    place = folder.resolve()
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))
+    except OSError as error:
+        raise UserError(
+            f"{folder}: this directory cannot be made ({error.strerror}); choose another --output."
+        ) from None
+    try:
+        yield unfinished
+        for path in [*unfinished.iterdir(), unfinished]:
+            allow_as_usual(path)
+            flush_to_disk(path)
+        put_in_place(unfinished, place)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def put_in_place(unfinished: Path, place: Path) -> None:
+    """Give a finished folder its name; an older export steps aside first and is removed last."""
+    aside = unfinished.with_name(f"{unfinished.name}.old")
+    if place.exists():
+        place.rename(aside)
+    try:
+        unfinished.rename(place)
+    except BaseException:
+        if aside.exists():
+            aside.rename(place)
+        raise
+    flush_to_disk(place.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_tokenizers(folder: Path, translator: Translator) -> None:
+    """Write the tokenizers, one for both sides or one each, under the names that they have in a run directory."""
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    files = Run(folder).tokenizer_files(translator.recipe.tokenizer.joint)
+    for file, tokenizer in zip(files, tokenizers, strict=False):
+        file.write_text(tokenizer.to_json(), encoding="utf-8")
+
+
+def description(translator: Translator) -> Any:
+    """Return CTranslate2's description of the model, with the parameters in it."""
+    try:
+        from ctranslate2.specs import TransformerSpec
+        from ctranslate2.specs.common_spec import Activation
+    except ImportError as error:
+        raise UserError(f'CTranslate2 cannot be used ({error}); pip install "dragoman[bench]".') from None
+    how = translator.recipe.model
+    described = TransformerSpec.from_config(
+        how.layers,
+        how.heads,
+        pre_norm=how.norm == "pre",
+        activation={"relu": Activation.RELU, "gelu": Activation.GELU}[how.activation],
+    )
+    fill_encoder(described.encoder, translator.model, translator.recipe)
+    fill_decoder(described.decoder, translator.model, translator.recipe)
+    described.register_source_vocabulary(pieces(translator.source_tokenizer))
+    described.register_target_vocabulary(pieces(translator.target_tokenizer))
+    settle(described.config)
+    return described
+
+
+def settle(config: Any) -> None:
+    """Say what the reserved pieces are called, and that END closes a source while START opens a target."""
+    config.unk_token = NAMES[UNKNOWN]
+    config.bos_token = config.decoder_start_token = NAMES[START]
+    config.eos_token = NAMES[END]
+    config.add_source_bos = False
+    config.add_source_eos = True
+    config.layer_norm_epsilon = nn.LayerNorm(1).eps
+
+
+def pieces(tokenizer: Tokenizer) -> list[str]:
+    """Return the pieces in the order of their ids, as the `tokenizers` library writes them: no two are the same."""
+    vocabulary = tokenizer.engine.get_vocab()
+    return sorted(vocabulary, key=lambda piece: int(vocabulary[piece]))
+
+
+def fill_encoder(encoder: Any, model: Transformer, recipe: Recipe) -> None:
+    """Put the encoder's parameters into CTranslate2's description of it."""
+    # The row of PAD goes along as it is: CTranslate2 tells padding by the lengths and never reads it.
+    encoder.embeddings[0].weight = model.source_embedding.weight
+    encoder.position_encodings.encodings = places(model.source_positions, recipe)
+    if recipe.model.norm == "pre":
+        fill(encoder.layer_norm, model.encoder_norm)
+    for described, module in zip(encoder.layer, model.encoder, strict=True):
+        layer = cast(EncoderLayer, module)
+        fill_self_attention(described.self_attention, layer.attention, layer.around_attention.norm)
+        fill_feed_forward(described.ffn, layer.feed_forward, layer.around_feed_forward.norm)
+
+
+def fill_decoder(decoder: Any, model: Transformer, recipe: Recipe) -> None:
+    """Put the decoder's parameters into CTranslate2's description of it."""
+    decoder.embeddings.weight = model.target_embedding.weight
+    decoder.position_encodings.encodings = places(model.target_positions, recipe)
+    decoder.projection.weight = model.output
+    if recipe.model.norm == "pre":
+        fill(decoder.layer_norm, model.decoder_norm)
+    for described, module in zip(decoder.layer, model.decoder, strict=True):
+        layer = cast(DecoderLayer, module)
+        fill_self_attention(described.self_attention, layer.attention, layer.around_attention.norm)
+        cross = layer.cross_attention
+        fill(described.attention.layer_norm, layer.around_cross_attention.norm)
+        fill(described.attention.linear[0], cross.query)
+        fill(described.attention.linear[1], cross.key, cross.value)
+        fill(described.attention.linear[2], cross.output)
+        fill_feed_forward(described.ffn, layer.feed_forward, layer.around_feed_forward.norm)
+
+
+def fill_self_attention(described: Any, attention: MultiHeadAttention, norm: nn.Module) -> None:
+    """Put a self-attention in: CTranslate2 computes queries, keys and values in one product."""
+    fill(described.layer_norm, norm)
+    fill(described.linear[0], attention.query, attention.key, attention.value)
+    fill(described.linear[1], attention.output)
+
+
+def fill_feed_forward(described: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
+    """Put a feed-forward layer in."""
+    fill(described.layer_norm, norm)
+    fill(described.linear_0, feed_forward.inner)
+    fill(described.linear_1, feed_forward.outer)
+
+
+def fill(described: Any, *modules: nn.Module) -> None:
+    """Put the parameters of one module in, or of several below each other."""
+    weight, bias = (
+        torch.cat([cast(Tensor, getattr(module, name)).detach() for module in modules]) for name in ("weight", "bias")
+    )
+    if isinstance(modules[0], nn.LayerNorm):
+        described.gamma, described.beta = weight, bias
+    else:
+        described.weight, described.bias = weight, bias
+
+
+def places(positions: nn.Module, recipe: Recipe) -> Tensor:
+    """Return the vectors of all places that CTranslate2 may need; it sorts sines and cosines in another way."""
+    if isinstance(positions, LearnedPositions):
+        return positions.table.detach()
+    enough = max(LONGEST + 1, recipe.data.longest + recipe.decoding.extra_length)
+    return sinusoids(enough, recipe.model.width)
+
+
+INSTRUCTIONS = """\
+# {name}, for CTranslate2
+
+The model of a Dragoman run as [CTranslate2](https://opennmt.net/CTranslate2/) reads it, its weights in {quantization}.
+This folder, and `pip install ctranslate2 tokenizers`, are all that is needed to translate. From within the folder:
+
+```python
+import ctranslate2
+from tokenizers import Tokenizer
+
+source = Tokenizer.from_file("{source}")
+target = Tokenizer.from_file("{target}")
+translator = ctranslate2.Translator(".")
+
+
+def translate(texts: list[str]) -> list[str]:
+    pieces = [source.encode(text).tokens for text in texts]
+    found = translator.translate_batch(
+        pieces,
+{options}
+        max_batch_size=64,
+    )
+    tokens = [[target.token_to_id(piece) for piece in best.hypotheses[0]] for best in found]
+    return [target.decode(row, skip_special_tokens=False) for row in tokens]
+
+
+print(translate(["{example}"])[0])
+```
+
+CTranslate2 puts `{end}` behind the source and `{start}` before the target by itself.
+
+The recipe searches with a beam of {beam} and a length penalty of {penalty:g}. CTranslate2 ranks by another formula, so
+that its `length_penalty` is not the same number; the options above come nearest to the recipe.
+
+The model has learned from texts of up to {longest} pieces. Longer ones are translated badly: cut them at sentence ends.
+"""
+
+
+def instructions(translator: Translator, quantization: str) -> str:
+    """Return the README of an export."""
+    recipe = translator.recipe
+    files = [file.name for file in Run("").tokenizer_files(recipe.tokenizer.joint)]
+    return INSTRUCTIONS.format(
+        name=translator.name,
+        quantization=quantization,
+        source=files[0],
+        target=files[-1],
+        options="\n".join(f"        {name}={value}," for name, value in options(translator).items()),
+        example="A dog runs through the snow.",
+        start=NAMES[START],
+        end=NAMES[END],
+        beam=recipe.decoding.beam,
+        penalty=recipe.decoding.length_penalty,
+        longest=translator.longest - 1,
+    )

@@ -1,0 +1,88 @@
+"""`dragoman bench` as a person uses it."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A directory with some files of text, to be in."""
+    (tmp_path / "two").write_text("a b\nc d\n")
+    (tmp_path / "three").write_text("A\nB\nC\n")
+    (tmp_path / "blank").write_text(" \n \n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_quick_look_writes_figures_a_table_and_a_picture(command, folder):
+    pytest.importorskip("ctranslate2")
+    outcome = command("bench", "--quick", "--threads", 1)
+    assert outcome.code == 0, outcome.err
+    figures = json.loads((folder / "bench" / "bench.json").read_text())
+    assert [each["contender"] for each in figures["training"]] == [
+        "dragoman", "torch.nn.Transformer float32", "torch.nn.Transformer bfloat16",
+    ]  # fmt: skip
+    assert [(each["contender"], each["beam"]) for each in figures["decoding"]] == [
+        (contender, beam)
+        for beam in (1, 4)
+        for contender in ("dragoman float32", "dragoman int8", "CTranslate2 float32, 1 × 1", "CTranslate2 int8, 1 × 1")
+    ]
+    assert {tuple(each["lengths"]) for each in figures["decoding"]} == {(25, 25)}
+    assert "built-in phrasebook" in outcome.out
+    assert "× best CTranslate2" in outcome.out
+    assert (folder / "bench" / "bench.md").read_text().count("| dragoman") == 9
+    assert (folder / "bench" / "bench.png").stat().st_size > 5000
+    assert "Written: bench/bench.json" in outcome.err
+
+
+def test_a_run_translates_with_its_own_weights_and_is_scored(command, folder, trained, toy_files):
+    files = ["--source", toy_files[0], "--reference", toy_files[1]]
+    outcome = command("bench", trained, *files, "--only", "decoding", "--quick", "--threads", 1, "-o", "here")
+    assert outcome.code == 0, outcome.err
+    figures = json.loads((folder / "here" / "bench.json").read_text())
+    assert figures["training"] == []
+    assert all(each["model"] == "trained" and 0 <= each["bleu"] <= 100 for each in figures["decoding"])
+    assert f"trained weights; 12 sentences of {toy_files[0]}" in outcome.out
+
+
+def test_a_run_is_trained_in_its_own_size_on_its_own_text(command, folder, trained, toy_files):
+    outcome = command("bench", trained, "--only", "training", "--quick", "--threads", 1, "--bfloat16")
+    assert outcome.code == 0, outcome.err
+    figures = json.loads((folder / "bench" / "bench.json").read_text())
+    assert [each["size"] for each in figures["training"]] == ["trained"] * 4
+    assert f"pairs of {toy_files[0]} and {toy_files[1]}" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--only", "cooking"], '--only "cooking" is not known; there is training and decoding.'),
+        (["--size", "bse"], '--size "bse" is not known; there is tiny, small, base, big, wide. Did you mean "base"?'),
+        (["--target", "two"], "--target is given but --source is not; a parallel text needs both."),
+        (["--source", "two"], "--source is given but --target is not; training needs both."),
+        (["--source", "two", "--target", "three"], "two has 2 lines but three has 3"),
+        (["--source", "two", "--target", "three", "--only", "decoding"], "two has 2 lines but three has 3"),
+        (["--source", "blank", "--target", "blank"], "blank and blank: there is no pair with text on both sides"),
+        (["--source", "blank", "--only", "decoding"], "blank: there is no sentence that can be translated"),
+        (["--source", "missing", "--target", "two"], "missing: no such file"),
+        (["missing"], "missing: no such run directory."),
+        (["-o", "two"], "two: this directory cannot be made (File exists); choose another -o."),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_starts(command, folder, options, words):
+    refused = command("bench", "--quick", *options)
+    assert refused.code == 2
+    assert words in refused.err
+    assert refused.out == ""
+
+
+def test_a_run_has_its_own_size(command, folder, trained):
+    refused = command("bench", trained, "--only", "decoding", "--size", "tiny")
+    assert refused.code == 2
+    assert f"{trained} is decoded in its own size; leave out --size, or RUN for random weights." in refused.err
+
+
+@pytest.mark.parametrize("options", [["--repeats", 0], ["--threads", 0], ["--sentences", 0], ["--seconds", -1]])
+def test_numbers_out_of_range_are_refused(command, options):
+    assert command("bench", *options).code == 2

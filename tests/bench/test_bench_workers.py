@@ -1,0 +1,114 @@
+"""Contenders in processes of their own."""
+
+import os
+import signal
+import sys
+import time
+from threading import Timer
+
+import pytest
+
+from dragoman.bench.workers import Failed, peak_memory, started
+from dragoman.errors import UserError
+
+
+class Echo:
+    """A contender that says what it was made with and asked, and who it is."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def turn(self, question: str) -> tuple[str, str, int]:
+        return self.name, question, os.getpid()
+
+
+class Broken:
+    """A contender that cannot be made."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("no such engine")
+
+
+class Fragile:
+    """A contender that ends its process, or fails, when it is asked."""
+
+    def turn(self, how: str) -> None:
+        if how == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError("I cannot")
+
+
+class Sleeper:
+    """A contender that would take ten minutes."""
+
+    def turn(self) -> None:
+        time.sleep(600)
+
+
+class Memory:
+    """A contender that says how much memory it has had."""
+
+    def turn(self) -> int:
+        return peak_memory()
+
+
+def nobody(note: str) -> None:
+    pytest.fail(f"nothing was to be said, but: {note}")
+
+
+def test_every_contender_answers_from_a_process_of_its_own():
+    with started({"a": (Echo, ("A",)), "b": (Echo, ("B",))}, nobody) as workers:
+        first, second, again = workers["a"].ask("1"), workers["b"].ask("2"), workers["a"].ask("3")
+    assert (first[:2], second[:2], again[:2]) == (("A", "1"), ("B", "2"), ("A", "3"))
+    assert first[2] == again[2] != second[2]
+    assert os.getpid() not in (first[2], second[2])
+
+
+def test_afterwards_no_process_is_left():
+    with started({"a": (Echo, ("A",))}, nobody) as workers:
+        process = workers["a"].process
+        assert process.is_alive()
+    assert not process.is_alive()
+
+
+def test_an_interruption_ends_a_worker_in_the_middle_of_its_turn():
+    started_here = []
+    with pytest.raises(KeyboardInterrupt), started({"a": (Sleeper, ())}, nobody) as workers:
+        started_here.append(workers["a"].process)
+        Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        workers["a"].ask()
+    assert not started_here[0].is_alive()
+
+
+def test_the_memory_of_a_worker_is_its_own_and_not_inherited():
+    """`getrusage` gave every contender the peak of the process that had started it."""
+    if sys.platform != "linux":
+        pytest.skip("only Linux tells the peak of one program apart")
+    much = b"x" * (300 << 20)
+    with started({"a": (Memory, ())}, nobody) as workers:
+        assert workers["a"].ask() < len(much) < peak_memory()
+
+
+def test_a_rival_that_cannot_start_is_left_out_with_its_reason():
+    notes: list[str] = []
+    with started({"rival": (Broken, ()), "a": (Echo, ("A",))}, notes.append) as workers:
+        assert list(workers) == ["a"]
+    assert notes == ["rival is left out: RuntimeError: no such engine"]
+
+
+def test_without_us_there_is_nothing_to_compare():
+    with pytest.raises(Failed, match="no such engine"), started({"dragoman": (Broken, ())}, nobody):
+        pytest.fail("it must not come so far")
+
+
+def test_a_process_that_dies_is_named():
+    with (
+        started({"rival": (Fragile, ())}, nobody) as workers,
+        pytest.raises(UserError, match="rival ended with code -9"),
+    ):
+        workers["rival"].ask("die")
+
+
+def test_an_exception_in_a_turn_brings_its_traceback_along():
+    with started({"rival": (Fragile, ())}, nobody) as workers, pytest.raises(Failed, match="ValueError: I cannot"):
+        workers["rival"].ask("fail")
