@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from dragoman.data.cache import flush_to_disk
+from dragoman.cache import flush_to_disk
 from dragoman.errors import UserError
 from dragoman.recipe import Recipe, read_toml
 from dragoman.text.tokenizer import Tokenizer

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dragoman import recipe
+from dragoman.cache import default_cache
 from dragoman.data import arrays as arrays_module
 from dragoman.data import chunks as chunks_module
 from dragoman.data.arrays import prepare
-from dragoman.data.cache import default_cache
 from dragoman.data.corpus import Corpus
 from dragoman.data.split import split_held_out
 from dragoman.errors import UserError

@@ -15,6 +15,7 @@ from dragoman.training.loss import differentiated
 def fresh(monkeypatch, tmp_path):
     """An empty cache and nothing loaded yet; what was loaded before comes back afterwards."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("DRAGOMAN_CACHE", raising=False)
     monkeypatch.setattr(build, "library", build.library.__wrapped__)
     return tmp_path
 
@@ -47,9 +48,16 @@ def test_a_compiler_that_fails_is_no_compiler(fresh, monkeypatch):
     assert build.library() is None
 
 
+@pytest.mark.skipif(functions.compiled() is None, reason="no C compiler here")
+def test_the_cache_may_be_elsewhere(fresh, monkeypatch):
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(fresh / "elsewhere"))
+    assert build.library() is not None
+    assert [path.suffix for path in (fresh / "elsewhere").iterdir()] == [".so"]
+
+
 def test_a_cache_that_cannot_be_written_is_no_cache(fresh, monkeypatch):
     (fresh / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(fresh / "file"))
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(fresh / "file"))
     assert build.library() is None
 
 

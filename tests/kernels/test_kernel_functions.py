@@ -94,7 +94,6 @@ def test_large_scores_do_not_overflow(scale):
     "change",
     [
         lambda t: t.double(),
-        lambda t: t.bfloat16(),
         lambda t: t[..., :20],
         lambda t: t.expand(-1, -1, 300, -1) if t.shape[2] == 1 else t,
     ],
@@ -102,6 +101,15 @@ def test_large_scores_do_not_overflow(scale):
 def test_what_does_not_fit_is_left_to_torch(change):
     query = change(torch.randn(1, 2, 1, 32))
     assert not kernels.can_attend(query, query, query, None)
+
+
+def test_what_comes_in_bfloat16_is_looked_at_in_float32():
+    query, key, value = (heads(2, 6).detach().bfloat16().requires_grad_() for _ in range(3))
+    seen = kernels.attend(query, key, value, None)
+    expected = kernels.attend(query.float(), key.float(), value.float(), None)
+    assert seen.dtype == torch.bfloat16
+    torch.testing.assert_close(seen.float(), expected, rtol=0.01, atol=0.01)
+    assert torch.autograd.grad(seen.sum(), value)[0].dtype == torch.bfloat16
 
 
 def test_a_mask_that_differs_from_head_to_head_is_left_to_torch():

@@ -1,5 +1,7 @@
 """The compiled Transformer is the Transformer: the same numbers, in any company, for every kind of it."""
 
+import copy
+
 import pytest
 import torch
 
@@ -119,6 +121,13 @@ def test_changed_parameters_are_packed_anew():
     assert second is not first
     with torch.inference_mode():
         torch.testing.assert_close(steps(second, source(), 2)[1], steps(built, source(), 2)[1], rtol=1e-4, atol=2e-5)
+
+
+def test_a_copy_of_a_model_packs_for_itself():
+    built = model()
+    compiled(built, "int8")
+    other = copy.deepcopy(built)
+    assert compiled(other, "int8").model is other
 
 
 @pytest.mark.parametrize(

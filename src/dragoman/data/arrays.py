@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.cache import clear_abandoned, default_cache, discard, written_whole
+from dragoman.cache import clear_abandoned, default_cache, discard, written_whole
 from dragoman.data.chunks import Progress, Rule, Tally, chunks
 from dragoman.data.corpus import Corpus
 from dragoman.data.split import Part

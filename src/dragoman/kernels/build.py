@@ -10,6 +10,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from dragoman.cache import default_cache
+
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
 SWITCH = "DRAGOMAN_KERNELS"  # "off" does without
@@ -30,7 +32,7 @@ def library() -> ctypes.CDLL | None:
 def compiled(compiler: str) -> Path:
     """Return the shared library for this processor, made now unless it is there."""
     sources = sorted(Path(__file__).parent.glob("*.[ch]"))
-    place = cache_folder() / f"kernels-{fingerprint(compiler, sources)}.so"
+    place = default_cache() / f"kernels-{fingerprint(compiler, sources)}.so"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as folder:
@@ -39,11 +41,6 @@ def compiled(compiler: str) -> Path:
             subprocess.run([compiler, *FLAGS, "-o", str(made), *files, "-lm"], check=True, capture_output=True)
             made.replace(place)  # whole or not at all, whoever else is compiling
     return place
-
-
-def cache_folder() -> Path:
-    """Return where this user's caches lie."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman"
 
 
 def fingerprint(compiler: str, sources: list[Path]) -> str:

@@ -59,18 +59,28 @@ def available(*tensors: Tensor) -> bool:
     return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors) and compiled() is not None
 
 
+def convertible(tensor: Tensor) -> bool:
+    """Say whether these functions can work on a tensor, if need be in single precision instead of half."""
+    fits = tensor.dtype in (torch.float32, torch.bfloat16) and tensor.device.type == "cpu"
+    return fits and compiled() is not None
+
+
 def can_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Say whether `attend` takes these (B H T K, B H S K twice, and a mask that is the same for all heads)."""
     width, longest = query.shape[-1], max(query.shape[2], key.shape[2])
     fits = width % LANES == 0 and value.shape[-1] == width and 0 < longest <= LONGEST
     shared = mask is None or (mask.dtype == torch.bool and mask.dim() == 4 and mask.shape[1] == 1)
-    return fits and shared and available(query, key, value)
+    return fits and shared and all(map(convertible, (query, key, value)))
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Equation 1 for heads side by side: return B H T K, which lies in memory as B T H K."""
-    seen: Tensor = Attend.apply(*map(dense, (query, key, value)), mask)  # type: ignore[no-untyped-call]
-    return seen
+    """Equation 1 for heads side by side: return B H T K, which lies in memory as B T H K.
+
+    What comes in bfloat16 is looked at in float32: torch's own kernel spends a quarter of a step on the way back.
+    """
+    parts = (dense(tensor.float()) for tensor in (query, key, value))
+    seen: Tensor = Attend.apply(*parts, mask)  # type: ignore[no-untyped-call]
+    return seen.to(query.dtype)
 
 
 def dense(tensor: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ V vocabulary, W beam.
 """
 
 import math
+import threading
 from collections.abc import Sequence
 from ctypes import byref
 from typing import Any, cast
@@ -54,6 +55,7 @@ class CompiledTransformer:
         self.versions = self.present_versions()
         self.in_bytes = precision == "int8"
         self.alive: list[object] = []  # what C points to
+        self.thread = threading.local()  # what each thread used last
         decoder = [cast(DecoderLayer, layer) for layer in model.decoder]
         self.heads = decoder[0].attention.heads
         self.width = decoder[0].attention.key.out_features // self.heads
@@ -126,7 +128,7 @@ class CompiledTransformer:
         mask = source != PAD
         states = torch.empty(*source.shape, self.model.output.shape[1])
         position = self.model.source_positions(0, source.shape[1])
-        stack = self.sized(self.encoder_stack, mask, (len(source), 0, 0, 0, 0))
+        stack = self.sized(self.encoder_stack, mask)
         call("encode", stack, source, position, mask, states)
         return Memory(states, mask)
 
@@ -136,7 +138,7 @@ class CompiledTransformer:
         columns = -(-sources // LANES) * LANES
         keys, values = (batch, self.heads, self.width, columns), (batch, sources, self.heads, self.width)
         projected = [(torch.empty(keys), torch.empty(values)) for _ in self.model.decoder]
-        stack = self.sized(self.decoder_stack, memory.mask, (batch, 0, 0, 0, 0), memory=projected)
+        stack = self.sized(self.decoder_stack, memory.mask, projected)
         call("keep_memory", stack, memory.states)
         return Prefixes.empty(projected, self.heads, (self.width, self.width), memory.states)
 
@@ -146,30 +148,31 @@ class CompiledTransformer:
         position = self.model.target_positions(state.length, 1)
         state = state.longer()
         (batch, beam, length), (_, places, room) = state.ancestors.shape, state.own[0][0].shape[:3]
-        sizes = (batch, beam, places, length, room)
-        stack = self.sized(self.decoder_stack, memory.mask, sizes, state.own, state.memory)
+        stack = self.pointed(state, memory.mask)
+        stack.caches = Caches((batch, beam, places, length, room, self.heads, self.width))
         logits = torch.empty(batch, beam, self.vocabulary)
         call("decode_step", stack, token, position, state.ancestors, memory.mask, logits)
         return logits, state
 
-    def sized(
-        self,
-        stack: Stack,
-        mask: Tensor,
-        sizes: tuple[int, int, int, int, int],
-        own: Sequence[KeyValue] = (),
-        memory: Sequence[KeyValue] = (),
-    ) -> Stack:
-        """Return a copy of a stack for one call: threads share the weights, but not what they work on."""
+    def pointed(self, state: Prefixes, mask: Tensor) -> Stack:
+        """Return the decoder with its layers pointed to a state's caches: mostly the one of the step before."""
+        last = getattr(self.thread, "last", None)
+        if last is None or last[0] is not state.own or last[1] is not state.memory:
+            stack = self.sized(self.decoder_stack, mask, state.memory)
+            for layer, (keys, values) in zip(stack.layer[: stack.layers], state.own, strict=True):
+                layer.keys, layer.values = keys.data_ptr(), values.data_ptr()
+            self.thread.last = last = (state.own, state.memory, stack)
+        return cast(Stack, last[2])
+
+    def sized(self, stack: Stack, mask: Tensor, memory: Sequence[KeyValue] = ()) -> Stack:
+        """Return a copy of a stack for sources of this size: threads share the weights, but not what they work on."""
         mine = Stack.from_buffer_copy(stack)
-        mine.caches = Caches((*sizes, self.heads, self.width))
+        mine.caches = Caches((len(mask), 0, 0, 0, 0, self.heads, self.width))
         mine.sources = mask.shape[1]
         if memory:
             mine.layer = layers = (Layer * stack.layers)(*stack.layer[: stack.layers])
             for layer, (keys, values) in zip(layers, memory, strict=True):
                 layer.memory_keys, layer.memory_values = keys.data_ptr(), values.data_ptr()
-            for layer, (keys, values) in zip(layers, own, strict=False):
-                layer.keys, layer.values = keys.data_ptr(), values.data_ptr()
         return mine
 
 

@@ -56,8 +56,9 @@ class Dropout(nn.Module):
         What goes `around` is added.
         """
         dropped = round(self.share * 256) if self.training else 0  # of 256 values of a byte
-        if dropped and kernels.available(x):
-            return kernels.drop(x, around, dropped, random_number())
+        if dropped and kernels.convertible(x) and (around is None or kernels.available(around)):
+            kept = kernels.drop(x.float(), around, dropped, random_number())
+            return kept.to(x.dtype) if around is None else kept  # a change in bfloat16 joins a sum in float32
         if dropped:
             keep = random_bytes(x.numel(), x.device).view_as(x) > dropped - 1  # 256 is no byte
             x = (x * (keep * kernels.upscale(dropped))).to(x.dtype)  # in bfloat16 the factor itself would be off

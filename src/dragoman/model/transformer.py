@@ -165,6 +165,10 @@ class Transformer(nn.Module):
         self.packed: dict[str, Any] = {}  # what model/compiled.py keeps for the next search
         initialise(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what is packed for this process alone out of a copy."""
+        return {**self.__dict__, "packed": {}}
+
     @property
     def output(self) -> Tensor:
         """The matrix that turns hidden vectors into logits (V D); section 3.4 shares it with the embedding."""

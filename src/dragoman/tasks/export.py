@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from dragoman.data.cache import flush_to_disk
+from dragoman.cache import flush_to_disk
 from dragoman.errors import UserError, nearest
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.layers import FeedForward

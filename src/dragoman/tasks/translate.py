@@ -213,8 +213,9 @@ class Trainer:
 
 
 def cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of processor cores that this process may use; `torchrun` starts several that share them."""
+    all_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, all_cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def write_average(run: Run, count: int, kind: str) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dragoman.data.cache import flush_to_disk
+from dragoman.cache import flush_to_disk
 from dragoman.errors import UserError
 from dragoman.run import FORMAT, allow_as_usual, fit, read_tensors, to_json, write_tensors, write_whole
 

@@ -1,0 +1,81 @@
+"""Does the cost grow with the work, and with nothing else? An epoch over twice the text, ten times the sentences.
+
+    python benchmarks/scaling.py runs/multi30k-en-de --source train.en --target train.de
+
+Each measurement is a process of its own, so that its peak memory is its own. Prints a table and writes a JSON record.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import dragoman
+from dragoman.bench.workers import peak_memory
+from dragoman.data.lines import read_lines
+from dragoman.recipe import Recipe
+from dragoman.run import Run
+from dragoman.tasks.preparation import corpora, prepared
+from dragoman.tasks.translate import Trainer, ignore
+from dragoman.training.distributed import ALONE
+from dragoman.training.loop import train
+from dragoman.training.session import Stop
+
+
+def main(
+    run: Annotated[Path, typer.Argument(help="A run directory: whose model decodes, and whose recipe trains.")],
+    source: Annotated[str, typer.Option(help="The source side of a parallel text.")],
+    target: Annotated[str, typer.Option(help="Its target side.")],
+    output: Annotated[Path, typer.Option(help="Where to write the record.")] = Path("scaling.json"),
+    one: Annotated[str, typer.Option(help="Used by this script itself: one measurement.")] = "",
+) -> None:
+    """Measure four times and compare."""
+    if one:
+        what, size = one.split(":")
+        print(json.dumps({"epoch": epoch, "decode": decode}[what](run, source, target, int(size))))
+        return
+    rows = {}
+    pairs = sum(1 for _ in read_lines(source))
+    for name in (f"epoch:{pairs // 2}", f"epoch:{pairs}", "decode:1000", "decode:10000"):
+        command = [sys.executable, __file__, str(run), "--source", source, "--target", target, "--one", name]
+        rows[name] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        print(f"{name:>16}  {rows[name]['seconds']:8.1f} s  {rows[name]['memory'] / 1e6:8.0f} MB", flush=True)
+    output.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+
+
+def epoch(run: Path, source: str, target: str, size: int) -> dict[str, Any]:
+    """Train once through the first pairs."""
+    folder = Path(f"{run}-scaling")
+    folder.mkdir(exist_ok=True)
+    for side, path in (("source", source), ("target", target)):
+        lines = [line for line, _ in zip(read_lines(path), range(size), strict=False)]
+        (folder / side).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    own = Run(run).read_recipe()
+    data = {"source": str(folder / "source"), "target": str(folder / "target")}
+    recipe = Recipe.from_table(own.model_dump() | {"data": own.data.model_dump() | data, "run": str(run)})
+    texts = prepared(Run(run), recipe, *corpora(recipe), ignore)
+    trainer = Trainer(Run(run), recipe, texts, ALONE, ignore, Stop())
+    steps = trainer.order.updates_per_epoch()
+    plan = recipe.training.model_copy(update={"steps": steps})
+    began_at = time.perf_counter()
+    loop = train(trainer.model, trainer.optimizer, trainer.batches, plan, width=recipe.model.width, crew=trainer.crew)
+    tokens = sum(step.tokens for step in loop)
+    return {"seconds": time.perf_counter() - began_at, "memory": peak_memory(), "steps": steps, "tokens": tokens}
+
+
+def decode(run: Path, source: str, _target: str, size: int) -> dict[str, Any]:
+    """Translate the first sentences."""
+    lines = [line for line, _ in zip(read_lines(source), range(size), strict=False)]
+    translator = dragoman.load(run)
+    translator.translate(lines[:64])
+    began_at = time.perf_counter()
+    translator.translate(lines)
+    return {"seconds": time.perf_counter() - began_at, "memory": peak_memory(), "sentences": len(lines)}
+
+
+if __name__ == "__main__":
+    typer.run(main)
