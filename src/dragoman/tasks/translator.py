@@ -17,7 +17,7 @@ from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.windows import join, split
 from dragoman.errors import UserError
 from dragoman.model.transformer import Transformer
-from dragoman.recipe import Decoding, Precision, Recipe
+from dragoman.recipe import Decoding, Model, Precision, Recipe
 from dragoman.run import Run, check_fit, fit, read_tensors
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
@@ -227,13 +227,26 @@ def load(run: str | os.PathLike[str], *, device: str = "auto") -> Translator:
     source, target = place.read_tokenizers(recipe.tokenizer.joint)
     weights, where, facts = read_weights(place)
     check_vocabulary(place, facts, source, target)
-    with torch.device("meta"):  # a recipe that asks for more than there is must not be granted the memory first
-        check_fit(weights, dict(Transformer(recipe.model, len(source), len(target)).named_parameters()), where)
+    if not as_large(weights, recipe.model, len(source)):
+        with torch.device("meta"):  # a recipe that asks for more than there is must not be granted the memory first
+            check_fit(weights, dict(Transformer(recipe.model, len(source), len(target)).named_parameters()), where)
     model = Transformer(recipe.model, len(source), len(target))
     fit(weights, dict(model.named_parameters()), where)
     to = chosen_device(device)
     name, longest = place.folder.resolve().name, whole_number(facts.get("longest_source"))
     return Translator(recipe, model.to(to).eval(), source, target, to, name=name, longest=longest)
+
+
+def as_large(weights: dict[str, Tensor], how: Model, vocabulary: int) -> bool:
+    """Say whether a model of this recipe is as large as the weights, by a few of them; a look at all takes seconds."""
+    heads = (how.key_width or how.width // how.heads) * how.heads
+    expected = {
+        "source_embedding.weight": (vocabulary, how.width),
+        "encoder.0.attention.key.weight": (heads, how.width),
+        f"decoder.{how.layers - 1}.feed_forward.inner.weight": (how.inner_width, how.width),
+    }
+    found = {name: tuple(weights[name].shape) for name in expected if name in weights}
+    return found == expected and how.positions == "sinusoidal" and how.value_width is None
 
 
 def whole_number(fact: str | None) -> int:
