@@ -4,6 +4,8 @@ import gzip
 
 import pytest
 
+from nursery import tiny
+
 
 @pytest.fixture
 def train(command, tmp_path):
@@ -62,14 +64,7 @@ def test_a_text_refused_once_can_be_mended_and_trained_without_a_flag(train, toy
     assert train(source, target, *TINY).code == 0
 
 
-TINY = [
-    word
-    for setting in (
-        "tokenizer.kind=characters", "model.layers=1", "model.width=8", "model.heads=2", "model.inner_width=8",
-        "training.steps=1", "training.batch_tokens=256", "training.threads=1", "training.validation_sample=1",
-    )
-    for word in ("--set", setting)
-]  # fmt: skip
+TINY = tiny("characters")
 
 
 def test_what_can_be_trained_on_is_trained_on_and_every_repair_is_said(train):

@@ -6,15 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from nursery import tiny
+
 ODD = ['it\'s "odd" ünï 漢字 🙂 $HOME;ls*[a-z]? %s{0} \\', "-dash\tand\nnewline"]
-TINY = [
-    word
-    for setting in (
-        "tokenizer.kind=words", "model.layers=1", "model.width=8", "model.heads=2", "model.inner_width=8",
-        "training.steps=1", "training.batch_tokens=256", "training.threads=1", "training.validation_sample=1",
-    )
-    for word in ("--set", setting)
-]  # fmt: skip
+TINY = tiny("words")
 
 
 @pytest.mark.parametrize("name", ODD)
