@@ -16,14 +16,13 @@ from dragoman.bench.measure import Measure, percentile
 from dragoman.bench.ours import OurDecoder
 from dragoman.bench.plan import BEAMS, Plan
 from dragoman.bench.stopwatch import Answer, TimedDecoder, Tokens, Way
-from dragoman.bench.workers import Make, Say, started
+from dragoman.bench.workers import OURS, Make, Say, started
 from dragoman.errors import UserError
 from dragoman.evaluation.scores import bleu
 from dragoman.tasks.export import export, pieces
 from dragoman.tasks.translator import Translator, load
 from dragoman.tokens import END
 
-OURS = "dragoman"
 QUANTIZATIONS = ("float32", "int8")
 SOURCE_PIECES, OUTPUT_PIECES = 15, 25  # of every sentence where the weights are random
 WAYS: tuple[Way, Way] = ("bulk", "one at a time")

@@ -12,7 +12,7 @@ from dragoman.bench.material import Material
 from dragoman.bench.measure import Measure
 from dragoman.bench.plain import PlainTraining, can_be_plain
 from dragoman.bench.plan import Plan, measured
-from dragoman.bench.workers import Make, Say, Worker, peak_memory, started
+from dragoman.bench.workers import OURS, Make, Say, Worker, peak_memory, started
 from dragoman.memory import keep_freed_memory
 from dragoman.model.transformer import Transformer
 from dragoman.recipe import Recipe
@@ -22,7 +22,6 @@ from dragoman.training.distributed import ALONE
 from dragoman.training.loop import train
 from dragoman.training.session import Stop
 
-OURS = "dragoman"
 PLAIN = {precision: f"torch.nn.Transformer {precision}" for precision in ("float32", "bfloat16")}
 
 

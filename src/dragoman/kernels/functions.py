@@ -76,7 +76,7 @@ def can_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
     """Equation 1 for heads side by side: return B H T K, which lies in memory as B T H K.
 
-    What comes in bfloat16 is looked at in float32: torch's own kernel spends a quarter of a step on the way back.
+    What comes in bfloat16 is looked at in float32.
     """
     parts = (dense(tensor.float()) for tensor in (query, key, value))
     seen: Tensor = Attend.apply(*parts, mask)  # type: ignore[no-untyped-call]
