@@ -31,6 +31,8 @@ Progress = Callable[[int], None]
 EXACT_ROWS = 16  # with fewer than 12 rows a matrix product takes another path and rounds differently
 EXACT_STEP = 8  # lengths are rounded up to a multiple of this
 SCORED = 4  # a position that is scored counts as so many: the logits of all positions stand in memory at once
+BATCHES_EACH = 4  # of the crew, at least, if there is enough work
+SMALLEST = 512  # tokens in a batch that are worth a call
 SHORTEST = 16  # shorter sentences count as this long, so that a batch of one-word lines does not have thousands of rows
 
 
@@ -116,13 +118,18 @@ class Engine:
             with quietly(exact):
                 return work(*(self.padded([column[n] for n in batch], exact) for column in columns))
 
-        jobs = list(exact_batches(shapes) if exact else batches(shapes, self.how.batch_tokens // width))
+        jobs = list(exact_batches(shapes) if exact else batches(shapes, self.budget(shapes, width)))
         with evaluating(self.model):
             for batch, found in zip(jobs, self.crew.each(done, jobs), strict=True):
                 for number, result in zip(batch, found, strict=True):
                     results[number] = result
                 told(len(set(batch)))
         return results
+
+    def budget(self, shapes: dict[int, tuple[int, ...]], width: int) -> int:
+        """Return how many tokens a batch may have: each of the crew gets some batches, so that none waits long."""
+        share = sum(map(max, shapes.values())) // (BATCHES_EACH * self.crew.size)
+        return min(self.how.batch_tokens // width, max(share, SMALLEST))
 
     def padded(self, rows: Sequence[Tokens], exact: bool) -> Tensor:
         """Return rows of tokens as one tensor, the shorter ones filled with PAD."""

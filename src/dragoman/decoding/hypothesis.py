@@ -9,6 +9,8 @@ from dragoman.kernels import functions as kernels
 from dragoman.recipe import Decoding
 from dragoman.tokens import END, PAD, START
 
+NOTHING = -torch.inf  # the log-probability, or score, of a place without a hypothesis
+
 
 @dataclass(frozen=True)
 class Hypothesis:

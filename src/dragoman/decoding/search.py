@@ -1,7 +1,9 @@
 """Beam search (section 6.1): W hypotheses of each of B sentences, side by side in tensors.
 
 Each step keeps the W best extensions of a sentence's live hypotheses; those that end in END are finished and leave
-the beam. So a beam of one is greedy search, and a beam that is wide enough leaves nothing out.
+the beam. So a beam of one is greedy search, and a beam that is wide enough leaves nothing out. A beam can lose the
+greedy hypothesis half-way and end with something worse; then it goes on beside the beam, so that no search is worse
+than the greedy one. `kernels/search.c` is the same search for a compiled model.
 
 Shapes: B batch, S source positions, T target positions, V vocabulary, W beam, N finished hypotheses that are kept.
 """
@@ -12,8 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dragoman.decoding.compiled_search import compiled_search
 from dragoman.decoding.hypothesis import (
     FAILED,
+    NOTHING,
     Hypothesis,
     likeliest,
     longest_outputs,
@@ -22,11 +26,10 @@ from dragoman.decoding.hypothesis import (
 )
 from dragoman.decoding.penalties import length_penalty
 from dragoman.errors import UserError
+from dragoman.model.compiled import CompiledTransformer
 from dragoman.model.transducer import Memory, State, Transducer
 from dragoman.recipe import Decoding
 from dragoman.tokens import END, PAD, START
-
-NOTHING = -torch.inf  # the log-probability, or score, of a place without a hypothesis
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,12 @@ def beam_search(
         raise UserError(
             f"n_best {n_best} is more than the beam of {how.beam} can hold; widen the beam or ask for fewer."
         )
+    if isinstance(model, CompiledTransformer) and (room := model.room(longest_outputs(source, how), how.beam)):
+        return compiled_search(model, source, how, n_best, room)
     beam = first_beam(model, source, how, n_best)
     results: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     while True:
-        beam = settled(extended(beam, model, how.beam), how.length_penalty)
+        beam = settled(extended(beam, model, how.beam, steady=not compact), how.length_penalty)
         live = beam.live()
         count = int(live.sum())
         if count == 0:
@@ -139,8 +144,11 @@ def first_beam(model: Transducer, source: Tensor, how: Decoding, n_best: int) ->
     )
 
 
-def extended(beam: Beam, model: Transducer, width: int) -> Beam:
-    """Read the last tokens and keep the `width` best ways to go on; fewer while there are fewer."""
+def extended(beam: Beam, model: Transducer, width: int, *, steady: bool = False) -> Beam:
+    """Read the last tokens and keep the `width` best ways to go on; fewer while there are fewer.
+
+    The greedy one has a place beside them when it is not among them, and if `steady` always.
+    """
     logits, state = model.step(beam.tokens[..., -1], beam.memory, beam.state)
     # B W X: no hypothesis can place more than `width`.
     values, tokens = likeliest(logits, width, first=beam.tokens.shape[-1] == 1)
@@ -153,28 +161,22 @@ def extended(beam: Beam, model: Transducer, width: int) -> Beam:
         )
     choices = values.shape[-1]
     sums = (beam.log_probabilities[..., None] + values).flatten(1)  # B WX
+    best, chosen = sums.topk(min(width, sums.shape[1]))  # B W
     first_choice = torch.where(beam.greedy < 0, -1, beam.greedy * choices)
-    chosen = including(sums.topk(min(width, sums.shape[1])).indices, first_choice)  # B W
+    missing = (first_choice >= 0) & (chosen != first_choice[:, None]).all(dim=1)
+    if steady or missing.any():
+        chosen = torch.cat([chosen, first_choice.clamp(min=0)[:, None]], dim=1)  # B W+1
+        best = sums.gather(1, chosen)
+        best[:, -1].masked_fill_(~missing, NOTHING)
     parents = chosen // choices
     token = tokens.flatten(1).gather(1, chosen)
     return replace(
         beam,
         tokens=torch.cat([picked(beam.tokens, parents), token[..., None]], dim=-1),
-        log_probabilities=sums.gather(1, chosen),
+        log_probabilities=best,
         greedy=place_of(first_choice, chosen, token),
         state=state.reorder(parents),
     )
-
-
-def including(chosen: Tensor, wanted: Tensor) -> Tensor:
-    """Return the choices (B W) with the wanted one (B) among them, unless it is -1.
-
-    A beam can lose the greedy hypothesis half-way and end with something worse. It keeps the last place instead, so
-    that no search is worse than the greedy one. With a beam of one it is the only place.
-    """
-    missing = (wanted >= 0) & (chosen != wanted[:, None]).all(dim=1)
-    last = torch.where(missing, wanted, chosen[:, -1])
-    return torch.cat([chosen[:, :-1], last[:, None]], dim=1)
 
 
 def place_of(wanted: Tensor, chosen: Tensor, token: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "vectors.h"
+#include "choices.h"
 
 #define TOGETHER 8 /* vectors whose maximum is looked at before any of them is */
 

@@ -7,34 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "attention.h"
-#include "linear.h"
-
-typedef struct {
-    const float *gain, *shift; /* D each; NULL: no norm here */
-} Norm;
-
-typedef struct {
-    Linear joint, own_output, query, memory, cross_output, inner, outer; /* an encoder layer has no query, memory, … */
-    Norm around_own, around_cross, around_feed_forward;
-    float *keys, *values;               /* B C L H K: of the prefixes */
-    float *memory_keys, *memory_values; /* B H K P and B S H K, P being S rounded up to whole vectors */
-} Layer;
-
-typedef struct {
-    Caches caches;
-    int64_t sources, layers, norm_first, gelu;
-    const float *embedding; /* V D */
-    float scale, epsilon;
-    const Layer *layer;
-    Norm last;
-    Linear output;
-} Stack;
-
-typedef struct {
-    float *x, *reading, *change, *wide, *scales;
-    uint8_t *bytes;
-} Desk;
+#include "stack.h"
 
 static void normalise(const Norm *norm, float epsilon, const float *x, float *out, int64_t rows, int64_t width) {
     for (int64_t r = 0; r < rows; r++, x += width, out += width) {
@@ -81,21 +54,54 @@ static void feed_forward(const Stack *how, const Layer *layer, const Desk *desk,
     leave(how, &layer->around_feed_forward, desk, rows, D);
 }
 
+/* Look back at the prefixes: each sentence has caches, and hypotheses of a length, of its own. */
+static int look_back(const Stack *how, const Layer *layer, const Reader *readers, int64_t count, const float *joint,
+                     float *seen) {
+    Caches caches = how->caches;
+    const int64_t all_heads = caches.heads * caches.width, sentence = caches.places * caches.room * all_heads;
+    int failed = 0;
+    caches.batch = 1;
+    for (const Reader *reader = readers; reader < readers + count; reader++) {
+        caches.beam = reader->beam;
+        caches.length = reader->length;
+        failed |= attend_prefixes(&caches, joint, layer->keys + reader->place * sentence,
+                                  layer->values + reader->place * sentence, reader->ancestors, seen);
+        joint += reader->beam * 3 * all_heads;
+        seen += reader->beam * all_heads;
+    }
+    return failed;
+}
+
+/* Look at the source. */
+static int look_across(const Stack *how, const Layer *layer, const Reader *readers, int64_t count, const float *queries,
+                       const uint8_t *mask, float *seen) {
+    const int64_t all_heads = how->caches.heads * how->caches.width, S = how->sources;
+    Shape shape = shape_of(how, 1, S, all_heads, all_heads);
+    int failed = 0;
+    shape.batch = 1;
+    for (const Reader *reader = readers; reader < readers + count; reader++) {
+        shape.looking = reader->beam;
+        failed |= attend_turned(&shape, queries, layer->memory_keys + reader->memory * all_heads * padded(S),
+                                layer->memory_values + reader->memory * S * all_heads, mask + reader->memory * S, seen);
+        queries += reader->beam * all_heads;
+        seen += reader->beam * all_heads;
+    }
+    return failed;
+}
+
 /* One layer of the decoder for one more position: look back, look at the source, transform. */
-static int read_position(const Stack *how, const Layer *layer, const Desk *desk, const int32_t *ancestors,
-                         const uint8_t *mask) {
-    const Caches *caches = &how->caches;
-    const int64_t rows = caches->batch * caches->beam, D = layer->joint.inputs, all_heads = caches->heads * caches->width;
-    const Shape shape = shape_of(how, caches->beam, how->sources, all_heads, all_heads);
-    float *seen = desk->wide + rows * 3 * all_heads;
+static int read_position(const Stack *how, const Layer *layer, const Desk *desk, const Reader *readers, int64_t count,
+                         int64_t rows, const uint8_t *mask) {
+    const int64_t D = layer->joint.inputs;
+    float *seen = desk->wide + rows * 3 * how->caches.heads * how->caches.width;
     const float *reading = enter(how, &layer->around_own, desk, rows, D);
     apply_linear(&layer->joint, reading, rows, desk->wide, desk->bytes, desk->scales);
-    int failed = attend_prefixes(caches, desk->wide, layer->keys, layer->values, ancestors, seen);
+    int failed = look_back(how, layer, readers, count, desk->wide, seen);
     apply_linear(&layer->own_output, seen, rows, desk->change, desk->bytes, desk->scales);
     leave(how, &layer->around_own, desk, rows, D);
     reading = enter(how, &layer->around_cross, desk, rows, D);
     apply_linear(&layer->query, reading, rows, desk->wide, desk->bytes, desk->scales);
-    failed |= attend_turned(&shape, desk->wide, layer->memory_keys, layer->memory_values, mask, seen);
+    failed |= look_across(how, layer, readers, count, desk->wide, mask, seen);
     apply_linear(&layer->cross_output, seen, rows, desk->change, desk->bytes, desk->scales);
     leave(how, &layer->around_cross, desk, rows, D);
     feed_forward(how, layer, desk, rows, D);
@@ -116,8 +122,8 @@ static int read_source(const Stack *how, const Layer *layer, const Desk *desk, c
     return failed;
 }
 
-/* Room for rows of every width that is needed on the way; `x` is its beginning and all of it. */
-static int set_up(Desk *desk, const Stack *how, int64_t rows) {
+/* Room for rows of every width that is needed on the way. */
+int set_up(Desk *desk, const Stack *how, int64_t rows) {
     const int64_t D = how->layer->joint.inputs, F = how->layer->inner.outputs;
     const int64_t all_heads = how->caches.heads * how->caches.width, wide = 4 * all_heads > F ? 4 * all_heads : F;
     desk->x = aligned_alloc(64, sizeof(float) * (size_t)(rows * (3 * D + wide + LANES + (wide > D ? wide : D))));
@@ -130,15 +136,13 @@ static int set_up(Desk *desk, const Stack *how, int64_t rows) {
     return 0;
 }
 
-/* Each token's vector plus that of its position: the first for each row if there is one, else one after the other. */
-static void embed(const Stack *how, const Desk *desk, const int64_t *tokens, const float *position, int64_t positions,
-                  int64_t rows) {
+/* A token's vector plus that of its position. */
+void embed(const Stack *how, float *x, int64_t token, const float *position) {
     const int64_t D = how->layer->joint.inputs;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < D; c += LANES) {
-            floats vector = tokens[r] ? load(how->embedding + tokens[r] * D + c) * how->scale : all(0); /* 0 is PAD */
-            store(desk->x + r * D + c, vector + load(position + r % positions * D + c));
-        }
+    for (int64_t c = 0; c < D; c += LANES) {
+        floats vector = token ? load(how->embedding + token * D + c) * how->scale : all(0); /* 0 is PAD */
+        store(x + c, vector + load(position + c));
+    }
 }
 
 /* tokens and mask are B S, position S D; states is B S D, zero at padding. All widths are multiples of 16. */
@@ -146,7 +150,7 @@ int encode(const Stack *how, const int64_t *tokens, const float *position, const
     const int64_t rows = how->caches.batch * how->sources, D = how->layer->joint.inputs;
     Desk desk;
     if (set_up(&desk, how, rows)) return 1;
-    embed(how, &desk, tokens, position, how->sources, rows);
+    for (int64_t r = 0; r < rows; r++) embed(how, desk.x + r * D, tokens[r], position + r % how->sources * D);
     int failed = 0;
     for (int64_t l = 0; l < how->layers; l++) failed |= read_source(how, how->layer + l, &desk, mask);
     const float *last = how->last.gain ? enter(how, &how->last, &desk, rows, D) : desk.x;
@@ -180,17 +184,31 @@ int keep_memory(const Stack *how, const float *states) {
     return 0;
 }
 
-/* tokens is B W, position D, ancestors B W T, mask B S; logits is B W V. */
+const float *read_positions(const Stack *how, const Desk *desk, const Reader *readers, int64_t count,
+                            const uint8_t *mask) {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < count; i++) rows += readers[i].beam;
+    for (int64_t l = 0; l < how->layers; l++)
+        if (read_position(how, how->layer + l, desk, readers, count, rows, mask)) return NULL;
+    return how->last.gain ? enter(how, &how->last, desk, rows, how->layer->joint.inputs) : desk->x;
+}
+
+/* One position of W hypotheses of each of B sentences: tokens is B W, position D, ancestors B W T, mask B S; logits is
+   B W V. */
 int decode_step(const Stack *how, const int64_t *tokens, const float *position, const int32_t *ancestors,
                 const uint8_t *mask, float *logits) {
-    const int64_t rows = how->caches.batch * how->caches.beam, D = how->layer->joint.inputs;
-    Desk desk;
-    if (set_up(&desk, how, rows)) return 1;
-    embed(how, &desk, tokens, position, 1, rows);
-    int failed = 0;
-    for (int64_t l = 0; l < how->layers; l++) failed |= read_position(how, how->layer + l, &desk, ancestors, mask);
-    const float *last = how->last.gain ? enter(how, &how->last, &desk, rows, D) : desk.x;
-    apply_linear(&how->output, last, rows, logits, desk.bytes, desk.scales);
+    const Caches *caches = &how->caches;
+    const int64_t W = caches->beam, T = caches->length, rows = caches->batch * W, D = how->layer->joint.inputs;
+    Desk desk = {0};
+    Reader *readers = malloc(sizeof(Reader) * (size_t)caches->batch);
+    const float *states = NULL;
+    if (readers && !set_up(&desk, how, rows)) {
+        for (int64_t r = 0; r < rows; r++) embed(how, desk.x + r * D, tokens[r], position);
+        for (int64_t b = 0; b < caches->batch; b++) readers[b] = (Reader){b, b, W, T, ancestors + b * W * T};
+        states = read_positions(how, &desk, readers, caches->batch, mask);
+    }
+    if (states) apply_linear(&how->output, states, rows, logits, desk.bytes, desk.scales);
     free(desk.x);
-    return failed;
+    free(readers);
+    return !states;
 }

@@ -9,9 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.kernels import functions
-from dragoman.kernels.functions import LANES, Caches, available, refuse
-
-__all__ = ["LANES", "Caches", "Layer", "Norm", "Packed", "Stack", "available", "compiled", "norm_of", "refuse"]
+from dragoman.kernels.functions import Caches
 
 PANEL = 32  # outputs whose weights lie side by side
 
@@ -69,6 +67,21 @@ class Stack(Structure):
     )
 
 
+class Plan(Structure):
+    """What is searched for, as search.c wants it."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("sentences", "at_once", "beam", "n_best")),
+        *((name, c_void_p) for name in ("longest", "penalties", "positions", "mask")),
+    )
+
+
+class Finished(Structure):
+    """Where search.c puts what it has found."""
+
+    _fields_ = tuple((name, c_void_p) for name in ("tokens", "lengths", "scores", "sums", "truncated"))
+
+
 @cache
 def compiled() -> Any:
     """Return the library with the types of the stacks' functions declared too."""
@@ -76,6 +89,7 @@ def compiled() -> Any:
     library.encode.argtypes = [POINTER(Stack), *[c_void_p] * 4]
     library.keep_memory.argtypes = [POINTER(Stack), c_void_p]
     library.decode_step.argtypes = [POINTER(Stack), *[c_void_p] * 5]
+    library.search_beams.argtypes = [POINTER(Stack), POINTER(Plan), POINTER(Finished)]
     return library
 
 
@@ -98,6 +112,7 @@ class Packed:
         else:
             self.weights = weight.view(-1, PANEL, inputs).transpose(1, 2).contiguous()
             pointers["weights"] = self.weights.data_ptr()
+        self.bytes = self.weights.nbytes
         self.linear = Linear(inputs, self.outputs, **pointers)
 
 

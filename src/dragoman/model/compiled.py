@@ -13,18 +13,24 @@ import math
 import threading
 from collections.abc import Sequence
 from ctypes import byref
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from dragoman.kernels import stack as kernels
-from dragoman.kernels.stack import LANES, Caches, Layer, Norm, Packed, Stack
+from dragoman.kernels.functions import LANES, Caches, available, refuse
+from dragoman.kernels.stack import Finished, Layer, Norm, Packed, Plan, Stack
 from dragoman.model.attention import version
 from dragoman.model.transducer import Memory, State
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, KeyValue, Prefixes, Transformer
 from dragoman.recipe import Precision
 from dragoman.tokens import PAD
+
+CACHE = 4 << 20  # bytes of weights that a core finds in its cache again at the next step
+FEW_ROWS, MANY_ROWS = 32, 128  # hypotheses to work on at once if the weights fit there, and if not
+MOST_ROOM = 1 << 30  # bytes of keys and values of prefixes
 
 
 def compiled(model: Any, precision: Precision) -> Any:
@@ -43,7 +49,25 @@ def fits(model: Transformer) -> bool:
     sizes = (model.output.shape[1], layer.feed_forward.inner.out_features, layer.attention.key.out_features)
     whole_heads = layer.attention.key.out_features % (layer.attention.heads * LANES) == 0
     alike = layer.attention.key.out_features == layer.attention.value.out_features
-    return kernels.available(model.output) and whole_heads and alike and all(size % LANES == 0 for size in sizes)
+    return available(model.output) and whole_heads and alike and all(size % LANES == 0 for size in sizes)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best finished hypotheses of each sentence, the best first; where there are fewer the score is -∞."""
+
+    tokens: Tensor  # B N T, without START and END
+    lengths: Tensor  # B N
+    scores: Tensor  # B N
+    log_probabilities: Tensor  # B N
+    truncated: Tensor  # B N
+
+    @classmethod
+    def empty(cls, batch: int, n_best: int, room: int) -> "Found":
+        """Return places for what is to be found."""
+        lengths, scores, sums = (torch.empty(batch, n_best, dtype=kind) for kind in (torch.int64, *[torch.float64] * 2))
+        truncated = torch.empty(batch, n_best, dtype=torch.bool)
+        return cls(torch.empty(batch, n_best, room, dtype=torch.int32), lengths, scores, sums, truncated)
 
 
 class CompiledTransformer:
@@ -154,13 +178,41 @@ class CompiledTransformer:
         call("decode_step", stack, token, position, state.ancestors, memory.mask, logits)
         return logits, state
 
+    def room(self, longest: Tensor, beam: int) -> int:
+        """Return how many of these sentences to work on at once; none if even one would need too much memory.
+
+        Rows share the reading of the weights, but what they read themselves should stay in the cache.
+        """
+        prefix = 2 * len(self.model.decoder) * self.heads * self.width * int(longest.max()) * 4
+        in_cache = sum(part.bytes for part in self.alive if isinstance(part, Packed)) <= CACHE
+        rows = FEW_ROWS if in_cache else MANY_ROWS
+        return min(len(longest), max(1, rows // beam), MOST_ROOM // ((beam + 1) * prefix))
+
+    def search(
+        self, memory: Memory, longest: Tensor, penalties: Tensor, *, beam: int, n_best: int, at_once: int
+    ) -> Found:
+        """Search for the `n_best` best outputs of each sentence, which `decoding.search` explains.
+
+        `longest` (B) is how many tokens each may produce, `penalties` the length penalty of 0, 1, 2 … tokens.
+        """
+        room, mask = int(longest.max()), memory.mask
+        shape = (at_once, beam + 1, room, self.heads, self.width)
+        own = [(torch.empty(shape), torch.empty(shape)) for _ in self.model.decoder]
+        projected = self.start(memory).memory
+        stack = self.with_caches(self.sized(self.decoder_stack, mask, projected), own)
+        stack.caches = Caches((at_once, beam, beam + 1, 0, room, self.heads, self.width))
+        found = Found.empty(len(longest), n_best, room)
+        given = (longest, penalties, self.model.target_positions(0, room), mask)
+        plan = Plan(len(longest), at_once, beam, n_best, *(tensor.data_ptr() for tensor in given))
+        places = Finished(*(tensor.data_ptr() for tensor in vars(found).values()))
+        refuse(kernels.compiled().search_beams(byref(stack), byref(plan), byref(places)))
+        return found
+
     def pointed(self, state: Prefixes, mask: Tensor) -> Stack:
         """Return the decoder with its layers pointed to a state's caches: mostly the one of the step before."""
         last = getattr(self.thread, "last", None)
         if last is None or last[0] is not state.own or last[1] is not state.memory:
-            stack = self.sized(self.decoder_stack, mask, state.memory)
-            for layer, (keys, values) in zip(stack.layer[: stack.layers], state.own, strict=True):
-                layer.keys, layer.values = keys.data_ptr(), values.data_ptr()
+            stack = self.with_caches(self.sized(self.decoder_stack, mask, state.memory), state.own)
             self.thread.last = last = (state.own, state.memory, stack)
         return cast(Stack, last[2])
 
@@ -175,8 +227,14 @@ class CompiledTransformer:
                 layer.memory_keys, layer.memory_values = keys.data_ptr(), values.data_ptr()
         return mine
 
+    def with_caches(self, stack: Stack, own: Sequence[KeyValue]) -> Stack:
+        """Point the layers of a copy of a stack to the caches of the prefixes."""
+        for layer, (keys, values) in zip(stack.layer[: stack.layers], own, strict=True):
+            layer.keys, layer.values = keys.data_ptr(), values.data_ptr()
+        return stack
+
 
 def call(name: str, stack: Stack, *tensors: Tensor) -> None:
     """Call a function of stack.c."""
     whole = [tensor.contiguous() for tensor in tensors]
-    kernels.refuse(getattr(kernels.compiled(), name)(byref(stack), *(tensor.data_ptr() for tensor in whole)))
+    refuse(getattr(kernels.compiled(), name)(byref(stack), *(tensor.data_ptr() for tensor in whole)))
