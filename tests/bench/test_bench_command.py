@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from dragoman.bench.benchmark import bench
+from dragoman.bench.plan import QUICK, Plan
+from dragoman.training.session import Stop
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -34,6 +38,22 @@ def test_a_quick_look_writes_figures_a_table_and_a_picture(command, folder):
     assert (folder / "bench" / "bench.md").read_text().count("| dragoman") == 9
     assert (folder / "bench" / "bench.png").stat().st_size > 5000
     assert "Written: bench/bench.json" in outcome.err
+
+
+def test_a_wish_to_stop_is_granted_after_a_whole_round_with_a_report(folder):
+    stop, rounds = Stop(), []
+
+    def listen(event):
+        said = getattr(event, "what", "")
+        rounds.append(said) if "round" in said else None
+        if len(rounds) == 2 and not stop.requested:
+            stop.request()
+
+    plan = Plan(only="training", sizes=("tiny", "small"), repeats=5, seconds=0.0, effort=QUICK)
+    report = bench(plan, listen, stop)
+    assert {result.size for result in report.training} == {"tiny"}
+    assert all(len(result.speed.values) == 2 for result in report.training)
+    assert "Training, tiny: stopped after round 2 of 5." in report.notes
 
 
 def test_a_run_translates_with_its_own_weights_and_is_scored(command, folder, trained, toy_files):

@@ -25,21 +25,21 @@ from dragoman.tasks.events import Working
 from dragoman.tasks.translate import cores
 from dragoman.tasks.translator import load
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.training.session import Notice
+from dragoman.training.session import Notice, Stop
 
 PEAK = "dragoman's matrix products"
 
 Listen = Callable[[Working | Notice], None]
 
 
-def bench(plan: Plan, listen: Listen) -> Report:
-    """Measure everything that the plan asks for; `listen` hears of what goes on."""
+def bench(plan: Plan, listen: Listen, stop: Stop | None = None) -> Report:
+    """Measure everything that the plan asks for, or what there is by the time of a `stop`; `listen` hears of it."""
     plan.check()
     if plan.run:
         load(plan.run, device="cpu")  # one that cannot be used is refused before anything starts
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
         how = plan.threads, plan.effort.side, plan.effort.peak_seconds
-        benchmark = Benchmark(plan, listen, Path(folder))
+        benchmark = Benchmark(plan, listen, Path(folder), stop or Stop())
         benchmark.find_text()
         with started({PEAK: (Peak, how)}, benchmark.say, plan.effort.pause_seconds) as workers:
             return benchmark.report(workers[PEAK])
@@ -48,8 +48,8 @@ def bench(plan: Plan, listen: Listen) -> Report:
 class Benchmark:
     """A benchmark while it goes on."""
 
-    def __init__(self, plan: Plan, listen: Listen, folder: Path) -> None:
-        self.plan, self.listen, self.folder = plan, listen, folder
+    def __init__(self, plan: Plan, listen: Listen, folder: Path, stop: Stop) -> None:
+        self.plan, self.listen, self.folder, self.stop = plan, listen, folder, stop
         self.run = Run(plan.run) if plan.run else None
         self.notes: list[str] = []
         self.peaks: dict[str, list[float]] = {}
@@ -77,22 +77,29 @@ class Benchmark:
     def report(self, peak: Worker) -> Report:
         """Measure part after part."""
         training = [result for size, recipe in self.recipes() for result in self.training(size, recipe, peak)]
-        decoding = [] if self.plan.only == "training" else self.decoding(peak)
+        decoding = [] if self.plan.only == "training" or self.stop.requested else self.decoding(peak)
         speeds = {kind: Measure.of(values) for kind, values in self.peaks.items()}
         machine = this_machine(self.plan.threads, cores())
         return Report(machine, self.plan, self.notes, speeds, training, decoding)
 
     def rounds(self, what: str, peak: Worker) -> Iterator[int]:
-        """Count the rounds; in each of them the machine shows its own speed first."""
+        """Count the rounds; in each of them the machine shows its own speed first. One whole round makes a report."""
         for number in range(self.plan.repeats):
+            self.stop.granted_later |= number > 0
+            if self.stop.requested and number:
+                self.say(f"{what}: stopped after round {number} of {self.plan.repeats}.")
+                return
             self.listen(Working(f"{what}: round", number + 1, self.plan.repeats))
             for kind, speed in peak.ask().items():
                 self.peaks.setdefault(kind, []).append(speed)
             yield number
+        self.stop.granted_later = True
 
     def recipes(self) -> Iterator[tuple[str, Recipe]]:
         """Yield what is to be trained: the sizes that were asked for, or the run's own model."""
         for size in self.plan.trained:
+            if self.stop.requested:
+                return
             yield size, recipe_of_size(size, self.plan, joint=self.recipe.tokenizer.joint)
         if self.run and not self.plan.sizes and self.plan.only != "decoding":
             yield self.run.folder.resolve().name, self.recipe
@@ -112,6 +119,8 @@ class Benchmark:
             return self.decoded(name, self.run, forced=False, peak=peak)
         results = []
         for size in self.plan.decoded:
+            if self.stop.requested:
+                break
             # The longest output is the source and this many pieces more, which random weights always reach.
             lengths = {"decoding": {"extra_length": OUTPUT_PIECES - SOURCE_PIECES}}
             recipe = recipe_of_size(size, self.plan, more=lengths)

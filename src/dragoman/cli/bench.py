@@ -44,11 +44,13 @@ def bench(
 
     Training is compared with a plain loop around torch.nn.Transformer, decoding with CTranslate2 and, for random
     weights, Hugging Face Transformers. Without --source and --target the text is the run's own, or the built-in
-    phrasebook. With a RUN, --source and --target (or --reference) are what is translated and scored."""
+    phrasebook. With a RUN, --source and --target (or --reference) are what is translated and scored. Ctrl-C ends it
+    after the present round, with a report of what was measured."""
     from dragoman.bench.benchmark import bench as measure
     from dragoman.bench.picture import picture
     from dragoman.bench.plan import FULL, QUICK, Plan
     from dragoman.cli.display import Display
+    from dragoman.cli.signals import stop_on_signals
     from dragoman.tasks.translate import cores
 
     sizes = tuple(dict.fromkeys(size or (["tiny"] if quick and run is None else [])))
@@ -60,8 +62,8 @@ def bench(
     )  # fmt: skip
     plan.check()
     make_place(output)
-    with Display() as display:
-        report = measure(plan, display)
+    with stop_on_signals("Stopping after this round, with a report of what there is") as stop, Display() as display:
+        report = measure(plan, display, stop)
     show(report.facts(), report.tables())
     (output / "bench.json").write_text(json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
     (output / "bench.md").write_text(report.to_markdown(), "utf-8")

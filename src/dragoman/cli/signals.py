@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while training: finish the step, save, leave; the second one leaves at once."""
+"""Ctrl-C and SIGTERM while something longer goes on: finish the step, save, leave; the second one leaves at once."""
 
 import signal
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from dragoman.training.session import Stop
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
+def stop_on_signals(answer: str = "Stopping after this step, then saving") -> Iterator[Stop]:
     """Turn the signals that ask a program to end into a wish to stop."""
     stop = Stop()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
         stop.request()
         with suppress(RuntimeError):  # the signal came in the middle of writing to the same stream
-            say("Stopping after this step, then saving; once more to leave at once.", "yellow")
+            say(f"{answer}; once more to leave at once.", "yellow")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
