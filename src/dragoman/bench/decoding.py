@@ -122,7 +122,7 @@ def contenders(
     """Return who takes part; the exports that some of them read are there as long as they are."""
 
     def made(kind: Any, *arguments: Any) -> Make:
-        return TimedDecoder, (kind, arguments, sentences.sources, plan.effort.singles)
+        return TimedDecoder, (kind, arguments, sentences.sources, plan.singles)
 
     found = {f"{OURS} {precision}": made(OurDecoder, run, plan.threads, precision) for precision in QUANTIZATIONS}
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:

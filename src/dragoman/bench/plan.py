@@ -25,7 +25,6 @@ class Effort:
     drawn: int  # from the phrasebook, where there is no text
     vocabulary: int  # where there is no run
     batch_tokens: int  # where there is no run
-    singles: int  # sentences decoded one at a time
     side: int  # of the matrices that show the machine's peak
     peak_seconds: float  # for each kind of them, a turn
     pause_seconds: float  # between turns: the threads of the one before spin for a while before they sleep
@@ -33,11 +32,11 @@ class Effort:
 
 
 FULL = Effort(
-    pairs=30_000, drawn=10_000, vocabulary=8000, batch_tokens=4096, singles=100, side=2048, peak_seconds=0.3,
+    pairs=30_000, drawn=10_000, vocabulary=8000, batch_tokens=4096, side=2048, peak_seconds=0.3,
     pause_seconds=0.25, hugging_face=True,
 )  # fmt: skip
 QUICK = Effort(
-    pairs=200, drawn=200, vocabulary=400, batch_tokens=256, singles=3, side=128, peak_seconds=0.0,
+    pairs=200, drawn=200, vocabulary=400, batch_tokens=256, side=128, peak_seconds=0.0,
     pause_seconds=0.0, hugging_face=False,
 )  # fmt: skip
 
@@ -54,6 +53,7 @@ class Plan:
     repeats: int = 5
     seconds: float = 6.0  # a turn, of the slowest contender in training
     sentences: int = 1000  # decoded in bulk
+    singles: int = 100  # of them, decoded one at a time too
     threads: int = 1
     bfloat16: bool = False  # train ours in bfloat16 too, even where the processor has no instructions for it
     effort: Effort = FULL

@@ -29,6 +29,7 @@ def bench(
     repeats: Annotated[int, typer.Option(min=1, help="Rounds in which everybody has a turn.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.0, help="How long a turn of training lasts for the slowest.")] = 6.0,
     sentences: Annotated[int, typer.Option(min=1, help="Sentences to decode in bulk.")] = 1000,
+    singles: Annotated[int, typer.Option(min=1, help="Of these, sentences to decode one at a time too.")] = 100,
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Processor threads; unset: one a core.")] = None,
     bfloat16: Annotated[
         bool, typer.Option("--bfloat16", help="Train ours in bfloat16 too, even where that is slow.")
@@ -55,9 +56,9 @@ def bench(
 
     sizes = tuple(dict.fromkeys(size or (["tiny"] if quick and run is None else [])))
     if quick:
-        repeats, seconds, sentences = 1, 0.0, min(sentences, 12)
+        repeats, seconds, sentences, singles = 1, 0.0, min(sentences, 12), min(singles, 3)
     plan = Plan(
-        run, source, target, only, sizes, repeats, seconds, sentences, threads or cores(), bfloat16,
+        run, source, target, only, sizes, repeats, seconds, sentences, singles, threads or cores(), bfloat16,
         QUICK if quick else FULL,
     )  # fmt: skip
     plan.check()
