@@ -173,6 +173,7 @@ class Decoding(Settings):
     extra_length: int = Field(50, ge=1, le=100_000, description="longest output: the input's pieces and this many more")
     batch_tokens: int = Field(4096, ge=16, description="pieces worked on together: padding and all hypotheses included")
     precision: Precision = Field("float32", description="of the decoder's weights; int8: a byte each, faster")
+    shortlist: bool = Field(False, description="rate likely pieces only; needs `dragoman shortlist RUN` once")
 
 
 class Recipe(Settings):

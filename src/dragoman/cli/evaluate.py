@@ -8,7 +8,7 @@ import typer
 
 import dragoman
 from dragoman.cli.init import check_task
-from dragoman.cli.options import Beam, Device, LengthPenalty, Precision
+from dragoman.cli.options import Beam, Device, LengthPenalty, Precision, Shortlist
 from dragoman.cli.progress import busy, counting, say
 from dragoman.errors import UserError
 
@@ -23,6 +23,7 @@ def evaluate(
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     precision: Precision = None,
+    shortlist: Shortlist = None,
     worst: Annotated[int, typer.Option(min=0, help="Show this many of the worst sentences.")] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -36,7 +37,7 @@ def evaluate(
     refuse_unclear(run, source, reference, hypotheses, against)
     references = list(read_lines(str(reference), say))
     sources = list(read_lines(source, say)) if source else None
-    options = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
+    options = {"beam": beam, "length_penalty": length_penalty, "precision": precision, "shortlist": shortlist}
     if hypotheses:
         ours = list(read_lines(hypotheses, say))
     if run:

@@ -9,6 +9,12 @@ RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, a
 Beam = Annotated[int | None, typer.Option(min=1, max=512, help="Hypotheses kept at each step; 1 is greedy.")]
 LengthPenalty = Annotated[float | None, typer.Option(min=0.0, max=5.0, help="Preference for longer output (α).")]
 Precision = Annotated[str | None, typer.Option(help="Of the weights: float32, or int8, which is faster.")]
+Shortlist = Annotated[
+    bool | None,
+    typer.Option(
+        "--shortlist/--no-shortlist", help="Rate likely pieces only, by what `dragoman shortlist` has learned."
+    ),
+]
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
 Preset = Annotated[str | None, typer.Option(help="A named model size: tiny, small, base or big.")]
 Override = Annotated[

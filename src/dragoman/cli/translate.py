@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import dragoman
-from dragoman.cli.options import Beam, Device, LengthPenalty, Precision, RunPath
+from dragoman.cli.options import Beam, Device, LengthPenalty, Precision, RunPath, Shortlist
 from dragoman.cli.progress import say
 from dragoman.errors import UserError
 
@@ -24,6 +24,7 @@ def translate(
     n_best: Annotated[int, typer.Option(min=1, max=512, help="Translations of each line, the best first.")] = 1,
     length_penalty: LengthPenalty = None,
     precision: Precision = None,
+    shortlist: Shortlist = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching for the best.")] = False,
     temperature: Annotated[float, typer.Option(help="With --sample: above 1 is bolder, below 1 is tamer.")] = 1.0,
     top_k: Annotated[int, typer.Option(min=0, help="With --sample: only the k likeliest pieces; 0 is all.")] = 0,
@@ -46,7 +47,8 @@ def translate(
     With --n-best N each line gives up to N lines, the best first; --json keeps them together."""
     model = dragoman.load(run, device=device)
     options: dict[str, Any] = {
-        "beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision, "exact": exact,
+        "beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision,
+        "shortlist": shortlist, "exact": exact,
     }  # fmt: skip
     if sample:
         from dragoman.tasks.translator import Sampling

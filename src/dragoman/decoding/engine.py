@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from dragoman.decoding.hypothesis import EMPTY, Hypothesis, produced_tokens
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.scoring import score
 from dragoman.decoding.search import beam_search
+from dragoman.decoding.shortlist import Restricted, Shortlist
 from dragoman.model.attention import explicit
 from dragoman.model.compiled import compiled
 from dragoman.model.transducer import Transducer
@@ -40,19 +41,31 @@ class Engine:
     """Runs searches on a model that is on `device`."""
 
     def __init__(
-        self, model: Transducer, how: Decoding, device: torch.device | str = "cpu", *, crew: Crew = ONE
+        self,
+        model: Transducer,
+        how: Decoding,
+        device: torch.device | str = "cpu",
+        *,
+        crew: Crew = ONE,
+        shortlist: Shortlist | None = None,
     ) -> None:
         self.model = model
         self.how = how
         self.device = torch.device(device)
         self.crew = crew
+        self.shortlist = shortlist
+
+    @property
+    def used(self) -> Any:
+        """The model as it is searched with: compiled if it can be, and restricted if there is a shortlist."""
+        model = compiled(self.model, self.how.precision)
+        return model if self.shortlist is None else Restricted(model, self.shortlist)
 
     def search(
         self, sources: Sequence[Tokens], *, n_best: int = 1, exact: bool = False, progress: Progress | None = None
     ) -> list[list[Hypothesis]]:
         """Return the `n_best` best hypotheses for each source, the best first."""
-        model = compiled(self.model, self.how.precision)
-        work = partial(beam_search, model, how=self.how, n_best=n_best, compact=not exact)
+        work = partial(beam_search, self.used, how=self.how, n_best=n_best, compact=not exact)
         return self.run(sources, work, empty=[EMPTY], width=self.how.beam, exact=exact, progress=progress)
 
     def sample(
@@ -68,8 +81,9 @@ class Engine:
         progress: Progress | None = None,
     ) -> list[list[Hypothesis]]:
         """Draw `n` outputs for each source; `sample` explains the numbers."""
-        model = compiled(self.model, self.how.precision)
-        work = partial(sample, model, how=self.how, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, n=n)
+        work = partial(
+            sample, self.used, how=self.how, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, n=n
+        )
         return self.run(sources, work, empty=[EMPTY] * n, width=n, exact=exact, progress=progress)
 
     def score(

@@ -25,6 +25,7 @@ from dragoman.decoding.hypothesis import (
     sum_type,
 )
 from dragoman.decoding.penalties import length_penalty
+from dragoman.decoding.shortlist import Restricted
 from dragoman.errors import UserError
 from dragoman.model.compiled import CompiledTransformer
 from dragoman.model.transducer import Memory, State, Transducer
@@ -107,8 +108,9 @@ def beam_search(
         raise UserError(
             f"n_best {n_best} is more than the beam of {how.beam} can hold; widen the beam or ask for fewer."
         )
-    if isinstance(model, CompiledTransformer) and (room := model.room(longest_outputs(source, how), how.beam)):
-        return compiled_search(model, source, how, n_best, room)
+    plain, allowed = (model.model, model.shortlist.allowed(source)) if isinstance(model, Restricted) else (model, None)
+    if isinstance(plain, CompiledTransformer) and (room := plain.room(longest_outputs(source, how), how.beam)):
+        return compiled_search(plain, source, how, n_best, room, allowed)
     beam = first_beam(model, source, how, n_best)
     results: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     while True:

@@ -20,6 +20,9 @@ typedef struct {
     const double *penalties; /* the length penalty of 0, 1, 2 … tokens */
     const float *positions;  /* as many × D */
     const uint8_t *mask;     /* B S */
+    const int64_t *ids;      /* what an output stands for, and NULL if for itself; then the next two are NULL too */
+    const int64_t *starts;   /* B + 1: where a sentence's list begins */
+    const int32_t *lists;    /* the outputs that may be chosen, sentence after sentence */
 } Plan;
 
 /* The finished hypotheses, B N, the best first; where there are fewer the score is -∞. */
@@ -46,7 +49,8 @@ typedef struct {
     Desk desk;
     Work *works; /* those at work come first */
     Reader *readers;
-    float *logits, *values; /* TOGETHER V; the values of a row's best tokens, W each */
+    float *logits, *listed; /* TOGETHER V; those of one row that are on its sentence's list */
+    float *values;          /* of each row's best tokens, W each */
     int64_t *tokens;        /* those tokens */
     double *ranks;          /* C: the sums of the best ways to go on */
     int64_t *chosen;        /* C: which they are, parent × W + rank among the parent's best */
@@ -143,6 +147,21 @@ static int extend(const Search *search, Work *work, const float *values, const i
     return live && most / search->plan->penalties[longest] > worst;
 }
 
+/* The likeliest tokens after one row, if need be of its sentence's list alone. */
+static void rate_row(const Search *search, const Work *work, const float *logits, float *values, int64_t *tokens) {
+    const Plan *plan = search->plan;
+    const int64_t first_allowed = work->length == 1 ? END + 1 : END;
+    if (!plan->ids) {
+        choose_best(logits, 1, search->how->output.outputs, plan->beam, first_allowed, values, tokens);
+        return;
+    }
+    const int32_t *list = plan->lists + plan->starts[work->sentence];
+    const int64_t count = plan->starts[work->sentence + 1] - plan->starts[work->sentence];
+    for (int64_t i = 0; i < count; i++) search->listed[i] = logits[list[i]];
+    choose_best(search->listed, 1, count, plan->beam, first_allowed, values, tokens);
+    for (int64_t i = 0; i < plan->beam; i++) tokens[i] = plan->ids[list[tokens[i]]];
+}
+
 /* The likeliest tokens after each row, and their log-probabilities. */
 static void rate(const Search *search, const float *states, int64_t rows) {
     const Linear *output = &search->how->output;
@@ -156,8 +175,7 @@ static void rate(const Search *search, const float *states, int64_t rows) {
         for (int64_t r = 0; r < count; r++, left--) {
             if (!left) left = (++work)->live;
             const int64_t best = (start + r) * W;
-            choose_best(search->logits + r * V, 1, V, W, work->length == 1 ? END + 1 : END, search->values + best,
-                        search->tokens + best);
+            rate_row(search, work, search->logits + r * V, search->values + best, search->tokens + best);
         }
     }
 }
@@ -214,6 +232,7 @@ static size_t lay_out(Search *search, char *room) {
     search->works = take(room, &used, A * sizeof(Work));
     search->readers = take(room, &used, A * sizeof(Reader));
     search->logits = take(room, &used, TOGETHER * V * sizeof(float));
+    search->listed = take(room, &used, V * sizeof(float));
     search->values = take(room, &used, A * C * W * sizeof(float));
     search->tokens = take(room, &used, A * C * W * sizeof(int64_t));
     search->ranks = take(room, &used, C * sizeof(double));

@@ -1,6 +1,7 @@
 """The structures of stack.c, and linear layers packed as it wants them."""
 
 from ctypes import POINTER, Structure, c_float, c_int64, c_void_p
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -72,7 +73,7 @@ class Plan(Structure):
 
     _fields_ = (
         *((name, c_int64) for name in ("sentences", "at_once", "beam", "n_best")),
-        *((name, c_void_p) for name in ("longest", "penalties", "positions", "mask")),
+        *((name, c_void_p) for name in ("longest", "penalties", "positions", "mask", "ids", "starts", "lists")),
     )
 
 
@@ -93,27 +94,50 @@ def compiled() -> Any:
     return library
 
 
-class Packed:
-    """A linear layer's weights in panels, in float32 or as bytes with a scale for each output."""
+@dataclass(frozen=True)
+class Rows:
+    """The weights of a linear layer, an output a row, in float32 or as bytes with a scale for each output."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, in_bytes: bool) -> None:
-        self.outputs, inputs = weight.shape
-        missing = -self.outputs % PANEL
-        weight = F.pad(weight.detach(), (0, 0, 0, missing))  # whole panels
-        self.bias = F.pad(torch.zeros(self.outputs) if bias is None else bias.detach(), (0, missing))
+    weights: Tensor  # outputs × inputs
+    bias: Tensor | None
+    scales: Tensor | None  # of bytes: what one step is worth
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor | None, in_bytes: bool) -> "Rows":
+        """Take the parameters of a linear layer, and round them if they are to be bytes."""
+        weight, bias = weight.detach(), None if bias is None else bias.detach()
+        if not in_bytes:
+            return cls(weight, bias, None)
+        scales = weight.abs().amax(dim=1).clamp(min=1e-30) / 127
+        return cls((weight / scales[:, None]).round().to(torch.int8), bias, scales)
+
+    def only(self, outputs: Tensor) -> "Rows":
+        """Return some of the outputs (a tensor of their numbers) alone."""
+        return Rows(*(None if part is None else part[outputs] for part in vars(self).values()))  # type: ignore[arg-type]
+
+
+class Packed:
+    """Rows in panels, as linear.c wants them."""
+
+    def __init__(self, rows: Rows) -> None:
+        outputs, inputs = rows.weights.shape
+        missing = -outputs % PANEL
+        weights = F.pad(rows.weights, (0, 0, 0, missing))  # whole panels
+        self.bias = weights.new_zeros(outputs + missing, dtype=torch.float32)
+        if rows.bias is not None:
+            self.bias[:outputs] = rows.bias
         pointers: dict[str, int] = {"bias": self.bias.data_ptr()}
-        if in_bytes:
-            self.scales = weight.abs().amax(dim=1).clamp(min=1e-30) / 127
-            whole = F.pad((weight / self.scales[:, None]).round(), (0, -inputs % 4)).to(torch.int8)
+        if rows.scales is None:
+            self.weights = weights.view(-1, PANEL, inputs).transpose(1, 2).contiguous()
+            pointers["weights"] = self.weights.data_ptr()
+        else:
+            whole = F.pad(weights, (0, -inputs % 4))
             self.weights = whole.view(-1, PANEL, whole.shape[1] // 4, 4).transpose(1, 2).contiguous()
+            self.scales = F.pad(rows.scales, (0, missing), value=1.0)
             self.offsets = 128 * whole.sum(dim=1, dtype=torch.int32)
             pointers |= {name: getattr(self, name).data_ptr() for name in ("scales", "offsets")}
             pointers["bytes"] = self.weights.data_ptr()
-        else:
-            self.weights = weight.view(-1, PANEL, inputs).transpose(1, 2).contiguous()
-            pointers["weights"] = self.weights.data_ptr()
-        self.bytes = self.weights.nbytes
-        self.linear = Linear(inputs, self.outputs, **pointers)
+        self.linear = Linear(inputs, outputs, **pointers)
 
 
 def norm_of(norm: nn.LayerNorm) -> Norm:

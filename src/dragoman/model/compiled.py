@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from dragoman.kernels import stack as kernels
 from dragoman.kernels.functions import LANES, Caches, available, refuse
-from dragoman.kernels.stack import Finished, Layer, Norm, Packed, Plan, Stack
+from dragoman.kernels.stack import Finished, Layer, Norm, Packed, Plan, Rows, Stack
 from dragoman.model.attention import version
 from dragoman.model.transducer import Memory, State
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, KeyValue, Prefixes, Transformer
@@ -91,7 +91,8 @@ class CompiledTransformer:
             [self.decoder_layer(layer) for layer in decoder],
             model.target_embedding.weight, model.decoder_norm, decoder[0],
         )  # fmt: skip
-        self.decoder_stack.output = self.packed(model.output, None)
+        self.output = Rows.of(model.output, None, self.in_bytes)
+        self.decoder_stack.output = self.kept_packed(self.output)
         self.vocabulary = len(model.output)
 
     def present_versions(self) -> list[tuple[int, int]] | None:
@@ -136,9 +137,13 @@ class CompiledTransformer:
         return packed
 
     def packed(self, weight: Tensor, bias: Tensor | None) -> kernels.Linear:
-        """Pack a linear layer, and keep what was packed."""
-        self.alive.append(linear := Packed(weight, bias, self.in_bytes))
-        return linear.linear
+        """Pack a linear layer, and keep it."""
+        return self.kept_packed(Rows.of(weight, bias, self.in_bytes))
+
+    def kept_packed(self, rows: Rows) -> kernels.Linear:
+        """Keep a packed layer as long as this object."""
+        self.alive.append(packed := Packed(rows))
+        return packed.linear
 
     def kept(self, tensor: Tensor) -> Tensor:
         """Keep a tensor as long as this object."""
@@ -184,16 +189,25 @@ class CompiledTransformer:
         Rows share the reading of the weights, but what they read themselves should stay in the cache.
         """
         prefix = 2 * len(self.model.decoder) * self.heads * self.width * int(longest.max()) * 4
-        in_cache = sum(part.bytes for part in self.alive if isinstance(part, Packed)) <= CACHE
+        in_cache = sum(part.weights.nbytes for part in self.alive if isinstance(part, Packed)) <= CACHE
         rows = FEW_ROWS if in_cache else MANY_ROWS
         return min(len(longest), max(1, rows // beam), MOST_ROOM // ((beam + 1) * prefix))
 
     def search(
-        self, memory: Memory, longest: Tensor, penalties: Tensor, *, beam: int, n_best: int, at_once: int
+        self,
+        memory: Memory,
+        longest: Tensor,
+        penalties: Tensor,
+        *,
+        beam: int,
+        n_best: int,
+        at_once: int,
+        allowed: Tensor | None = None,
     ) -> Found:
         """Search for the `n_best` best outputs of each sentence, which `decoding.search` explains.
 
-        `longest` (B) is how many tokens each may produce, `penalties` the length penalty of 0, 1, 2 … tokens.
+        `longest` (B) is how many tokens each may produce, `penalties` the length penalty of 0, 1, 2 … tokens;
+        `allowed` (B V) says which pieces may be said in each sentence, the reserved ones among them.
         """
         room, mask = int(longest.max()), memory.mask
         shape = (at_once, beam + 1, room, self.heads, self.width)
@@ -202,7 +216,13 @@ class CompiledTransformer:
         stack = self.with_caches(self.sized(self.decoder_stack, mask, projected), own)
         stack.caches = Caches((at_once, beam, beam + 1, 0, room, self.heads, self.width))
         found = Found.empty(len(longest), n_best, room)
-        given = (longest, penalties, self.model.target_positions(0, room), mask)
+        lists: tuple[Tensor, ...] = ()
+        if allowed is not None:
+            ids = allowed.any(dim=0).nonzero().squeeze(1)
+            lists = (ids, *lists_of(allowed[:, ids]))
+            output = Packed(self.output.only(ids))
+            stack.output = output.linear
+        given = (longest, penalties, self.model.target_positions(0, room), mask, *lists)
         plan = Plan(len(longest), at_once, beam, n_best, *(tensor.data_ptr() for tensor in given))
         places = Finished(*(tensor.data_ptr() for tensor in vars(found).values()))
         refuse(kernels.compiled().search_beams(byref(stack), byref(plan), byref(places)))
@@ -232,6 +252,13 @@ class CompiledTransformer:
         for layer, (keys, values) in zip(stack.layer[: stack.layers], own, strict=True):
             layer.keys, layer.values = keys.data_ptr(), values.data_ptr()
         return stack
+
+
+def lists_of(allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """Return where each sentence's list of places in `allowed` (B V) begins (B + 1), and all lists together."""
+    starts = torch.zeros(len(allowed) + 1, dtype=torch.int64)
+    starts[1:] = allowed.sum(dim=1).cumsum(dim=0)
+    return starts, allowed.nonzero()[:, 1].int()
 
 
 def call(name: str, stack: Stack, *tensors: Tensor) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -14,11 +15,13 @@ from torch import Tensor
 from dragoman.crew import crew_of
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.hypothesis import Hypothesis
+from dragoman.decoding.shortlist import Shortlist
 from dragoman.decoding.windows import join, split
 from dragoman.errors import UserError
 from dragoman.model.transformer import Transformer
 from dragoman.recipe import Decoding, Model, Precision, Recipe
 from dragoman.run import Run, check_fit, fit, read_tensors
+from dragoman.tasks.shortlist import read_shortlist
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
 from dragoman.training.checkpoints import WEIGHTS, newest
@@ -60,7 +63,7 @@ class Translator:
         target: Tokenizer,
         device: torch.device,
         *,
-        name: str = "",
+        run: Run | None = None,
         longest: int = 0,
     ) -> None:
         self.recipe = recipe
@@ -68,7 +71,8 @@ class Translator:
         self.source_tokenizer = source
         self.target_tokenizer = target
         self.device = device
-        self.name = name
+        self.run = run
+        self.name = run.folder.resolve().name if run else ""
         # Longer texts than any in training are read badly; they are better read in parts.
         self.longest = min(recipe.data.longest, longest or recipe.data.longest)
 
@@ -94,12 +98,13 @@ class Translator:
         beam: int | None = None,
         length_penalty: float | None = None,
         precision: Precision | None = None,
+        shortlist: bool | None = None,
         sampling: Sampling | None = None,
         exact: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Translation]]:
         """Return the `n_best` translations of each text, the best first; an empty text has one, the empty one."""
-        engine = self.engine(self.decoding(beam, length_penalty, n_best, precision))
+        engine = self.engine(self.decoding(beam, length_penalty, n_best, precision, shortlist))
         parts = [self.windows(text) for text in texts]  # of each text, mostly one
         sources = [self.source_tokens(part) for row in parts for part in row]
         if sampling is None:
@@ -112,7 +117,14 @@ class Translator:
     def engine(self, how: Decoding) -> Engine:
         """Return an engine that searches like this, on all cores."""
         crew = crew_of(torch.get_num_threads() if self.device.type == "cpu" else 1)
-        return Engine(self.model, how, self.device, crew=crew)
+        listed = self.shortlist if how.shortlist and self.run else None
+        return Engine(self.model, how, self.device, crew=crew, shortlist=listed)
+
+    @cached_property
+    def shortlist(self) -> Shortlist:
+        """What each source piece may become, read when it is first needed; a model in training has none yet."""
+        assert self.run, "only a model in a run directory has a shortlist"
+        return read_shortlist(self.run, self.source_tokenizer, self.target_tokenizer)
 
     def decoding(
         self,
@@ -120,12 +132,15 @@ class Translator:
         length_penalty: float | None = None,
         n_best: int = 1,
         precision: Precision | None = None,
+        shortlist: bool | None = None,
     ) -> Decoding:
         """Return how to search: as the recipe says, unless told otherwise; n best need a beam as wide."""
         own = self.recipe.decoding
         width = max(own.beam, n_best) if beam is None else beam
         penalty = own.length_penalty if length_penalty is None else length_penalty
-        chosen = {"beam": width, "length_penalty": penalty, "precision": precision or own.precision}
+        listed = own.shortlist if shortlist is None else shortlist
+        kind = precision or own.precision
+        chosen = {"beam": width, "length_penalty": penalty, "precision": kind, "shortlist": listed}
         settings = {**own.model_dump(), **chosen}
         return Recipe.from_table({"decoding": settings}, where="options").decoding
 
@@ -233,8 +248,8 @@ def load(run: str | os.PathLike[str], *, device: str = "auto") -> Translator:
     model = Transformer(recipe.model, len(source), len(target))
     fit(weights, dict(model.named_parameters()), where)
     to = chosen_device(device)
-    name, longest = place.folder.resolve().name, whole_number(facts.get("longest_source"))
-    return Translator(recipe, model.to(to).eval(), source, target, to, name=name, longest=longest)
+    longest = whole_number(facts.get("longest_source"))
+    return Translator(recipe, model.to(to).eval(), source, target, to, run=place, longest=longest)
 
 
 def as_large(weights: dict[str, Tensor], how: Model, vocabulary: int) -> bool:

@@ -1,0 +1,64 @@
+"""A vocabulary for each sentence: the pieces that may translate it, so that the last product is a small one.
+
+What a piece of the source may become is a table (`data/lexical.py` makes it). A sentence's list depends on its own
+pieces alone, so neighbours in a batch change nothing.
+
+Shapes: B batch, S source positions, N likely pieces, V vocabulary, W beam.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dragoman.model.transducer import Memory, State, Transducer
+from dragoman.tokens import RESERVED
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """What each source piece may become, and what may always be said."""
+
+    likely: Tensor  # V N, of source pieces: target pieces
+    common: Tensor  # K target pieces
+    pieces: int  # in the target's vocabulary
+
+    def allowed(self, source: Tensor) -> Tensor:
+        """Return which pieces (B V) may be said in translating each sentence of `source` (B S)."""
+        allowed = torch.zeros(len(source), self.pieces, dtype=torch.bool, device=source.device)
+        allowed[:, :RESERVED] = True
+        allowed[:, self.common.to(source.device)] = True
+        return allowed.scatter_(1, self.likely.to(source.device)[source].flatten(1), True)
+
+
+@dataclass(frozen=True)
+class ListedMemory(Memory):
+    """What an encoder leaves, and which pieces may be said of it."""
+
+    allowed: Tensor  # B V
+
+    def keep(self, sentences: Tensor) -> "ListedMemory":
+        """Return the memory of the given sentences (a tensor of row numbers) alone."""
+        return ListedMemory(self.states[sentences], self.mask[sentences], self.allowed[sentences])
+
+
+class Restricted:
+    """A transducer that says nothing but what is on each sentence's list."""
+
+    def __init__(self, model: Transducer, shortlist: Shortlist) -> None:
+        self.model, self.shortlist = model, shortlist
+
+    def encode(self, source: Tensor) -> ListedMemory:
+        """Read `source` (B S, padded with PAD)."""
+        memory = self.model.encode(source)
+        return ListedMemory(memory.states, memory.mask, self.shortlist.allowed(source))
+
+    def start(self, memory: Memory) -> State:
+        """Return the state before the first token."""
+        return self.model.start(memory)
+
+    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, State]:
+        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
+        assert isinstance(memory, ListedMemory), f"this memory has no list: {type(memory)}"
+        logits, state = self.model.step(token, memory, state)
+        return logits.masked_fill(~memory.allowed[:, None], -torch.inf), state

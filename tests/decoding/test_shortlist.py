@@ -1,0 +1,80 @@
+"""A shortlist restricts what is said, sentence by sentence, and changes nothing else."""
+
+import pytest
+import torch
+from test_compiled_search import PIECES, alike, model, source
+
+from dragoman.decoding.engine import Engine
+from dragoman.decoding.search import beam_search
+from dragoman.decoding.shortlist import Restricted, Shortlist
+from dragoman.kernels import functions
+from dragoman.model.compiled import compiled
+from dragoman.recipe import Decoding
+from dragoman.tokens import END, PAD
+
+HOW = Decoding(beam=4, extra_length=12)
+
+
+def table(likely=3, common=2):
+    """Each source piece may become itself and its two neighbours."""
+    around = torch.arange(PIECES)[:, None] + torch.arange(likely)
+    return Shortlist(around % PIECES, torch.arange(5, 5 + common), PIECES)
+
+
+def everything():
+    return Shortlist(torch.arange(PIECES).repeat(PIECES, 1), torch.tensor([], dtype=torch.long), PIECES)
+
+
+def sentences():
+    return [row[row != PAD].tolist() for row in source()]
+
+
+needs_a_compiler = pytest.mark.skipif(functions.compiled() is None, reason="no C compiler here")
+
+
+@pytest.mark.parametrize("fast", [pytest.param(True, marks=needs_a_compiler), False])
+@torch.inference_mode()
+def test_only_what_is_on_the_list_is_said(fast):
+    transducer = Restricted(compiled(model(), "float32") if fast else model(), table())
+    for row, found in zip(source(), beam_search(transducer, source(), HOW, n_best=4), strict=True):
+        allowed = {(token + more) % PIECES for token in [*row.tolist(), END] for more in range(3)} | {5, 6}
+        assert all(set(one.tokens) <= allowed | {1} for one in found)
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@torch.inference_mode()
+def test_the_compiled_search_is_restricted_alike(precision):
+    class Stepping:
+        def __init__(self, fast):
+            self.encode, self.start, self.step = fast.encode, fast.start, fast.step
+
+    fast = compiled(model(), precision)
+    expected = beam_search(Restricted(Stepping(fast), table()), source(), HOW, n_best=4)
+    found = beam_search(Restricted(fast, table()), source(), HOW, n_best=4)
+    assert [[one.tokens for one in row] for row in found] == [[one.tokens for one in row] for row in expected]
+    for row, other in zip(found, expected, strict=True):
+        assert [one.score for one in row] == pytest.approx([one.score for one in other], abs=1e-4)
+
+
+@torch.inference_mode()
+def test_a_list_of_everything_changes_nothing():
+    rows = sentences()
+    plain = Engine(model(), HOW).search(rows, n_best=2)
+    alike(Engine(model(), HOW, shortlist=everything()).search(rows, n_best=2), plain)
+
+
+@torch.inference_mode()
+def test_neighbours_change_nothing():
+    engine = Engine(model(), HOW, shortlist=table())
+    alone = [engine.search([row], n_best=2)[0] for row in sentences()]
+    alike(engine.search(sentences(), n_best=2), alone)
+
+
+@torch.inference_mode()
+def test_what_is_drawn_at_random_is_on_the_list_too():
+    for row, found in zip(
+        sentences(), Engine(model(), HOW, shortlist=table()).sample(sentences(), n=3, temperature=3.0), strict=True
+    ):
+        allowed = {(token + more) % PIECES for token in row for more in range(3)} | {1, 5, 6, 0, 2}
+        assert all(set(one.tokens) <= allowed for one in found)
