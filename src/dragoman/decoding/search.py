@@ -163,7 +163,8 @@ def extended(beam: Beam, model: Transducer, width: int, *, steady: bool = False)
         )
     choices = values.shape[-1]
     sums = (beam.log_probabilities[..., None] + values).flatten(1)  # B WX
-    best, chosen = sums.topk(min(width, sums.shape[1]))  # B W
+    within = sums[:, : width * choices]  # what stands beside the beam competes with nobody
+    best, chosen = within.topk(min(width, within.shape[1]))  # B W
     first_choice = torch.where(beam.greedy < 0, -1, beam.greedy * choices)
     missing = (first_choice >= 0) & (chosen != first_choice[:, None]).all(dim=1)
     if steady or missing.any():

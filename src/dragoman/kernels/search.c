@@ -36,7 +36,8 @@ typedef struct {
 /* One sentence at work. */
 typedef struct {
     int64_t place, sentence, length, live; /* T positions of each of `live` hypotheses are read or being read */
-    int64_t greedy;                        /* the one that took the likeliest token each time; -1: it has ended */
+    int64_t greedy; /* the one that took the likeliest token each time; -1: it has ended */
+    int64_t beside; /* 1 if it is the last one, beyond the beam: then it competes with nobody */
     int32_t *tokens;                       /* C L */
     int32_t *ancestors, *spare;            /* W T */
     double *sums;                          /* W */
@@ -59,7 +60,7 @@ typedef struct {
 static void begin(const Search *search, Work *work, int64_t sentence) {
     work->sentence = sentence;
     work->length = work->live = 1;
-    work->greedy = work->ancestors[0] = 0;
+    work->greedy = work->beside = work->ancestors[0] = 0;
     work->sums[0] = 0;
     work->tokens[0] = START;
     for (int64_t n = sentence * search->plan->n_best; n < (sentence + 1) * search->plan->n_best; n++)
@@ -94,7 +95,7 @@ static void finish(const Search *search, const Work *work, int64_t parent, int64
 static int64_t select_best(const Search *search, const Work *work, const float *values) {
     const int64_t W = search->plan->beam;
     int64_t count = 0;
-    for (int64_t c = 0; c < work->live * W; c++) {
+    for (int64_t c = 0; c < (work->live - work->beside) * W; c++) {
         double sum = work->sums[c / W] + (double)values[c];
         if (!(sum > -INFINITY) || (count == W && !(sum > search->ranks[W - 1]))) continue;
         int64_t at = count < W ? count++ : W - 1;
@@ -122,6 +123,7 @@ static int extend(const Search *search, Work *work, const float *values, const i
     int64_t live = 0;
     double most = -INFINITY;
     work->greedy = -1;
+    work->beside = 0;
     for (int64_t i = 0; i < count; i++) {
         const int64_t parent = search->chosen[i] / W, token = tokens[search->chosen[i]];
         if (token == END || longest <= T) {
@@ -134,7 +136,10 @@ static int extend(const Search *search, Work *work, const float *values, const i
         work->tokens[live * L + T] = (int32_t)token;
         work->sums[live] = search->ranks[i];
         most = search->ranks[i] > most ? search->ranks[i] : most;
-        if (search->chosen[i] == wanted) work->greedy = live;
+        if (search->chosen[i] == wanted) {
+            work->greedy = live;
+            work->beside = i == W;
+        }
         live++;
     }
     int32_t *before = work->ancestors;
