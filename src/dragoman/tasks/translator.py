@@ -21,7 +21,7 @@ from dragoman.recipe import Decoding, Model, Precision, Recipe
 from dragoman.run import Run, check_fit, fit, read_tensors
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
-from dragoman.training.checkpoints import WEIGHTS, newest
+from dragoman.training.checkpoints import WEIGHTS, fault, newest, places, read_progress
 from dragoman.viewer.record import END_PIECE, AttentionRecord
 
 LINES_AT_A_TIME = 1024  # of a stream: enough to sort by length, few enough to see progress
@@ -220,12 +220,12 @@ def stacked(layers: list[Tensor]) -> Any:
     return np.stack([layer[0].float().cpu().numpy() for layer in layers])
 
 
-def load(run: str | os.PathLike[str], *, device: str = "auto") -> Translator:
-    """Load the model in a run directory, to translate with it."""
+def load(run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int | None = None) -> Translator:
+    """Load the model in a run directory, to translate with it; or what it was at the step of a saved checkpoint."""
     place = Run(run)
     recipe = place.read_recipe()
     source, target = place.read_tokenizers(recipe.tokenizer.joint)
-    weights, where, facts = read_weights(place)
+    weights, where, facts = read_weights(place) if checkpoint is None else read_checkpoint(place, checkpoint)
     check_vocabulary(place, facts, source, target)
     if not as_large(weights, recipe.model, len(source)):
         with torch.device("meta"):  # a recipe that asks for more than there is must not be granted the memory first
@@ -264,6 +264,17 @@ def read_weights(run: Run) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
         where = place / WEIGHTS
     weights, facts = read_tensors(run.inside(where))
     return weights, where, facts
+
+
+def read_checkpoint(run: Run, step: int) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
+    """Read the weights of a saved checkpoint, if it is there and whole."""
+    place = run.checkpoints / f"{step:09d}"
+    wrong = fault(run.inside(place))
+    if wrong:
+        known = ", ".join(str(int(there.name)) for there in reversed(places(run.checkpoints))) or "none"
+        raise UserError(f"{run} has no whole checkpoint of step {step} ({wrong}); it has {known}.")
+    weights, _ = read_tensors(run.inside(place / WEIGHTS))
+    return weights, place / WEIGHTS, {"longest_source": str(read_progress(place).longest)}
 
 
 def check_vocabulary(run: Run, facts: dict[str, str], source: Tokenizer, target: Tokenizer) -> None:
