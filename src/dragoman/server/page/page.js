@@ -1,0 +1,246 @@
+// The page: what is typed is translated, and everything else hangs on that.
+
+import * as alternatives from "./alternatives.js";
+import { find } from "./elements.js";
+import { lookAt } from "./inside.js";
+import { chooser } from "./languages.js";
+import { passages } from "./passages.js";
+import { newestOnly, patiently, retryNow } from "./patience.js";
+import { info, languages, Problem, settings, translate, useToken } from "./service.js";
+import { copy, draw, setOld } from "./target.js";
+
+/**
+ * @typedef {import("./passages.js").Passage} Passage
+ * @typedef {{ source: string, best: string, text: string }} Answer what was asked, the model's best, and what is shown
+ */
+
+const source = find("source", HTMLTextAreaElement);
+const message = find("message", HTMLElement);
+const newest = newestOnly();
+const PALE_AFTER = 150; // milliseconds: a quick answer should not flicker
+const number = new Intl.NumberFormat("en");
+
+const state = {
+  /** @type {import("./languages.js").Chooser | null} */
+  choice: null,
+  limit: Infinity,
+  delay: 250, // milliseconds without a key, until what was typed is translated
+  /** @type {Answer | null} */
+  answer: null,
+  /** @type {Map<string, { text: string, prefix: string }>} a passage's source, and what the reader took for it */
+  taken: new Map(),
+};
+
+// ---- messages
+
+/**
+ * Say something below the translation; nothing if the text is empty.
+ * @param {string} text
+ * @param {{ again?: boolean, bad?: boolean }} [how]
+ */
+function say(text, { again = false, bad = false } = {}) {
+  message.hidden = !text;
+  message.classList.toggle("bad", bad);
+  find("message", HTMLElement).children[0]?.replaceChildren(text);
+  const button = message.querySelector("button");
+  if (button) button.hidden = !again;
+}
+
+/**
+ * @param {Problem} problem
+ * @param {number} seconds
+ */
+const sayWaiting = (problem, seconds) => say(`${problem.message} Trying again in ${seconds} s.`, { again: true });
+
+/** @param {unknown} problem */
+function sayProblem(problem) {
+  if (problem instanceof Problem && problem.closed) return askForToken();
+  say(problem instanceof Problem ? problem.message : `This page has a fault: ${problem}`, { bad: true });
+}
+
+function askForToken() {
+  find("token-form", HTMLElement).hidden = find("token-open", HTMLElement).hidden = false;
+  const refused = Boolean(find("token", HTMLInputElement).value);
+  say(refused ? "The server does not accept this token." : "", { bad: true });
+  find("token", HTMLInputElement).focus();
+}
+
+// ---- translating
+
+/** Translate what is there now, unless something newer comes. */
+async function retranslate() {
+  const text = source.value;
+  const model = state.choice?.chosen;
+  if (!model || !countLetters()) return;
+  if (!text.trim()) return showAnswer(null);
+  const asked = performance.now();
+  const pale = setTimeout(() => setOld(true), PALE_AFTER);
+  try {
+    const found = await newest((signal) =>
+      patiently(() => translate({ text, model: model.name }, signal), signal, sayWaiting));
+    if (!found) return clearTimeout(pale);
+    say("");
+    find("made", HTMLElement).textContent = `${Math.round(performance.now() - asked)} ms`;
+    showAnswer({ source: text, best: found[0]?.text ?? "", text: found[0]?.text ?? "" });
+  } catch (problem) {
+    sayProblem(problem);
+  }
+  clearTimeout(pale);
+  setOld(false);
+}
+
+/**
+ * Show how long the text is; return whether it is short enough.
+ * @returns {boolean}
+ */
+function countLetters() {
+  const length = Array.from(source.value).length;
+  const fits = length <= state.limit;
+  const limited = Number.isFinite(state.limit);
+  const count = find("count", HTMLElement);
+  count.textContent = limited ? `${number.format(length)} / ${number.format(state.limit)}` : number.format(length);
+  count.classList.toggle("over", !fits);
+  find("count-said", HTMLElement).textContent = fits ? "" : `${number.format(length - state.limit)} characters too many`;
+  find("clear", HTMLElement).hidden = !length;
+  if (!fits) say(`The text is ${number.format(length - state.limit)} characters too long.`, { bad: true });
+  return fits;
+}
+
+/** @param {Answer | null} answer */
+function showAnswer(answer) {
+  if (answer?.source !== state.answer?.source) state.taken.clear();
+  state.answer = answer;
+  const model = state.choice?.chosen;
+  draw(answer?.text ?? "", model?.target ?? "", askForWord);
+  for (const id of ["whole", "copy", "made"]) find(id, HTMLElement).hidden = !answer?.text;
+  find("reset", HTMLElement).hidden = !answer || answer.text === answer.best;
+  const subjects = present().map(({ source, target }) => ({ source, target, ...subjectOf(source) }));
+  lookAt(subjects, model?.name ?? "", state.choice?.others().map(({ name }) => name) ?? []);
+}
+
+/** Return the passages of what is shown. */
+function present() {
+  const { answer, choice } = state;
+  return answer && choice ? passages(answer.source, answer.text, choice.chosen) : [];
+}
+
+/**
+ * Say of a passage whether its translation is the model's own best, and from where on.
+ * @param {string} passage
+ */
+function subjectOf(passage) {
+  const taken = state.taken.get(passage);
+  return { fixed: Boolean(taken) || present().length > 1, prefix: taken?.prefix ?? "" };
+}
+
+// ---- alternatives
+
+/** @param {import("./target.js").Place} word */
+function askForWord({ start, element }) {
+  const passage = present().find((each) => each.start <= start && start < each.end);
+  if (passage) askForOthers(passage, passage.target.slice(0, start - passage.start).trimEnd(), element);
+}
+
+/**
+ * @param {Passage} passage
+ * @param {string} prefix
+ * @param {HTMLElement} beside
+ */
+function askForOthers(passage, prefix, beside) {
+  const model = state.choice?.chosen.name ?? "";
+  const { source, target } = passage;
+  alternatives.open({ source, target, model, prefix }, beside, (chosen) => take(passage, chosen));
+}
+
+/**
+ * Put what the reader chose in the place of a passage.
+ * @param {Passage} passage
+ * @param {import("./alternatives.js").Chosen} chosen
+ */
+function take({ source, start, end }, chosen) {
+  if (!state.answer) return;
+  const { text } = state.answer;
+  state.taken.set(source, chosen);
+  showAnswer({ ...state.answer, text: text.slice(0, start) + chosen.text + text.slice(end) });
+}
+
+// ---- what the reader does
+
+/**
+ * Wait until nothing has been typed for a moment.
+ * @param {() => void} action
+ */
+function debounced(action) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(action, source.value.trim() ? state.delay : 0);
+  };
+}
+
+function swap() {
+  const text = state.answer?.text;
+  if (text) source.value = text;
+  state.choice?.swap();
+}
+
+function listen() {
+  source.oninput = debounced(retranslate);
+  find("clear", HTMLElement).onclick = () => {
+    source.value = "";
+    source.focus();
+    retranslate();
+  };
+  find("swap", HTMLElement).onclick = swap;
+  find("reset", HTMLElement).onclick = () => {
+    state.taken.clear();
+    if (state.answer) showAnswer({ ...state.answer, text: state.answer.best });
+  };
+  find("whole", HTMLElement).onclick = () => {
+    const { source, text } = state.answer ?? { source: "", text: "" };
+    askForOthers({ source, target: text, start: 0, end: text.length }, "", find("whole", HTMLElement));
+  };
+  const button = find("copy", HTMLButtonElement);
+  button.onclick = () => copy(state.answer?.text ?? "", button);
+  message.querySelector("button")?.addEventListener("click", retryNow);
+  find("token-open", HTMLElement).onclick = () => {
+    find("token-form", HTMLElement).hidden = !find("token-form", HTMLElement).hidden;
+    find("token", HTMLElement).focus();
+  };
+  find("token-form", HTMLFormElement).onsubmit = (event) => {
+    event.preventDefault();
+    useToken(find("token", HTMLInputElement).value);
+    find("token-form", HTMLElement).hidden = true;
+    start();
+  };
+}
+
+/** Ask what is served, then translate what may be there already. */
+async function start() {
+  try {
+    const found = await newest((signal) =>
+      patiently(() => Promise.all([settings(), languages(), info()]), signal, sayWaiting));
+    if (!found) return;
+    const [how, spoken, { models }] = found;
+    if (how.charLimit && how.charLimit > 0) state.limit = how.charLimit;
+    if (how.frontendTimeout) state.delay = Math.min(how.frontendTimeout, 400);
+    say("");
+    state.choice = null;
+    state.choice = chooser(models, spoken, changed);
+    changed();
+  } catch (problem) {
+    sayProblem(problem);
+  }
+}
+
+/** Take the languages that were chosen. */
+function changed() {
+  const model = state.choice?.chosen;
+  if (!model) return;
+  source.lang = model.source;
+  document.title = "Dragoman";
+  retranslate();
+}
+
+listen();
+start();
