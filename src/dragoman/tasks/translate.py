@@ -217,7 +217,7 @@ class Trainer:
 
 
 def shown(sources: Sequence[str], references: Sequence[str], translations: Sequence[str]) -> tuple[Sample, ...]:
-    """Choose some sentences to show, the first and others as far apart as they can be, each cut to a readable length."""
+    """Choose some sentences to show, the first and others far from it, each cut to a readable length."""
     chosen = range(0, len(sources), max(1, -(-len(sources) // SHOWN)))
     return tuple(
         Sample(*(text[number][:SHOWN_CHARACTERS] for text in (sources, references, translations))) for number in chosen
