@@ -169,7 +169,7 @@ def test_python_scores_a_translation_as_the_search_does(trained):
 
 def test_python_loads_the_run_that_training_returns(toy_recipe, tmp_path):
     run = dragoman.train(toy_recipe(tmp_path / "run", "training.steps=1"))
-    assert isinstance(dragoman.load(run).attention("a b"), AttentionRecord)
+    assert isinstance(dragoman.load(run).look("a b"), AttentionRecord)
 
 
 def test_python_refuses_a_beam_of_nothing(trained):

@@ -30,7 +30,7 @@ def attention(
     suffix = output.suffix.lower()
     if suffix not in (".html", *PICTURES):
         raise UserError(f"{output}: write a page (.html) or a picture ({', '.join(PICTURES)}).")
-    record = dragoman.load(run, device=device).attention(text, target, beam=beam)
+    record = dragoman.load(run, device=device).look(text, target=target, beam=beam)
     if suffix == ".html":
         output.write_text(page(record), encoding="utf-8")
     else:

@@ -17,7 +17,7 @@ from dragoman.crew import ONE, Crew
 from dragoman.decoding.hypothesis import EMPTY, Hypothesis, produced_tokens
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.scoring import score
-from dragoman.decoding.search import beam_search
+from dragoman.decoding.search import Watch, beam_search
 from dragoman.model.attention import explicit
 from dragoman.model.compiled import compiled
 from dragoman.model.transducer import Transducer
@@ -46,11 +46,20 @@ class Engine:
         self.crew = crew
 
     def search(
-        self, sources: Sequence[Tokens], *, n_best: int = 1, exact: bool = False, progress: Progress | None = None
+        self,
+        sources: Sequence[Tokens],
+        *,
+        n_best: int = 1,
+        exact: bool = False,
+        progress: Progress | None = None,
+        prefix: Tokens = (),
+        watch: Watch | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the `n_best` best hypotheses for each source, the best first."""
+        """Return the `n_best` best hypotheses for each source, the best first; all of them begin with `prefix`."""
         model = compiled(self.model, self.how.precision)
-        work = partial(beam_search, model, how=self.how, n_best=n_best, compact=not exact)
+        work = partial(
+            beam_search, model, how=self.how, n_best=n_best, compact=not exact, prefix=prefix, watch=watch
+        )
         return self.run(sources, work, empty=[EMPTY], width=self.how.beam, exact=exact, progress=progress)
 
     def sample(
