@@ -46,7 +46,10 @@ async function show(asked, choose) {
   const question = { text: source, model, n_best: WIDTH, beam: WIDTH, ...(prefix && { prefix }) };
   const found = await newest((signal) => translate(question, signal));
   if (!found) return;
-  const others = different(found.map(({ text }) => text), asked).slice(0, SHOWN);
+  const others = different(
+    found.map(({ text }) => text),
+    asked,
+  ).slice(0, SHOWN);
   const buttons = others.map((text) => drawOther(text, asked, choose));
   fill(buttons, others.length ? "" : "The model sees no other here.");
   buttons[0]?.focus({ preventScroll: true });
@@ -92,8 +95,12 @@ function different(texts, { target, prefix }) {
 function drawOther(text, { target, prefix }, choose) {
   const same = shared(text, target);
   const hidden = text.startsWith(prefix) ? prefix.length : 0;
-  const button = make("button", { type: "button", dir: "auto" },
-    make("span", { className: "same" }, text.slice(hidden, Math.max(hidden, same)).trimStart()), text.slice(Math.max(hidden, same)));
+  const button = make(
+    "button",
+    { type: "button", dir: "auto" },
+    make("span", { className: "same" }, text.slice(hidden, Math.max(hidden, same)).trimStart()),
+    text.slice(Math.max(hidden, same)),
+  );
   button.onclick = () => {
     list.hidePopover();
     choose({ text, prefix: upToWord(text, same) });

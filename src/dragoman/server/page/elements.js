@@ -34,7 +34,9 @@ export function make(tag, properties = {}, ...children) {
  * @param {string} chosen
  */
 export function offer(list, choices, chosen) {
-  list.replaceChildren(...choices.map(({ value, label }) => make("option", { value, selected: value === chosen }, label)));
+  list.replaceChildren(
+    ...choices.map(({ value, label }) => make("option", { value, selected: value === chosen }, label)),
+  );
   list.disabled = choices.length < 2;
 }
 

@@ -7,8 +7,8 @@ import { attention, checkpoints, Problem, report } from "./service.js";
 /**
  * @typedef {import("./service.js").Look} Look
  * @typedef {import("./service.js").LookQuestion} LookQuestion
- * @typedef {{ source: string, target: string, prefix: string, fixed: boolean }} Subject what is looked at; `fixed` where
- *   the translation is not simply the model's best
+ * @typedef {{ source: string, target: string, prefix: string, fixed: boolean }} Subject what is looked at; `fixed`
+ *   where the translation is not simply the model’s best
  * @typedef {{ update: (look: Look) => void, destroy: () => void }} Shown
  * @typedef {{ relook: (change: LookQuestion) => Promise<Look>, report: () => Promise<object | null>,
  *   checkpoints: () => Promise<unknown> }} Actions
@@ -27,7 +27,9 @@ let viewer;
 
 /** Load the viewer and its style sheet, once. */
 function loaded() {
-  viewer ??= Promise.all([import(new URL("../viewer/viewer.js", import.meta.url).href), styled()]).then(([module]) => module);
+  viewer ??= Promise.all([import(new URL("../viewer/viewer.js", import.meta.url).href), styled()]).then(
+    ([module]) => module,
+  );
   viewer.catch(() => (viewer = undefined)); // the next time may go better
   return viewer;
 }
@@ -48,7 +50,15 @@ function styled() {
  */
 function view(element) {
   const part = (/** @type {string} */ name) => /** @type {HTMLElement} */ (element.querySelector(`.view-${name}`));
-  return { element, name: part("name"), root: part("root"), said: part("said"), newest: newestOnly(), shown: /** @type {Shown | null} */ (null), model: "" };
+  return {
+    element,
+    name: part("name"),
+    root: part("root"),
+    said: part("said"),
+    newest: newestOnly(),
+    shown: /** @type {Shown | null} */ (null),
+    model: "",
+  };
 }
 
 /**
@@ -132,7 +142,9 @@ function drawAll() {
 function rivalOf(subject) {
   const text = other.value.trim();
   if (compare.value === SENTENCE) {
-    return text ? { name: text, model: state.model, subject: { source: text, target: "", prefix: "", fixed: false } } : null;
+    return text
+      ? { name: text, model: state.model, subject: { source: text, target: "", prefix: "", fixed: false } }
+      : null;
   }
   const name = compare.value.replace(/^model:/, "");
   return name ? { name, model: name, subject: { ...subject, target: "", prefix: "", fixed: false } } : null;
@@ -147,7 +159,10 @@ function rivalOf(subject) {
 export function lookAt(subjects, model, others) {
   Object.assign(state, { subjects, model, others });
   find("look", HTMLButtonElement).disabled = !subjects.length && !state.open;
-  const choices = subjects.map(({ source }, place) => ({ value: String(place), label: `${place + 1}: ${source.slice(0, 60)}` }));
+  const choices = subjects.map(({ source }, place) => ({
+    value: String(place),
+    label: `${place + 1}: ${source.slice(0, 60)}`,
+  }));
   offer(sentence, choices, subjects[Number(sentence.value)] ? sentence.value : "0");
   offerRivals();
   drawControls();

@@ -5,7 +5,9 @@ import { find, offer } from "./elements.js";
 /**
  * @typedef {import("./service.js").Model} Model
  * @typedef {import("./service.js").Language} Language
- * @typedef {{ chosen: Model, others: () => Model[], swap: () => void }} Chooser
+ * @typedef {{ value: string, label: string }} Named
+ * @typedef {{ chosen: Model, sources: Named[], others: () => Model[], from: (source: string) => void,
+ *   swap: () => void }} Chooser
  */
 
 /**
@@ -25,7 +27,14 @@ export function chooser(models, languages, changed) {
 
   const own = {
     chosen: first,
+    sources: named(
+      models.map((each) => each.source),
+      names,
+    ),
     others: () => models.filter(({ name }) => name !== own.chosen.name),
+    /** @param {string} source */
+    from: (source) =>
+      choose(between(models, source, own.chosen.target)[0] ?? models.find((each) => each.source === source)),
     swap: () => choose(between(models, own.chosen.target, own.chosen.source)[0]),
   };
 
@@ -36,15 +45,19 @@ export function chooser(models, languages, changed) {
     const { source, target, name } = wanted;
     const same = between(models, source, target);
     const targets = models.filter((each) => each.source === source).map((each) => each.target);
-    offer(from, named(models.map((each) => each.source), names), source);
+    offer(from, own.sources, source);
     offer(to, named(targets, names), target);
-    offer(model, same.map((each) => ({ value: each.name, label: each.name })), name);
+    offer(
+      model,
+      same.map((each) => ({ value: each.name, label: each.name })),
+      name,
+    );
     find("model-choice", HTMLElement).hidden = same.length < 2;
     find("swap", HTMLElement).hidden = !between(models, target, source).length;
     changed();
   };
 
-  from.onchange = () => choose(between(models, from.value, own.chosen.target)[0] ?? models.find(({ source }) => source === from.value));
+  from.onchange = () => own.from(from.value);
   to.onchange = () => choose(between(models, own.chosen.source, to.value)[0]);
   model.onchange = () => choose(models.find(({ name }) => name === model.value));
   choose(first);
@@ -80,6 +93,7 @@ function namesOf(models, languages) {
  * Return languages as choices, each once.
  * @param {string[]} codes
  * @param {Map<string, string>} names
+ * @returns {Named[]}
  */
 function named(codes, names) {
   return [...new Set(codes)].map((code) => ({ value: code, label: names.get(code) ?? code }));

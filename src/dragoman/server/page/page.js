@@ -6,7 +6,7 @@ import { lookAt } from "./inside.js";
 import { chooser } from "./languages.js";
 import { passages } from "./passages.js";
 import { newestOnly, patiently, retryNow } from "./patience.js";
-import { info, languages, Problem, settings, translate, useToken } from "./service.js";
+import { detect, info, languages, Problem, settings, translate, useToken } from "./service.js";
 import { copy, draw, setOld } from "./target.js";
 
 /**
@@ -18,6 +18,8 @@ const source = find("source", HTMLTextAreaElement);
 const message = find("message", HTMLElement);
 const newest = newestOnly();
 const PALE_AFTER = 150; // milliseconds: a quick answer should not flicker
+const DETECTED = 300; // characters are enough to tell a language by
+const SURE = 80; // percent
 const number = new Intl.NumberFormat("en");
 
 const state = {
@@ -34,23 +36,26 @@ const state = {
 // ---- messages
 
 /**
- * Say something below the translation; nothing if the text is empty.
+ * Say something below the translation, with something to do about it; nothing if the text is empty.
  * @param {string} text
- * @param {{ again?: boolean, bad?: boolean }} [how]
+ * @param {{ bad?: boolean, label?: string, act?: () => void }} [how]
  */
-function say(text, { again = false, bad = false } = {}) {
-  message.hidden = !text;
+function say(text, { bad = false, label = "", act } = {}) {
+  message.classList.toggle("shown", Boolean(text)); // not hidden: what was hidden is not read out when it appears
   message.classList.toggle("bad", bad);
-  find("message", HTMLElement).children[0]?.replaceChildren(text);
-  const button = message.querySelector("button");
-  if (button) button.hidden = !again;
+  find("message-text", HTMLElement).textContent = text;
+  const button = find("message-act", HTMLButtonElement);
+  button.hidden = !act;
+  button.textContent = label;
+  button.onclick = act ?? null;
 }
 
 /**
  * @param {Problem} problem
  * @param {number} seconds
  */
-const sayWaiting = (problem, seconds) => say(`${problem.message} Trying again in ${seconds} s.`, { again: true });
+const sayWaiting = (problem, seconds) =>
+  say(`${problem.message} Trying again in ${seconds} s.`, { label: "Try now", act: retryNow });
 
 /** @param {unknown} problem */
 function sayProblem(problem) {
@@ -77,16 +82,35 @@ async function retranslate() {
   const pale = setTimeout(() => setOld(true), PALE_AFTER);
   try {
     const found = await newest((signal) =>
-      patiently(() => translate({ text, model: model.name }, signal), signal, sayWaiting));
+      patiently(() => translate({ text, model: model.name }, signal), signal, sayWaiting),
+    );
     if (!found) return clearTimeout(pale);
     say("");
     find("made", HTMLElement).textContent = `${Math.round(performance.now() - asked)} ms`;
+    suggestLanguage(text);
     showAnswer({ source: text, best: found[0]?.text ?? "", text: found[0]?.text ?? "" });
   } catch (problem) {
     sayProblem(problem);
   }
   clearTimeout(pale);
   setOld(false);
+}
+
+/**
+ * Offer another language where the text seems to be in one that is served too.
+ * @param {string} text
+ */
+async function suggestLanguage(text) {
+  const choice = state.choice;
+  if (!choice || choice.sources.length < 2) return;
+  const guess = await detect(text.slice(0, DETECTED)).catch(() => null);
+  const language = choice.sources.find(({ value }) => value === guess?.language);
+  if (!guess || !language || language.value === choice.chosen.source || guess.confidence < SURE) return;
+  if (text !== source.value) return; // typed on since
+  say(`This looks like ${language.label}.`, {
+    label: `Translate from ${language.label}`,
+    act: () => choice.from(language.value),
+  });
 }
 
 /**
@@ -100,7 +124,9 @@ function countLetters() {
   const count = find("count", HTMLElement);
   count.textContent = limited ? `${number.format(length)} / ${number.format(state.limit)}` : number.format(length);
   count.classList.toggle("over", !fits);
-  find("count-said", HTMLElement).textContent = fits ? "" : `${number.format(length - state.limit)} characters too many`;
+  find("count-said", HTMLElement).textContent = fits
+    ? ""
+    : `${number.format(length - state.limit)} characters too many`;
   find("clear", HTMLElement).hidden = !length;
   if (!fits) say(`The text is ${number.format(length - state.limit)} characters too long.`, { bad: true });
   return fits;
@@ -185,7 +211,8 @@ function swap() {
 }
 
 function listen() {
-  source.oninput = debounced(retranslate);
+  const soon = debounced(retranslate);
+  source.oninput = () => (countLetters(), soon());
   find("clear", HTMLElement).onclick = () => {
     source.value = "";
     source.focus();
@@ -202,7 +229,6 @@ function listen() {
   };
   const button = find("copy", HTMLButtonElement);
   button.onclick = () => copy(state.answer?.text ?? "", button);
-  message.querySelector("button")?.addEventListener("click", retryNow);
   find("token-open", HTMLElement).onclick = () => {
     find("token-form", HTMLElement).hidden = !find("token-form", HTMLElement).hidden;
     find("token", HTMLElement).focus();
@@ -219,7 +245,8 @@ function listen() {
 async function start() {
   try {
     const found = await newest((signal) =>
-      patiently(() => Promise.all([settings(), languages(), info()]), signal, sayWaiting));
+      patiently(() => Promise.all([settings(), languages(), info()]), signal, sayWaiting),
+    );
     if (!found) return;
     const [how, spoken, { models }] = found;
     if (how.charLimit && how.charLimit > 0) state.limit = how.charLimit;

@@ -69,7 +69,12 @@ export const words = (text, language) => segments(text, language, "word");
  */
 function segments(text, language, granularity) {
   const found = [...segmenter(language, granularity).segment(text)];
-  return found.map(({ segment, index, isWordLike }) => ({ text: segment, start: index, end: index + segment.length, word: Boolean(isWordLike) }));
+  return found.map(({ segment, index, isWordLike }) => ({
+    text: segment,
+    start: index,
+    end: index + segment.length,
+    word: Boolean(isWordLike),
+  }));
 }
 
 /**

@@ -62,6 +62,16 @@ export const languages = () => ask("languages");
 export const info = () => ask("v1/info");
 
 /**
+ * Return the likeliest language of a text, and how sure that is in percent.
+ * @param {string} text
+ * @returns {Promise<{ language: string, confidence: number } | null>}
+ */
+export async function detect(text) {
+  const found = await ask("detect", { body: { q: text } });
+  return found[0] ?? null;
+}
+
+/**
  * Return the translations of one text, the best first.
  * @param {Question} question
  * @param {AbortSignal} signal
@@ -110,7 +120,7 @@ async function ask(path, { body, signal } = {}) {
   const headers = body ? { "Content-Type": "application/json" } : {};
   if (token) headers.Authorization = `Bearer ${token}`;
   const how = { headers, signal, method: body ? "POST" : "GET", body: body && JSON.stringify(body) };
-  const response = await fetch(path, { ...how, cache: "no-store", credentials: "omit" }).catch(unreachable);
+  const response = await fetch(path, { ...how, cache: "no-store" }).catch(unreachable);
   if (!response.ok) throw await problemOf(response);
   return response.json().catch(unreachable);
 }

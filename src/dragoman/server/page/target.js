@@ -54,7 +54,10 @@ export function setOld(old) {
  * @param {HTMLButtonElement} button
  */
 export async function copy(text, button) {
-  const done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+  const done = await navigator.clipboard?.writeText(text).then(
+    () => true,
+    () => false,
+  );
   if (!done) selectAll();
   button.textContent = done ? "Copied" : "Press Ctrl+C";
   setTimeout(() => (button.textContent = "Copy"), 2000);
