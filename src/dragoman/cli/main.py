@@ -13,6 +13,7 @@ from dragoman.cli.bench import bench
 from dragoman.cli.check import check
 from dragoman.cli.evaluate import evaluate
 from dragoman.cli.export import export
+from dragoman.cli.heads import heads
 from dragoman.cli.info import info
 from dragoman.cli.init import init
 from dragoman.cli.quickstart import quickstart
@@ -24,7 +25,7 @@ from dragoman.memory import keep_freed_memory
 app = typer.Typer(
     name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
-for verb in (quickstart, check, init, train, translate, evaluate, attention, average, export, info, bench):
+for verb in (quickstart, check, init, train, translate, evaluate, attention, heads, average, export, info, bench):
     app.command()(verb)
 
 
