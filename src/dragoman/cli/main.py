@@ -17,6 +17,7 @@ from dragoman.cli.heads import heads
 from dragoman.cli.info import info
 from dragoman.cli.init import init
 from dragoman.cli.quickstart import quickstart
+from dragoman.cli.serve import serve
 from dragoman.cli.train import train
 from dragoman.cli.translate import translate
 from dragoman.errors import UserError
@@ -25,7 +26,7 @@ from dragoman.memory import keep_freed_memory
 app = typer.Typer(
     name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
-for verb in (quickstart, check, init, train, translate, evaluate, attention, heads, average, export, info, bench):
+for verb in (quickstart, check, init, train, translate, evaluate, attention, heads, serve, average, export, info, bench):
     app.command()(verb)
 
 
