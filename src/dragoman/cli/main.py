@@ -20,13 +20,16 @@ from dragoman.cli.quickstart import quickstart
 from dragoman.cli.serve import serve
 from dragoman.cli.train import train
 from dragoman.cli.translate import translate
+from dragoman.cli.watch import watch
 from dragoman.errors import UserError
 from dragoman.memory import keep_freed_memory
 
 app = typer.Typer(
     name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
-for verb in (quickstart, check, init, train, translate, evaluate, attention, heads, serve, average, export, info, bench):
+for verb in (
+    quickstart, check, init, train, watch, translate, evaluate, attention, heads, serve, average, export, info, bench,
+):  # fmt: skip
     app.command()(verb)
 
 
