@@ -162,9 +162,11 @@ def test_a_looker_that_dies_is_an_answer_and_the_next_one_is_another(trained, mo
     async def asked():
         asking = looks.Looks(trained)
         monkeypatch.setattr(sys, "executable", shutil.which("true"))
+        process = await asking.started()
         with pytest.raises(Problem, match="try again"):
             await asking.ask(text="a")
         assert asking.process is None
         assert asking.waiting == 0
+        await process.communicate()
 
     asyncio.run(asked())
