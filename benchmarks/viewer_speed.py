@@ -39,11 +39,11 @@ NOTE_FIRST_PAINT = """
 () => {
   window.firstPaint = new Promise((resolve) => {
     const watcher = new MutationObserver(() => {
-      if (!document.querySelector('.view-root canvas')) return;
+      if (!document.querySelector('#view canvas')) return;
       watcher.disconnect();
       requestAnimationFrame(() => setTimeout(() => resolve(performance.now())));
     });
-    watcher.observe(document.querySelector('#inside'), { childList: true, subtree: true });
+    watcher.observe(document.querySelector('#view'), { childList: true, subtree: true });
   });
 }"""
 ANSWERED = """
@@ -76,7 +76,7 @@ def main(
             page = opened(browser, address, text)
             record = {
                 "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-                "browser": browser.version, "text": text, "matrices": page.locator(".view-root canvas").count(),
+                "browser": browser.version, "text": text, "matrices": page.locator("#view canvas").count(),
                 "first_paint_milliseconds": paints,
                 "frames_a_second": {what: wandering(page, what, seconds) for what in ("word", "thumbnail")},
             }  # fmt: skip
@@ -149,7 +149,7 @@ def first_paint(browser: Any, address: str, text: str) -> float:
 
 def wandering(page: Any, what: str, seconds: float) -> tuple[float, float]:
     """Return the frames a second while the pointer wanders over all of one kind, and the 95th percentile of a frame."""
-    page.evaluate("document.querySelector('.view-root').scrollIntoView()")
+    page.evaluate("document.querySelector('#view').scrollIntoView()")
     boxes = [box for one in page.locator(SELECTORS[what]).all() if (box := one.bounding_box())]
     page.evaluate(COUNT_FRAMES)
     until = time.monotonic() + seconds
@@ -161,7 +161,7 @@ def wandering(page: Any, what: str, seconds: float) -> tuple[float, float]:
     return 1000 * len(lengths) / (times[-1] - times[0]), lengths[int(0.95 * len(lengths))]
 
 
-SELECTORS = {"word": ".view-root .dv-word", "thumbnail": ".view-root .dv-thumb"}
+SELECTORS = {"word": "#view .dv-word", "thumbnail": "#view .dv-thumb"}
 
 if __name__ == "__main__":
     typer.run(main)

@@ -77,7 +77,7 @@ def looking_inside(page: Any) -> None:
     """Show the viewer below the translation, with a word pointed at."""
     page.set_viewport_size({"width": 1120, "height": 1000})
     page.click("#look")
-    page.wait_for_selector(".view-root canvas")
+    page.wait_for_selector("#view canvas")
     page.wait_for_timeout(1500)
     keep(page.locator(".inside").screenshot(), "viewer.png")
 

@@ -1,5 +1,6 @@
 // "Look inside": the attention viewer on the sentence above it, loaded when it is first opened.
 
+import { held, hold } from "./address.js";
 import { find, make, offer } from "./elements.js";
 import { newestOnly } from "./patience.js";
 import { attention, checkpoints, Problem, report } from "./service.js";
@@ -8,28 +9,38 @@ import { attention, checkpoints, Problem, report } from "./service.js";
  * @typedef {import("./service.js").Look} Look
  * @typedef {import("./service.js").LookQuestion} LookQuestion
  * @typedef {{ source: string, target: string, prefix: string, fixed: boolean }} Subject what is looked at; `fixed`
- *   where the translation is not simply the model’s best
+ *   where the translation is not simply the model's best
  * @typedef {{ update: (look: Look) => void, destroy: () => void }} Shown
  * @typedef {{ relook: (change: LookQuestion) => Promise<Look>, report: () => Promise<object | null>,
  *   checkpoints: () => Promise<unknown> }} Actions
  * @typedef {{ show: (root: HTMLElement, look: Look, actions: Actions) => Shown }} Viewer
  */
 
-const SENTENCE = "another sentence"; // a run can be called by any name, but a value without a colon is none
-const views = [...document.querySelectorAll(".view")].filter((each) => each instanceof HTMLElement).map(view);
+const root = find("view", HTMLElement);
+const said = find("view-said", HTMLElement);
 const compare = find("compare", HTMLSelectElement);
-const other = find("other", HTMLInputElement);
 const sentence = find("sentence", HTMLSelectElement);
-const state = { open: false, subjects: /** @type {Subject[]} */ ([]), model: "", others: /** @type {string[]} */ ([]) };
+const newest = newestOnly();
+
+const state = {
+  open: held().has("look"),
+  /** @type {Subject[]} */
+  subjects: [],
+  model: "",
+  /** @type {string[]} models that this one can be compared with */
+  others: [],
+  /** @type {Shown | null} */
+  shown: null,
+  drawn: "", // whom the viewer shows: the model and the one beside it
+};
 
 /** @type {Promise<Viewer> | undefined} */
 let viewer;
 
 /** Load the viewer and its style sheet, once. */
 function loaded() {
-  viewer ??= Promise.all([import(new URL("../viewer/viewer.js", import.meta.url).href), styled()]).then(
-    ([module]) => module,
-  );
+  const module = () => import(new URL("../viewer/viewer.js", import.meta.url).href);
+  viewer ??= Promise.all([module(), styled()]).then(([found]) => found);
   viewer.catch(() => (viewer = undefined)); // the next time may go better
   return viewer;
 }
@@ -44,111 +55,68 @@ function styled() {
   });
 }
 
-/**
- * Return one of the two places where a viewer stands.
- * @param {HTMLElement} element
- */
-function view(element) {
-  const part = (/** @type {string} */ name) => /** @type {HTMLElement} */ (element.querySelector(`.view-${name}`));
-  return {
-    element,
-    name: part("name"),
-    root: part("root"),
-    said: part("said"),
-    newest: newestOnly(),
-    shown: /** @type {Shown | null} */ (null),
-    model: "",
-  };
-}
+/** Return the sentence that is chosen, if there is any. */
+const subject = () => state.subjects[Number(sentence.value) || 0] ?? state.subjects[0];
 
-/**
- * Show a subject in one of the places.
- * @param {ReturnType<typeof view>} place
- * @param {Subject} subject
- * @param {string} model
- */
-async function draw(place, subject, model) {
-  place.said.textContent = place.shown ? "" : "Looking …";
-  place.element.classList.add("waiting");
-  const { source, target, fixed } = subject;
-  const question = { text: source, model, ...(fixed && { target }) };
+/** Look, and show it. */
+async function draw() {
+  const now = subject();
+  root.hidden = !state.open || !now;
+  if (!state.open || !now) return;
+  said.textContent = state.shown ? "" : "Looking …";
+  root.classList.add("waiting");
   try {
-    const answer = await place.newest(async (signal) => Promise.all([loaded(), attention(question, signal)]));
+    const answer = await newest((signal) => Promise.all([loaded(), look(now, signal)]));
     if (!answer) return; // a newer one is on its way
-    put(place, ...answer, subject, model);
-    place.said.textContent = "";
+    put(...answer);
+    said.textContent = "";
   } catch (problem) {
-    clear(place);
-    place.said.textContent = problem instanceof Problem ? problem.message : "The viewer cannot be loaded.";
+    clear();
+    said.textContent = problem instanceof Problem ? problem.message : "The viewer cannot be loaded.";
   }
-  place.element.classList.remove("waiting");
+  root.classList.remove("waiting");
 }
 
 /**
- * @param {ReturnType<typeof view>} place
+ * Return the look at a sentence, with that of another model in it if one is compared with.
+ * @param {Subject} now
+ * @param {AbortSignal} signal
+ * @returns {Promise<Look>}
+ */
+async function look({ source, target, fixed }, signal) {
+  const own = attention({ text: source, model: state.model, ...(fixed && { target }) }, signal);
+  const other = compare.value ? attention({ text: source, model: compare.value }, signal) : null;
+  return { ...(await own), ...(other && { compare: await other }) };
+}
+
+/**
+ * Show a look; the viewer keeps what is chosen in it while the models stay the same.
  * @param {Viewer} module
- * @param {Look} look
- * @param {Subject} subject
- * @param {string} model
+ * @param {Look} found
  */
-function put(place, module, look, subject, model) {
-  clear(place);
-  place.shown = module.show(place.root, look, actions(subject, model));
+function put(module, found) {
+  const models = JSON.stringify([state.model, compare.value]);
+  if (state.shown && state.drawn === models) return state.shown.update(found);
+  clear();
+  if (compare.value) hold({ tab: "compare" }); // the viewer reads from the address what to begin with
+  state.shown = module.show(root, found, actions);
+  state.drawn = models;
 }
 
-/** @param {ReturnType<typeof view>} place */
-function clear(place) {
-  place.shown?.destroy();
-  place.shown = null;
-  place.root.replaceChildren();
+function clear() {
+  state.shown?.destroy();
+  state.shown = null;
 }
 
-/**
- * Return what the viewer may ask of the server for this subject.
- * @param {Subject} subject
- * @param {string} model
- * @returns {Actions}
- */
-function actions({ source, prefix }, model) {
-  return {
-    relook: (change) => attention({ text: source, model, ...(prefix && { prefix }), ...change }),
-    report: () => report(model),
-    checkpoints: () => checkpoints(model),
-  };
-}
-
-/** Draw what is chosen, in one place or in two. */
-function drawAll() {
-  const subject = state.subjects[Number(sentence.value) || 0] ?? state.subjects[0];
-  find("inside", HTMLElement).hidden = !state.open || !subject;
-  if (!state.open || !subject) return;
-  const [first, second] = views;
-  if (!first || !second) throw new Error("index.html has two views");
-  const rival = rivalOf(subject);
-  second.element.hidden = first.name.hidden = !compare.value;
-  find("inside", HTMLElement).classList.toggle("two", Boolean(compare.value));
-  first.name.textContent = compare.value === SENTENCE ? subject.source : state.model;
-  draw(first, subject, state.model);
-  if (rival) {
-    second.name.textContent = rival.name;
-    draw(second, rival.subject, rival.model);
-  } else clear(second);
-}
-
-/**
- * Return what to compare a subject with, if anything.
- * @param {Subject} subject
- */
-function rivalOf(subject) {
-  const text = other.value.trim();
-  if (compare.value === SENTENCE) {
-    return text
-      ? { name: text, model: state.model, subject: { source: text, target: "", prefix: "", fixed: false } }
-      : null;
-  }
-  const name = compare.value.replace(/^model:/, "");
-  return name ? { name, model: name, subject: { ...subject, target: "", prefix: "", fixed: false } } : null;
-}
+/** What the viewer may ask of the server. @type {Actions} */
+const actions = {
+  relook: (change) => {
+    const { source = "", prefix = "" } = subject() ?? {};
+    return attention({ text: source, model: state.model, ...(prefix && { prefix }), ...change });
+  },
+  report: () => report(state.model),
+  checkpoints: () => checkpoints(state.model),
+};
 
 /**
  * Look at these sentences from now on.
@@ -159,40 +127,31 @@ function rivalOf(subject) {
 export function lookAt(subjects, model, others) {
   Object.assign(state, { subjects, model, others });
   find("look", HTMLButtonElement).disabled = !subjects.length && !state.open;
-  const choices = subjects.map(({ source }, place) => ({
-    value: String(place),
-    label: `${place + 1}: ${source.slice(0, 60)}`,
-  }));
+  const choices = subjects.map(({ source }, place) => ({ value: String(place), label: shortened(source, place) }));
   offer(sentence, choices, subjects[Number(sentence.value)] ? sentence.value : "0");
-  offerRivals();
+  const rivals = [{ value: "", label: "nothing" }, ...others.map((name) => ({ value: name, label: name }))];
+  offer(compare, rivals, others.includes(compare.value) ? compare.value : "");
   drawControls();
-  drawAll();
+  draw();
 }
 
-/** List what can be compared with; the choice stays if it can. */
-function offerRivals() {
-  const models = state.others.map((name) => ({ value: `model:${name}`, label: name }));
-  const choices = [{ value: "", label: "nothing" }, ...models, { value: SENTENCE, label: SENTENCE }];
-  offer(compare, choices, choices.some(({ value }) => value === compare.value) ? compare.value : "");
-}
+/**
+ * @param {string} source
+ * @param {number} place
+ */
+const shortened = (source, place) => `${place + 1}: ${source.length > 60 ? `${source.slice(0, 60)} …` : source}`;
 
 function drawControls() {
   find("sentence-choice", HTMLElement).hidden = !state.open || state.subjects.length < 2;
-  find("compare-choice", HTMLElement).hidden = !state.open;
-  find("other-choice", HTMLElement).hidden = !state.open || compare.value !== SENTENCE;
+  find("compare-choice", HTMLElement).hidden = !state.open || !state.others.length;
   find("inside-note", HTMLElement).hidden = state.open;
   find("look", HTMLElement).setAttribute("aria-expanded", String(state.open));
 }
 
 find("look", HTMLButtonElement).onclick = () => {
   state.open = !state.open;
+  hold({ look: state.open ? "inside" : "" });
   drawControls();
-  drawAll();
+  draw();
 };
-sentence.onchange = drawAll;
-other.onchange = drawAll;
-compare.onchange = () => {
-  drawControls();
-  drawAll();
-  if (compare.value === SENTENCE) other.focus();
-};
+sentence.onchange = compare.onchange = draw;

@@ -14,14 +14,15 @@ import { find, offer } from "./elements.js";
  * Draw the choice of languages and models, and call `changed` when another model is chosen.
  * @param {Model[]} models
  * @param {Language[]} languages
+ * @param {string | null} wanted the name of the model to begin with, if it is there
  * @param {() => void} changed
  * @returns {Chooser}
  */
-export function chooser(models, languages, changed) {
+export function chooser(models, languages, wanted, changed) {
   const from = find("from", HTMLSelectElement);
   const to = find("to", HTMLSelectElement);
   const model = find("model", HTMLSelectElement);
-  const first = models[0];
+  const first = models.find(({ name }) => name === wanted) ?? models[0];
   if (!first) throw new Error("a server serves at least one model");
   const names = namesOf(models, languages);
 
@@ -31,7 +32,7 @@ export function chooser(models, languages, changed) {
       models.map((each) => each.source),
       names,
     ),
-    others: () => models.filter(({ name }) => name !== own.chosen.name),
+    others: () => models.filter(({ name, source }) => name !== own.chosen.name && source === own.chosen.source),
     /** @param {string} source */
     from: (source) =>
       choose(between(models, source, own.chosen.target)[0] ?? models.find((each) => each.source === source)),

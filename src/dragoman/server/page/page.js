@@ -1,5 +1,6 @@
 // The page: what is typed is translated, and everything else hangs on that.
 
+import { held, hold } from "./address.js";
 import * as alternatives from "./alternatives.js";
 import { find } from "./elements.js";
 import { lookAt } from "./inside.js";
@@ -136,6 +137,7 @@ function countLetters() {
 function showAnswer(answer) {
   if (answer?.source !== state.answer?.source) state.taken.clear();
   state.answer = answer;
+  hold({ text: answer?.source ?? "", model: (answer && state.choice?.chosen.name) ?? "" });
   const model = state.choice?.chosen;
   draw(answer?.text ?? "", model?.target ?? "", askForWord);
   for (const id of ["whole", "copy", "made"]) find(id, HTMLElement).hidden = !answer?.text;
@@ -253,7 +255,7 @@ async function start() {
     if (how.frontendTimeout) state.delay = Math.min(how.frontendTimeout, 400);
     say("");
     state.choice = null;
-    state.choice = chooser(models, spoken, changed);
+    state.choice = chooser(models, spoken, held().get("model"), changed);
     changed();
   } catch (problem) {
     sayProblem(problem);
@@ -265,9 +267,9 @@ function changed() {
   const model = state.choice?.chosen;
   if (!model) return;
   source.lang = model.source;
-  document.title = "Dragoman";
   retranslate();
 }
 
+source.value ||= held().get("text") ?? "";
 listen();
 start();
