@@ -22,7 +22,7 @@ class Admission:
         self.counted = 0  # characters translated
         self.since = 0.0
         self.requests = 0
-        self.characters = 0
+        self.sizes: Counter[int] = Counter()  # of the texts inside, in characters
         self.by_client: Counter[str] = Counter()
         self.rate = 0.0  # characters a second that the worker gets done, all clients together; 0: unknown
 
@@ -54,17 +54,30 @@ class Admission:
     @contextmanager
     def working_on(self, characters: int) -> Iterator[None]:
         """Let so much text in, unless it is too much beside what is there; whoever is alone is always let in."""
-        more = self.characters + characters
-        if self.characters and (more > self.limits.waiting_characters or self.seconds_for(more) > self.time_for_all):
+        if self.sizes and (
+            self.too_much(characters) or self.seconds_for(characters) > self.limits.deadline_seconds / 2
+        ):
             raise busy(self.seconds_to_wait())
-        if not self.characters:
+        if not self.sizes:
             self.counted, self.since = 0, self.now()
-        self.characters = more
+        self.sizes[characters] += 1
         try:
             yield
             self.finished(characters)
         finally:
-            self.characters -= characters
+            self.sizes[characters] -= 1
+            if not self.sizes[characters]:
+                del self.sizes[characters]
+
+    @property
+    def characters(self) -> int:
+        """Return how much text is inside."""
+        return sum(size * count for size, count in self.sizes.items())
+
+    def too_much(self, characters: int) -> bool:
+        """Say whether a text is more than its share of all that may wait, and more than there is room for."""
+        share = self.limits.waiting_characters // self.limits.waiting
+        return characters > share and self.characters + characters > self.limits.waiting_characters
 
     def finished(self, characters: int) -> None:
         """Count text that was translated, and now and then learn from it how fast that goes."""
@@ -75,15 +88,11 @@ class Admission:
             self.rate = max(self.counted / seconds, REMEMBERED * self.rate)
             self.counted, self.since = 0, self.now()
 
-    @property
-    def time_for_all(self) -> float:
-        """Return how many seconds of work may wait: half of what a client waits for, as no guess is perfect."""
-        return self.limits.deadline_seconds / 2
-
     def seconds_for(self, characters: int) -> float:
-        """Guess how long the worker takes for so much text."""
-        return characters / self.rate if self.rate else 0.0
+        """Guess when so much more text would be done: all take turns, so nobody waits for the rest of a longer text."""
+        before = sum(min(size, characters) * count for size, count in self.sizes.items())
+        return (before + characters) / self.rate if self.rate else 0.0
 
     def seconds_to_wait(self) -> int:
         """Return when to try again."""
-        return max(1, min(30, round(self.seconds_for(self.characters))))
+        return max(1, min(30, round(self.characters / self.rate))) if self.rate else 1

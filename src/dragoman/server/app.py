@@ -205,7 +205,7 @@ async def failed(request: Request, _error: Exception) -> Response:
 
 def build(service: Service, *, key_required: bool) -> FastAPI:
     """Put the routes together."""
-    app = FastAPI(title="Dragoman", version=__version__, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    app = FastAPI(title="Dragoman", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service, app.state.key_required = service, key_required
     for method, path, route, asked, answer in ROUTES:
         app.add_api_route(path, route, methods=[method], response_model=None, **described(route, asked, answer))

@@ -10,6 +10,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dragoman.server.limits import Limits
+from dragoman.server.problems import Problem
 
 HEADER_BYTES = 32 << 10
 HEADERS = 100
@@ -18,12 +19,19 @@ DISCARDED_BYTES = 64 << 20  # the same while the rest of a refused body is throw
 TURNED_AWAY = 1024  # connections that are told at a time that there is no room
 SWEEP_SECONDS = 0.25
 
-NO_ROOM = b'{"error": "Too many connections at once.", "code": "busy", "field": null, "request_id": ""}'
-NO_ROOM_ANSWER = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
-    b"connection: close\r\nx-content-type-options: nosniff\r\n"
-    b"content-length: " + str(len(NO_ROOM)).encode() + b"\r\n\r\n" + NO_ROOM
+
+def canned(status: bytes, problem: Problem) -> bytes:
+    """Return a whole answer that needs no application, after which the connection closes."""
+    body = problem.body("")
+    lines = [b"HTTP/1.1 " + status, b"connection: close", b"x-content-type-options: nosniff"]
+    lines += [name + b": " + value for name, value in problem.headers()]
+    return b"\r\n".join([*lines, b"content-length: " + str(len(body)).encode(), b"", body])
+
+
+NO_ROOM = canned(
+    b"503 Service Unavailable", Problem(503, "busy", "There are too many connections at once.", retry_after=1)
 )
+NO_REQUEST = canned(b"400 Bad Request", Problem(400, "not_http", "That was no HTTP request."))
 
 
 class Connection(HttpToolsProtocol):
@@ -36,7 +44,7 @@ class Connection(HttpToolsProtocol):
         self.listening = True  # for the head of a request
         self.evictable = True  # as long as the request is not whole
         self.since = self.loop.time()  # it began to do so
-        self.begun = False  # the first byte of the request has come
+        self.begun_at: float | None = None  # when the first byte of the request came
         self.received = 0  # bytes of the request that are not its body
         self.answers = 0
         self.stuck_at: float | None = None  # since when the client has not taken what was written
@@ -83,17 +91,21 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Count what comes, and parse it."""
         if self in self.turned_away:
-            self.transport.write(NO_ROOM_ANSWER)
+            self.transport.write(NO_ROOM)
             self.transport.close()
             return
         if self.flow is None:
             return
-        if not self.begun:
-            self.begun = True
-            self.since = self.loop.time()
+        if self.begun_at is None:
+            self.begun_at = self.loop.time()
         self.received += len(data)
         super().data_received(data)
         self.check_size()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002
+        """Answer what cannot be parsed in the shape of our other errors."""
+        self.transport.write(NO_REQUEST)
+        self.transport.close()
 
     def check_size(self) -> None:
         """Drop a client whose headers, or whose marks between chunks, have no end."""
@@ -132,14 +144,13 @@ class Connection(HttpToolsProtocol):
         """Wait for the next request."""
         self.answers += 1
         self.listening = self.evictable = not self.pipeline  # where the next request may be already
-        self.begun = self.discarding = False
-        self.received = 0
+        self.begun_at, self.discarding, self.received = None, False, 0
         self.since = self.loop.time()
         super().on_response_complete()
 
     def sweep(self, now: float) -> None:
         """Drop a client that is too slow to ask, or too slow to listen."""
-        if self.listening and now - self.since > (self.limits.header_seconds if self.begun else self.idle_seconds):
+        if self.listening and now > self.head_due:
             self.transport.abort()
         if not self.transport.get_write_buffer_size():
             self.stuck_at = None
@@ -149,9 +160,11 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
 
     @property
-    def idle_seconds(self) -> float:
-        """Return how long to wait for a request to begin: the first, or another one."""
-        return self.limits.idle_seconds if self.answers else self.limits.header_seconds
+    def head_due(self) -> float:
+        """Return when the head of a request must be there: a while after its first byte, or after we began to wait."""
+        if self.begun_at is not None:
+            return self.begun_at + self.limits.header_seconds
+        return self.since + (self.limits.idle_seconds if self.answers else self.limits.header_seconds)
 
 
 async def keep_sweeping(connections: set[Any], turned_away: set[Connection], limits: Limits) -> None:

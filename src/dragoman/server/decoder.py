@@ -92,7 +92,7 @@ class Decoder:
         """Decode one batch and send what is complete."""
         try:
             if batch.wanted:
-                results = self.alone(batch) if batch.lane == "alone" else self.decoded(batch)
+                results = self.alone(batch) if batch.units[0][0].own_lane else self.decoded(batch)
                 complete = self.line.settle(batch, results)
                 self.end.send([{"id": job.number, **answered(job)} for job in complete])
         except Abandoned:
@@ -138,7 +138,7 @@ class Decoder:
 
 def answered(job: Job) -> dict[str, Any]:
     """Return the answer of a complete job."""
-    return {"found": job.results[0] if job.alone else job.what.answer(job.results)}
+    return {"found": job.results[0] if job.own_lane else job.what.answer(job.results)}
 
 
 def stream(question: Question, number: int, end: WorkerEnd) -> Callable[[Callable[[Any], None]], Any]:

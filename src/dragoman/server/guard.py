@@ -97,7 +97,8 @@ class Visit:
         await self.answer({"type": "http.response.start", "status": problem.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": self.unread})
         if self.unread:
-            await self.discard()
+            if problem.status != 408:  # of a body that does not come there is nothing to throw away
+                await self.discard()
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def discard(self) -> None:
@@ -219,8 +220,7 @@ class Guard:
         """Say whose request it is; this machine's own are not counted, as they may be anyone's behind a proxy."""
         peer = (visit.scope.get("client") or ("",))[0]
         if self.behind_proxy:
-            forwarded = visit.headers.get(b"x-forwarded-for", b"").decode("latin-1")
-            return forwarded.rpartition(",")[2].strip() or peer
+            peer = visit.headers.get(b"x-forwarded-for", b"").decode("latin-1").rpartition(",")[2].strip() or peer
         try:
             return None if ipaddress.ip_address(peer).is_loopback else peer
         except ValueError:

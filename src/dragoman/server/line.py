@@ -14,11 +14,13 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Lane = Literal["short", "long", "alone"]
+Lane = Literal["short", "long", "alone", "look"]
+LONGER: tuple[Lane, ...] = ("alone", "look", "long")
 
 SHORT = 64  # pieces; longer units are long
 FEWEST = 16  # pieces that the shortest unit counts for, as in the engine
 PATIENCE = 0.008  # seconds to wait for company, where there was company lately
+FAIR, MANY = 8, 1 << 20  # units: a batch of fewer short ones is not worth sharing; as many as the budget allows
 FORGETTING = 0.9  # of the number of units lately inside, at each batch
 
 
@@ -31,7 +33,7 @@ class Job:
     sizes: Sequence[int]  # pieces of each unit
     budget: int  # of pieces, for one batch
     what: Any = None
-    alone: bool = False  # one unit, that is no sentence but a task of its own
+    own_lane: Lane | None = None  # of a job that is no sentences but one task: alone, or a look
     results: list[Any] = field(default_factory=list)
     left: int = 0  # units without a result
     gone: bool = False  # nobody waits for it any more
@@ -42,8 +44,8 @@ class Job:
 
     def lane(self, place: int) -> Lane:
         """Return where a unit waits."""
-        if self.alone:
-            return "alone"
+        if self.own_lane:
+            return self.own_lane
         return "short" if self.sizes[place] <= SHORT else "long"
 
 
@@ -70,9 +72,9 @@ class Line:
         self.threads = threads
         self.now = now
         self.changed = threading.Condition()
-        self.waiting: dict[Lane, dict[Job, deque[int]]] = {"short": {}, "long": {}, "alone": {}}
-        self.counts: dict[Lane, int] = {"short": 0, "long": 0, "alone": 0}
-        self.working: dict[Lane, int] = {"short": 0, "long": 0, "alone": 0}  # threads
+        self.waiting: dict[Lane, dict[Job, deque[int]]] = {lane: {} for lane in ("short", *LONGER)}
+        self.counts: dict[Lane, int] = dict.fromkeys(self.waiting, 0)  # of units that wait
+        self.working: dict[Lane, int] = dict.fromkeys(self.waiting, 0)  # of threads
         self.decoding = 0  # short units in batches
         self.lately = 0.0  # short units inside
         self.first_at = 0.0  # when the line of short units was last empty, and one came
@@ -147,9 +149,10 @@ class Line:
 
     def next_lane(self) -> Lane | None:
         """Say what a free thread should take: short units, but one thread may always be with longer ones."""
-        longer: list[Lane] = [lane for lane in ("alone", "long") if self.counts[lane]]
-        if longer and (not self.counts["short"] or self.working["long"] + self.working["alone"] == 0):
-            return longer[0]
+        for lane in LONGER:
+            free = not self.counts["short"] or not any(self.working[each] for each in LONGER)
+            if self.counts[lane] and free and not (lane == "look" and self.working[lane]):  # of looks one at a time
+                return lane
         return "short" if self.counts["short"] else None
 
     def worth_waiting(self) -> float:
@@ -160,7 +163,8 @@ class Line:
     def begun(self, lane: Lane) -> Batch:
         """Take a batch out of a lane."""
         inside = self.counts["short"] + self.decoding
-        most = 1 if lane == "alone" else max(8, math.ceil(inside / self.threads)) if lane == "short" else 1 << 20
+        share = max(FAIR, math.ceil(inside / self.threads))
+        most = share if lane == "short" else MANY if lane == "long" else 1
         batch = Batch(lane, self.gathered(self.waiting[lane], most))
         self.counts[lane] -= len(batch.units)
         self.working[lane] += 1

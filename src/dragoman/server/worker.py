@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dragoman.errors import UserError
 from dragoman.memory import keep_freed_memory
@@ -64,7 +64,7 @@ class Worker:
     def look(self, message: Message) -> None:
         """Show one translation from inside."""
         model = self.shelf.at(message["model"], message.get("checkpoint"))
-        self.put_alone(message, lambda _pause: look(model, message, self.limits["look_pieces"]))
+        self.put_alone(message, lambda _pause: look(model, message, self.limits["look_pieces"]), "look")
 
     def report(self, message: Message) -> None:
         """Send what was measured about the heads of a model."""
@@ -82,9 +82,11 @@ class Worker:
         """Return the model that a message names."""
         return self.shelf.models[message["model"]]
 
-    def put_alone(self, message: Message, task: Callable[[Callable[[Any], None]], Any]) -> None:
+    def put_alone(
+        self, message: Message, task: Callable[[Callable[[Any], None]], Any], lane: Literal["alone", "look"] = "alone"
+    ) -> None:
         """Let a task of its own wait for a thread."""
-        self.line.put(Job(message["id"], None, [0], 0, what=task, alone=True))
+        self.line.put(Job(message["id"], None, [0], 0, what=task, own_lane=lane))
 
 
 def main(number: int) -> None:
