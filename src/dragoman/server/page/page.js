@@ -8,7 +8,7 @@ import { chooser } from "./languages.js";
 import { passages } from "./passages.js";
 import { newestOnly, patiently, retryNow } from "./patience.js";
 import { detect, info, languages, Problem, settings, translate, useToken } from "./service.js";
-import { copy, draw, setOld } from "./target.js";
+import { copy, draw, focusWord, setOld } from "./target.js";
 
 /**
  * @typedef {import("./passages.js").Passage} Passage
@@ -18,6 +18,7 @@ import { copy, draw, setOld } from "./target.js";
 const source = find("source", HTMLTextAreaElement);
 const message = find("message", HTMLElement);
 const newest = newestOnly();
+const starting = newestOnly();
 const PALE_AFTER = 150; // milliseconds: a quick answer should not flicker
 const DETECTED = 300; // characters are enough to tell a language by
 const SURE = 80; // percent
@@ -77,8 +78,8 @@ function askForToken() {
 async function retranslate() {
   const text = source.value;
   const model = state.choice?.chosen;
-  if (!model || !countLetters()) return;
-  if (!text.trim()) return showAnswer(null);
+  if (!model) return;
+  if (!countLetters() || !text.trim()) return giveUp(text);
   const asked = performance.now();
   const pale = setTimeout(() => setOld(true), PALE_AFTER);
   try {
@@ -95,6 +96,18 @@ async function retranslate() {
   }
   clearTimeout(pale);
   setOld(false);
+}
+
+/**
+ * Wait for no answer any more.
+ * @param {string} text that is not translated, being empty or too long
+ */
+function giveUp(text) {
+  newest(async () => undefined);
+  setOld(false);
+  if (text.trim()) return;
+  say("");
+  showAnswer(null);
 }
 
 /**
@@ -190,6 +203,7 @@ function take({ source, start, end }, chosen) {
   const { text } = state.answer;
   state.taken.set(source, chosen);
   showAnswer({ ...state.answer, text: text.slice(0, start) + chosen.text + text.slice(end) });
+  focusWord(start + chosen.prefix.length - 1);
 }
 
 // ---- what the reader does
@@ -246,7 +260,7 @@ function listen() {
 /** Ask what is served, then translate what may be there already. */
 async function start() {
   try {
-    const found = await newest((signal) =>
+    const found = await starting((signal) =>
       patiently(() => Promise.all([settings(), languages(), info()]), signal, sayWaiting),
     );
     if (!found) return;

@@ -22,12 +22,22 @@ export function draw(text, language, asked) {
 }
 
 /**
+ * Put the keyboard on the word at this place, or on the one before.
+ * @param {number} place
+ */
+export function focusWord(place) {
+  const starts = [...panel.querySelectorAll("span")].map((word) => ({ word, start: Number(word.dataset.start) }));
+  starts.findLast(({ start }) => start <= place)?.word.focus({ preventScroll: true });
+}
+
+/**
  * @param {import("./passages.js").Piece} piece
  * @param {(word: Place) => void} asked
  */
 function drawWord({ text, start, end }, asked) {
   // A span, not a button: the text of a button cannot be selected.
   const element = make("span", { className: "word", role: "button" }, text);
+  element.dataset.start = String(start);
   element.onclick = () => {
     if (document.getSelection()?.isCollapsed ?? true) asked({ start, end, element });
   };
