@@ -107,6 +107,15 @@ def test_the_numbers_are_there_as_a_table(page, site):
     assert page.locator("#table thead th").first.inner_text() == "Step"
 
 
+def test_one_looks_inside_a_checkpoint_with_the_viewer(page, site):
+    page.goto(site.address)
+    page.get_by_label("Sentence to look at").fill("a b c")
+    page.get_by_role("button", name="Look inside").click()
+    page.get_by_text("Checkpoint of step 8.").wait_for(timeout=60_000)
+    page.locator("#viewer canvas").first.wait_for()
+    assert page.locator("#viewer").inner_text().split()[:4] == ["a", "b", "c", "⟨end⟩"]
+
+
 def test_the_page_fits_a_phone(page, site):
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(site.address)

@@ -18,6 +18,7 @@ const button = /** @type {HTMLButtonElement} */ (form.querySelector("button"));
 let viewer = null;
 let asked = 0;
 let proposed = "";
+let shown = ""; // the sentence in the viewer, whatever is being typed meanwhile
 
 /** Offer the sentences and checkpoints that there are. @param {Summary} summary */
 export function offerLooks({samples, checkpoints}) {
@@ -39,7 +40,7 @@ export function offerLooks({samples, checkpoints}) {
  * @returns {Promise<any>}
  */
 async function ask(change) {
-  const question = new URLSearchParams({text: change.text ?? text.value});
+  const question = new URLSearchParams({text: change.text ?? shown});
   const step = change.checkpoint ?? checkpoint.value;
   if (step) question.set("checkpoint", String(step));
   if (change.prefix) question.set("prefix", change.prefix);
@@ -48,6 +49,7 @@ async function ask(change) {
   const answer = await fetch(`look?${question}`);
   const said = await answer.json();
   if (!answer.ok) throw new Error(said.error);
+  note.textContent = said.checkpoint === null ? "" : `Checkpoint of step ${whole(said.checkpoint)}.`;
   return said;
 }
 
@@ -60,11 +62,11 @@ async function look() {
   note.textContent = "Reading the sentence; the first look takes some seconds.";
   root.classList.add("waiting");
   try {
+    shown = text.value;
     const found = await ask({});
     if (question !== asked) return;
     if (viewer) viewer.update(found);
     else viewer = (await import("../../viewer/static/viewer.js")).show(root, found, {relook: ask, checkpoints});
-    note.textContent = found.checkpoint === null ? "" : `Checkpoint of step ${whole(found.checkpoint)}.`;
   } catch (error) {
     if (question === asked) note.textContent = error instanceof Error && error.message ? error.message : "There was no answer.";
   } finally {
