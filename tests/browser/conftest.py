@@ -68,12 +68,12 @@ def recipe_of(corpus: Path) -> Callable[..., Recipe]:
 
 
 @pytest.fixture(scope="session")
-def runs(recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A model from English into German, and one back."""
+def runs(recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """A model from English into German, one back, and one more that does what the first does."""
     folder = tmp_path_factory.mktemp("models")
     there = dragoman.train(recipe_of(folder / "there"))
     back = dragoman.train(recipe_of(folder / "back", "de", "en", steps=2, warmup=1, validate_every=2))
-    return there.folder, back.folder
+    return there.folder, back.folder, Path(shutil.copytree(there.folder, folder / "rival"))
 
 
 def free_port() -> int:
@@ -122,8 +122,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., st
 
 
 @pytest.fixture(scope="session")
-def served(start: Callable[..., str], runs: tuple[Path, Path]) -> str:
-    """The address of a server with both models."""
+def served(start: Callable[..., str], runs: tuple[Path, ...]) -> str:
+    """The address of a server with all models."""
     return start("serve", *runs, ready="/readyz")
 
 
@@ -151,14 +151,15 @@ def visit(browser: Any, usual: Any) -> Iterator[Callable[..., Any]]:
     faults: list[str] = []
     opened = []
 
-    def visited(address: str, **how: Any) -> Any:
+    def visited(address: str, prepare: Callable[[Any], None] = lambda page: None, **how: Any) -> Any:
         page = browser.new_page(**{"viewport": WINDOW, **how}) if how else usual.new_page()
         opened.append(page)
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         host = address.split("/")[2]
         page.on("pageerror", lambda error: faults.append(f"error: {error}"))
         page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
         page.on("request", lambda asked: None if own(asked.url, host) else faults.append(f"asked for {asked.url}"))
+        prepare(page)
         page.goto(address)
         return page
 

@@ -70,6 +70,18 @@ def test_clearing_the_text_clears_the_translation(page, model):
     assert page.evaluate("document.activeElement.id") == "source"
 
 
+def test_an_answer_that_comes_after_the_text_was_cleared_is_not_shown(page):
+    delayed = []
+    page.route("**/v1/translate", lambda route: delayed.append(route))
+    with page.expect_request("**/v1/translate"):
+        page.fill("#source", SENTENCE)
+    page.click("#clear")
+    page.wait_for_timeout(100)
+    delayed[0].fulfill(json={"translations": [[{"text": "stale"}]], "model": "x"})
+    page.wait_for_timeout(200)
+    assert page.text_content("#target") == ""
+
+
 def test_languages_are_named_and_can_be_swapped(page, model, runs):
     assert page.locator("#from option:checked").text_content() == "English"
     assert page.locator("#to option:checked").text_content() == "German"
@@ -124,6 +136,7 @@ def test_a_translation_goes_on_from_a_word_of_the_readers_own(page, model):
     page.wait_for_function("() => document.querySelector('#target').textContent.includes('Lampe')")
     first = model.translate(SENTENCE).split()[0]
     assert page.text_content("#target").startswith(f"{first} Lampe")
+    assert page.evaluate("document.activeElement.textContent").startswith("Lampe")
 
 
 def test_a_words_alternatives_begin_with_what_stands_before_it(page, model):
