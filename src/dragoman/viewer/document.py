@@ -26,7 +26,7 @@ def contents(record: AttentionRecord, other: AttentionRecord | None = None) -> d
         "alignment": alignment(record),
         "beam": None if record.beam is None else beam(record.beam),
         "report": None if record.report is None else dict(record.report),
-        "history": None,
+        "history": (record.report or {}).get("history"),
         "without": [list(head) for head in record.without],
         "compare": None if other is None else contents(other),
     }

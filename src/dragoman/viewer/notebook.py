@@ -1,6 +1,8 @@
-"""A record in a notebook: the page, in a frame of its own."""
+"""A record in a notebook: a widget where anywidget is installed, else the page in a frame of its own."""
 
 from html import escape
+from importlib.util import find_spec
+from typing import Any
 
 from dragoman.viewer.page import page
 from dragoman.viewer.record import AttentionRecord, Bundle
@@ -10,7 +12,13 @@ HEIGHT = 860  # pixels
 
 def shown(record: AttentionRecord) -> Bundle:
     """Return what a notebook shows of a record."""
-    return {"text/plain": f"{record.source_text} → {record.target_text}", "text/html": framed(page(record))}
+    plain = {"text/plain": f"{record.source_text} → {record.target_text}"}
+    if find_spec("anywidget"):
+        from dragoman.viewer.widget import widget
+
+        made: Any = widget(record)._repr_mimebundle_() or {}
+        return {**(made[0] if isinstance(made, tuple) else made), **plain}  # some versions add metadata
+    return {**plain, "text/html": framed(page(record))}
 
 
 def framed(html: str) -> str:

@@ -31,7 +31,10 @@ const NAMES = { mean: "Mean", "arg-max": "Arg-max", shifted: "Shift-Att" };
  * @returns {Record<Side, Unit[]>}
  */
 export function textWords({ look }) {
-  return { source: look.source.words.filter((word) => !word.special), target: look.target.words.filter((word) => !word.special) };
+  return {
+    source: look.source.words.filter((word) => !word.special),
+    target: look.target.words.filter((word) => !word.special),
+  };
 }
 
 /**
@@ -45,7 +48,10 @@ export function textWords({ look }) {
  * @returns {Drawing}
  */
 export function alignmentDrawing(words, links, theme, room, reversed, drawn) {
-  const widths = { source: words.source.map((word) => widthOf(word.label, SIZE)), target: words.target.map((word) => widthOf(word.label, SIZE)) };
+  const widths = {
+    source: words.source.map((word) => widthOf(word.label, SIZE)),
+    target: words.target.map((word) => widthOf(word.label, SIZE)),
+  };
   const total = (/** @type {Side} */ side) => widths[side].reduce((sum, width) => sum + width + GAP, 0);
   const flat = Math.max(total("source"), total("target")) <= room;
   const longest = (/** @type {Side} */ side) => Math.max(0, ...widths[side]);
@@ -54,7 +60,11 @@ export function alignmentDrawing(words, links, theme, room, reversed, drawn) {
 
   /** @type {(side: Side) => [number, number][]} where the words stand: their middle, or their inner edge */
   const placed = (side) => {
-    if (!flat) return words[side].map((_, i) => [side === "source" ? longest("source") : width - longest("target"), (i + 0.6) * ROW]);
+    if (!flat)
+      return words[side].map((_, i) => [
+        side === "source" ? longest("source") : width - longest("target"),
+        (i + 0.6) * ROW,
+      ]);
     let x = (Math.max(total("source"), total("target")) - total(side)) / 2;
     return widths[side].map((wide) => {
       const middle = x + GAP / 2 + wide / 2;
@@ -73,13 +83,23 @@ export function alignmentDrawing(words, links, theme, room, reversed, drawn) {
       for (const [source, target, weight] of links) {
         const [[x, y], [toX, toY]] = [at(places.source, source), at(places.target, target)];
         /** @type {[[number, number], [number, number]]} */
-        const ends = flat ? [[x, y + 15], [toX, toY - 15]] : [[x + 8, y], [toX - 8, toY]]; // prettier-ignore
+        const ends = flat
+          ? [
+              [x, y + 15],
+              [toX, toY - 15],
+            ]
+          : [
+              [x + 8, y],
+              [toX - 8, toY],
+            ];
         const stroke = css(0.25 + 0.75 * weight, theme);
         parts.links.push(pen.curve(...ends, { stroke, width: 1.2 + 3 * weight, opacity: 0.9 }, flat));
       }
       for (const side of /** @type {Side[]} */ (["source", "target"])) {
         const anchor = flat ? "middle" : side === "source" ? "end" : "start";
-        places[side].forEach(([x, y], i) => parts.words[side].push(pen.text(x, y, at(words[side], i).label, { size: SIZE, anchor, fill: theme.ink })));
+        places[side].forEach(([x, y], i) =>
+          parts.words[side].push(pen.text(x, y, at(words[side], i).label, { size: SIZE, anchor, fill: theme.ink })),
+        );
       }
       drawn?.(parts);
     },
@@ -99,17 +119,34 @@ export function alignment(inside, store, theme) {
   const about = make("p", { className: "dv-note" });
   const picture = make("div", { className: "dv-scroll" });
   const format = make("code", { className: "dv-code", tabIndex: 0 });
-  const counted = make("p", { className: "dv-note" }, "Words are counted from 0, source first; punctuation marks count as words.");
+  const counted = make(
+    "p",
+    { className: "dv-note" },
+    "Words are counted from 0, source first; punctuation marks count as words.",
+  );
   const copy = button("Copy", () => void navigator.clipboard?.writeText(format.textContent ?? ""));
-  const chosen = choice("Method", names.map((name) => [name, NAMES[name] ?? name]), store.state.method, (method) => store.set({ method }));
+  const chosen = choice(
+    "Method",
+    names.map((name) => [name, NAMES[name] ?? name]),
+    store.state.method,
+    (method) => store.set({ method }),
+  );
   const pharaoh = make("div", { className: "dv-row" }, make("span", { className: "dv-note" }, "Pharaoh"), format, copy);
-  const element = make("div", {}, make("div", { className: "dv-row" }, chosen.element, about), picture, pharaoh, counted);
+  const element = make(
+    "div",
+    {},
+    make("div", { className: "dv-row" }, chosen.element, about),
+    picture,
+    pharaoh,
+    counted,
+  );
   /** @type {Parts} */
   let parts = { words: { source: [], target: [] }, links: [] };
   let room = 0;
 
   const method = () => methods[store.state.method] ?? at(Object.values(methods), 0);
-  const reversed = () => picture.closest("[dir=rtl]") !== null || isReversed(inside.look.source.text + inside.look.target.text);
+  const reversed = () =>
+    picture.closest("[dir=rtl]") !== null || isReversed(inside.look.source.text + inside.look.target.text);
 
   function paint() {
     const { links, about: words_, pharaoh: text, error_rate: rate } = method();
@@ -146,18 +183,25 @@ export function alignment(inside, store, theme) {
   function mark() {
     const { point, partner } = store.state;
     const touches = (/** @type {Side} */ side, /** @type {number} */ i) =>
-      [point, partner].some((each) => each?.side === side && each.first < at(words[side], i).end && each.end > at(words[side], i).first);
+      [point, partner].some(
+        (each) => each?.side === side && each.first < at(words[side], i).end && each.end > at(words[side], i).first,
+      );
     const any = Boolean(point || partner);
     const { links } = method();
     const lit = { source: new Set(), target: new Set() };
     parts.links.forEach((line, i) => {
       const [source, target] = at(links, i);
-      const both = point && partner ? touches("source", source) && touches("target", target) : touches("source", source) || touches("target", target);
+      const both =
+        point && partner
+          ? touches("source", source) && touches("target", target)
+          : touches("source", source) || touches("target", target);
       line?.setAttribute("opacity", !any ? "0.9" : both ? "1" : "0.12");
       if (any && both) (lit.source.add(source), lit.target.add(target));
     });
     for (const side of /** @type {Side[]} */ (["source", "target"])) {
-      parts.words[side].forEach((label, i) => label?.setAttribute("font-weight", lit[side].has(i) || (any && touches(side, i)) ? "700" : "400"));
+      parts.words[side].forEach((label, i) =>
+        label?.setAttribute("font-weight", lit[side].has(i) || (any && touches(side, i)) ? "700" : "400"),
+      );
     }
   }
 
@@ -182,7 +226,11 @@ export function alignment(inside, store, theme) {
     draw,
     drawing: () => alignmentDrawing(words, method().links, theme(), 1400, reversed()),
     table: () => tableOf("Word alignment", ["source", "target", "weight"], linkRows(method().links, words)),
-    csv: () => csv([["source", "target", "source word", "target word", "weight"], ...method().links.map(([s, t, w]) => [s, t, at(words.source, s).label, at(words.target, t).label, w])]),
+    csv: () =>
+      csv([
+        ["source", "target", "source word", "target word", "weight"],
+        ...method().links.map(([s, t, w]) => [s, t, at(words.source, s).label, at(words.target, t).label, w]),
+      ]),
     destroy: () => observer.disconnect(),
   };
 }

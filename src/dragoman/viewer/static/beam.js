@@ -49,9 +49,11 @@ function layout(nodes) {
   const children = new Map();
   for (const node of nodes) children.set(node.parent, [...(children.get(node.parent) ?? []), node]);
   const rank = { chosen: 0, finished: 1, live: 2, pruned: 3 };
-  const order = (/** @type {BeamNode} */ one, /** @type {BeamNode} */ two) => rank[one.state] - rank[two.state] || two.sum - one.sum;
+  const order = (/** @type {BeamNode} */ one, /** @type {BeamNode} */ two) =>
+    rank[one.state] - rank[two.state] || two.sum - one.sum;
   const columns = /** @type {number[]} */ ([]);
-  for (const node of nodes) columns[node.step] = Math.max(columns[node.step] ?? 44, widthOf(nodeLabel(node, marked), PIECE) + 30);
+  for (const node of nodes)
+    columns[node.step] = Math.max(columns[node.step] ?? 44, widthOf(nodeLabel(node, marked), PIECE) + 30);
   const left = [24];
   columns.forEach((width, step) => (left[step + 1] = (left[step] ?? 0) + width));
   /** @type {Map<number, Place>} */
@@ -61,7 +63,11 @@ function layout(nodes) {
   const visit = (node) => {
     const y = row;
     const own = (children.get(node.id) ?? []).sort(order);
-    places.set(node.id, { x: left[node.step] ?? 0, y: y * LEAF + 34, width: widthOf(nodeLabel(node, marked), PIECE) + 12 });
+    places.set(node.id, {
+      x: left[node.step] ?? 0,
+      y: y * LEAF + 34,
+      width: widthOf(nodeLabel(node, marked), PIECE) + 12,
+    });
     own.forEach((child, i) => {
       if (i) row++;
       visit(child);
@@ -95,7 +101,12 @@ export function beamDrawing({ nodes }, theme, drawn) {
         const { x, y } = place(node.id);
         const parent = node.parent === null ? null : place(node.parent);
         const chosen = node.state === "chosen";
-        const ink = { stroke: chosen ? theme.accent : theme.faint, width: chosen ? 2.5 : 1, opacity: chosen ? 1 : 0.55, dashed: node.state === "pruned" };
+        const ink = {
+          stroke: chosen ? theme.accent : theme.faint,
+          width: chosen ? 2.5 : 1,
+          opacity: chosen ? 1 : 0.55,
+          dashed: node.state === "pruned",
+        };
         pen.curve(parent ? [parent.x + parent.width, parent.y] : [6, 34], [x, y], ink);
       }
       pen.rect(2, 30, 8, 8, { fill: theme.faint, radius: 4 });
@@ -103,9 +114,24 @@ export function beamDrawing({ nodes }, theme, drawn) {
         const { x, y, width: wide } = place(node.id);
         const chosen = node.state === "chosen";
         const opacity = node.state === "pruned" ? 0.75 : 1;
-        const box = pen.rect(x, y - 12, wide, 24, { fill: chosen ? theme.accent : theme.card, stroke: chosen ? theme.accent : theme.line, radius: 7 });
-        const text = pen.text(x + wide / 2, y, nodeLabel(node, marked), { size: PIECE, anchor: "middle", fill: chosen ? theme.paper : theme.ink, opacity, bold: chosen });
-        const number = pen.text(x + wide / 2, y + 18, `${probability(node.log_probability)}${node.state === "finished" ? " ■" : ""}`, { size: 9.5, anchor: "middle", fill: theme.faint });
+        const box = pen.rect(x, y - 12, wide, 24, {
+          fill: chosen ? theme.accent : theme.card,
+          stroke: chosen ? theme.accent : theme.line,
+          radius: 7,
+        });
+        const text = pen.text(x + wide / 2, y, nodeLabel(node, marked), {
+          size: PIECE,
+          anchor: "middle",
+          fill: chosen ? theme.paper : theme.ink,
+          opacity,
+          bold: chosen,
+        });
+        const number = pen.text(
+          x + wide / 2,
+          y + 18,
+          `${probability(node.log_probability)}${node.state === "finished" ? " ■" : ""}`,
+          { size: 9.5, anchor: "middle", fill: theme.faint },
+        );
         parts.set(node.id, /** @type {Element[]} */ ([box, text, number].filter(Boolean)));
       }
       drawn?.(parts);
@@ -124,8 +150,14 @@ export function beamDrawing({ nodes }, theme, drawn) {
 export function beamTree(inside, beam, store, theme, go) {
   const picture = make("div", { className: "dv-scroll" });
   const card = make("div", { className: "dv-card" });
-  const wide = beam.nodes.filter((node) => node.state === "finished" || (node.state === "chosen" && node.piece === last())).length;
-  const note = make("p", { className: "dv-note" }, `Beam of ${beam.width}: ${beam.nodes.length} pieces were tried, ${wide} hypotheses ended (■ those that lost). The number under a piece is its probability.`);
+  const wide = beam.nodes.filter(
+    (node) => node.state === "finished" || (node.state === "chosen" && node.piece === last()),
+  ).length;
+  const note = make(
+    "p",
+    { className: "dv-note" },
+    `Beam of ${beam.width}: ${beam.nodes.length} pieces were tried, ${wide} hypotheses ended (■ those that lost). The number under a piece is its probability.`,
+  );
   const element = make("div", {}, note, picture, card);
   card.setAttribute("aria-live", "polite");
   /** @type {Map<number, Element[]>} */
@@ -145,7 +177,10 @@ export function beamTree(inside, beam, store, theme, go) {
       const [box, label] = parts.get(node.id) ?? [];
       if (!(box instanceof SVGElement) || !(label instanceof SVGElement)) continue;
       box.setAttribute("role", "treeitem");
-      box.setAttribute("aria-label", `${plain(node.piece)}, probability ${probability(node.log_probability)}, ${MEANING[node.state]}`);
+      box.setAttribute(
+        "aria-label",
+        `${plain(node.piece)}, probability ${probability(node.log_probability)}, ${MEANING[node.state]}`,
+      );
       box.setAttribute("tabindex", node.id ? "-1" : "0");
       for (const part of [box, label]) {
         part.onpointerenter = () => store.point(...found(node));
@@ -176,11 +211,15 @@ export function beamTree(inside, beam, store, theme, go) {
     const siblings = beam.nodes.filter((other) => other.step === node.step);
     const here = siblings.indexOf(node);
     const next =
-      event.key === "ArrowRight" ? beam.nodes.find((other) => other.parent === node.id)
-      : event.key === "ArrowLeft" ? beam.nodes.find((other) => other.id === node.parent)
-      : event.key === "ArrowDown" ? siblings[here + 1]
-      : event.key === "ArrowUp" ? siblings[here - 1]
-      : undefined; // prettier-ignore
+      event.key === "ArrowRight"
+        ? beam.nodes.find((other) => other.parent === node.id)
+        : event.key === "ArrowLeft"
+          ? beam.nodes.find((other) => other.id === node.parent)
+          : event.key === "ArrowDown"
+            ? siblings[here + 1]
+            : event.key === "ArrowUp"
+              ? siblings[here - 1]
+              : undefined;
     if (event.key === "Enter") store.lock(...found(node));
     if (!next) return;
     event.preventDefault();
@@ -210,7 +249,17 @@ export function beamTree(inside, beam, store, theme, go) {
       box?.setAttribute("stroke", path.has(node.id) ? colours.ink : chosen ? colours.accent : colours.line);
       box?.setAttribute("stroke-width", path.has(node.id) ? "2" : "1");
     }
-    card.replaceChildren(...(here ? told(here) : [make("p", { className: "dv-note" }, "Point at a piece to see its scores and where its step looked; click to hold it.")]));
+    card.replaceChildren(
+      ...(here
+        ? told(here)
+        : [
+            make(
+              "p",
+              { className: "dv-note" },
+              "Point at a piece to see its scores and where its step looked; click to hold it.",
+            ),
+          ]),
+    );
   }
 
   /** @param {BeamNode} node */
@@ -224,8 +273,22 @@ export function beamTree(inside, beam, store, theme, go) {
       `by length ${node.score.toFixed(2)}`,
       MEANING[node.state],
     ];
-    const best = step ? make("p", { className: "dv-note" }, "Likeliest: ", step.best.map(([piece, value]) => `${plain(piece)} ${probability(value)}`).join(" · "), margin === null ? "" : ` (margin ${percent(margin)})`) : "";
-    const text = make("p", {}, make("b", {}, written(node.piece)), " ", make("span", { className: "dv-note" }, facts.join(" · ")));
+    const best = step
+      ? make(
+          "p",
+          { className: "dv-note" },
+          "Likeliest: ",
+          step.best.map(([piece, value]) => `${plain(piece)} ${probability(value)}`).join(" · "),
+          margin === null ? "" : ` (margin ${percent(margin)})`,
+        )
+      : "";
+    const text = make(
+      "p",
+      {},
+      make("b", {}, written(node.piece)),
+      " ",
+      make("span", { className: "dv-note" }, facts.join(" · ")),
+    );
     const soFar = make("p", { className: "dv-sofar", dir: "auto" }, node.text);
     const ends = node.piece === last();
     const more = go && !ends ? [button("Continue from here", () => go(node.text))] : [];
@@ -238,14 +301,30 @@ export function beamTree(inside, beam, store, theme, go) {
     else if (changes.has("point") || changes.has("node")) mark();
   }
 
-  const rows = () => beam.nodes.map((node) => [node.id, node.parent ?? "", node.step, node.piece, node.log_probability, node.sum, node.score, node.state, node.text]);
+  const rows = () =>
+    beam.nodes.map((node) => [
+      node.id,
+      node.parent ?? "",
+      node.step,
+      node.piece,
+      node.log_probability,
+      node.sum,
+      node.score,
+      node.state,
+      node.text,
+    ]);
   const titles = ["node", "parent", "step", "piece", "log probability", "sum", "score", "state", "text"];
   paint();
   return {
     element,
     draw,
     drawing: () => beamDrawing(beam, theme()),
-    table: () => tableOf("Beam", titles.slice(1), rows().map((row) => /** @type {[string, ...string[]]} */ (row.map(String)))),
+    table: () =>
+      tableOf(
+        "Beam",
+        titles.slice(1),
+        rows().map((row) => /** @type {[string, ...string[]]} */ (row.map(String))),
+      ),
     csv: () => csv([titles, ...rows()]),
   };
 }

@@ -43,8 +43,9 @@ export function colourOf(weight, dark, grey = false) {
   if (grey) return dark ? srgb(0.225 + 0.4 * t, 0.004, 260) : srgb(0.985 - 0.3 * t, 0.004, 260);
   const bulge = 4 * t * (1 - t); // most colour in the middle, none at the ends
   // From night blue over green to a pale yellow; or from paper over blue to a deep indigo.
-  return dark ? srgb(0.225 + 0.745 * t, 0.012 + 0.115 * bulge, 268 - 172 * t ** 1.5)
-    : srgb(0.985 - 0.705 * t, 0.006 + 0.1 * bulge + 0.05 * t * t, 232 + 44 * t); // prettier-ignore
+  return dark
+    ? srgb(0.225 + 0.745 * t, 0.012 + 0.115 * bulge, 268 - 172 * t ** 1.5)
+    : srgb(0.985 - 0.705 * t, 0.006 + 0.1 * bulge + 0.05 * t * t, 232 + 44 * t);
 }
 
 /**

@@ -27,7 +27,13 @@ export function compared(looks, store, theme, other) {
   const columns = looks.map(({ name, inside }) => {
     const text = sentences(inside, store);
     const weights = matrix(fitting(inside), store, theme);
-    const element = make("section", { className: "dv-side" }, ...(looks.every((each) => each.name === name) ? [] : [make("h3", {}, name)]), text.element, weights.element);
+    const element = make(
+      "section",
+      { className: "dv-side" },
+      ...(looks.every((each) => each.name === name) ? [] : [make("h3", {}, name)]),
+      text.element,
+      weights.element,
+    );
     return { element, text, weights };
   });
   const pair = make("div", { className: "dv-pair" }, ...columns.map((column) => column.element));
@@ -37,8 +43,10 @@ export function compared(looks, store, theme, other) {
     const { kind, heads } = store.state;
     const [first] = looks;
     if (!first) return;
-    named.textContent = looks.length > 1 ? `${ABOUT[kind].name}, ${nameOf(first.inside, kind, heads)}, of both. Choose others under Heads.`
-      : "Nothing to compare with yet."; // prettier-ignore
+    named.textContent =
+      looks.length > 1
+        ? `${ABOUT[kind].name}, ${nameOf(first.inside, kind, heads)}, of both. Choose others under Heads.`
+        : "Nothing to compare with yet.";
   }
 
   /** @param {Set<keyof State>} changes */
@@ -67,9 +75,19 @@ function fitting(inside) {
 
 /** @param {(text: string) => void} other */
 function asking(other) {
-  const input = make("input", { type: "text", className: "dv-input", placeholder: "Another sentence to compare with", dir: "auto" });
+  const input = make("input", {
+    type: "text",
+    className: "dv-input",
+    placeholder: "Another sentence to compare with",
+    dir: "auto",
+  });
   input.setAttribute("aria-label", "Another sentence to compare with");
-  const form = make("form", { className: "dv-row" }, input, make("button", { type: "submit", className: "dv-button" }, "Compare"));
+  const form = make(
+    "form",
+    { className: "dv-row" },
+    input,
+    make("button", { type: "submit", className: "dv-button" }, "Compare"),
+  );
   form.onsubmit = (event) => {
     event.preventDefault();
     if (input.value.trim()) other(input.value.trim());

@@ -19,7 +19,7 @@ export function common(before, after) {
   }
   /** @type {[number, number][]} */
   const pairs = [];
-  for (let i = 0, j = 0; i < before.length && j < after.length; ) {
+  for (let i = 0, j = 0; i < before.length && j < after.length;) {
     if (before[i] === after[j]) pairs.push([i++, j++]);
     else if ((longest[(i + 1) * width + j] ?? 0) >= (longest[i * width + j + 1] ?? 0)) i++;
     else j++;

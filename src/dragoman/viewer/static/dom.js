@@ -26,11 +26,12 @@ export const button = (text, onclick, className = "dv-button") =>
 /**
  * Return a piece as it is written, with a pale mark where it begins a word.
  * @param {string} piece
+ * @param {"bdi" | "span"} [tag] a span where the sentence around it shall take its direction from it
  */
-export function written(piece) {
+export function written(piece, tag = "bdi") {
   const rest = piece.replace(/^[▁ ]+/, "");
   const marks = piece.length - rest.length;
-  return make("bdi", {}, ...(marks ? [make("span", { className: "dv-mark" }, "▁".repeat(marks))] : []), rest);
+  return make(tag, {}, ...(marks ? [make("span", { className: "dv-mark" }, "▁".repeat(marks))] : []), rest);
 }
 
 /** @param {string} piece */

@@ -15,8 +15,17 @@ import { ABOUT, at, nameOf, pointed } from "./look.js";
  */
 
 /** What a badge looks like where there is room for a letter. */
-const LETTERS = new Map(Object.entries({ positional: "P", rare: "R", alignment: "A", sink: "S", punctuation: "·",
-  copy: "C", syntactic: "G" })); // prettier-ignore
+const LETTERS = new Map(
+  Object.entries({
+    positional: "P",
+    rare: "R",
+    alignment: "A",
+    sink: "S",
+    punctuation: "·",
+    copy: "C",
+    syntactic: "G",
+  }),
+);
 
 /**
  * Show the heads of one kind.
@@ -30,23 +39,38 @@ const LETTERS = new Map(Object.entries({ positional: "P", rare: "R", alignment: 
 export function grid(inside, kind, store, theme, reported, toggle = null) {
   const { layers, heads, rows, columns } = inside.look.kinds[kind];
   const special = inside.units(kind, "column", "pieces").map((unit) => unit.special);
-  const off = new Set(inside.look.without.filter(([other]) => other === kind).map(([, layer, head]) => `${layer} ${head}`));
+  const off = new Set(
+    inside.look.without.filter(([other]) => other === kind).map(([, layer, head]) => `${layer} ${head}`),
+  );
   const cells = make("div", { className: "dv-cells" });
   cells.style.gridTemplateColumns = `max-content repeat(${heads}, minmax(0, 1fr))`;
   const overlay = make("canvas", { className: "dv-overlay" });
-  const most = Math.max(1e-9, ...inside.everyHead(kind).map(([layer, head]) => reported(kind, layer, head)?.importance ?? 0));
+  const most = Math.max(
+    1e-9,
+    ...inside.everyHead(kind).map(([layer, head]) => reported(kind, layer, head)?.importance ?? 0),
+  );
   const thumbs = inside.everyHead(kind).map(thumb);
   const everything = button("all", () => choose(inside.everyHead(kind)), "dv-name");
   everything.setAttribute("aria-label", `All heads of the ${ABOUT[kind].name}`);
-  const across = Array.from({ length: heads }, (_, head) => name(`${head + 1}`, `Head ${head + 1} in all layers`, (place) => place[1] === head));
-  const down = Array.from({ length: layers }, (_, layer) => name(`${layer + 1}`, `All heads of layer ${layer + 1}`, (place) => place[0] === layer));
+  const across = Array.from({ length: heads }, (_, head) =>
+    name(`${head + 1}`, `Head ${head + 1} in all layers`, (place) => place[1] === head),
+  );
+  const down = Array.from({ length: layers }, (_, layer) =>
+    name(`${layer + 1}`, `All heads of layer ${layer + 1}`, (place) => place[0] === layer),
+  );
   cells.append(everything, ...across);
-  down.forEach((label, layer) => cells.append(label, ...thumbs.slice(layer * heads, (layer + 1) * heads).map((each) => each.element)));
+  down.forEach((label, layer) =>
+    cells.append(label, ...thumbs.slice(layer * heads, (layer + 1) * heads).map((each) => each.element)),
+  );
   const heading = make("h3", {}, ABOUT[kind].name, " ", make("span", { className: "dv-note" }, ABOUT[kind].about));
   const box = make("div", { className: "dv-gridbox" }, cells, overlay);
   const element = make("section", { className: "dv-grid" }, heading, box);
   element.setAttribute("aria-label", ABOUT[kind].name);
-  rove(cells, thumbs.map((each) => each.element), heads);
+  rove(
+    cells,
+    thumbs.map((each) => each.element),
+    heads,
+  );
 
   /** @param {HeadPlace} place */
   function thumb(place) {
@@ -56,7 +80,10 @@ export function grid(inside, kind, store, theme, reported, toggle = null) {
     const report = reported(kind, layer, head);
     const isOff = off.has(`${layer} ${head}`);
     const badges = report?.badges ?? [];
-    if (badges.length) element.append(make("span", { className: "dv-letters" }, badges.map((badge) => LETTERS.get(badge) ?? "•").join("")));
+    if (badges.length)
+      element.append(
+        make("span", { className: "dv-letters" }, badges.map((badge) => LETTERS.get(badge) ?? "•").join("")),
+      );
     if (report?.importance !== undefined) {
       const bar = make("span", { className: "dv-importance" });
       bar.style.width = `${(100 * Math.max(0, report.importance)) / most}%`;

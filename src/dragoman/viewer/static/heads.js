@@ -6,7 +6,7 @@ import { grid } from "./grid.js";
 import { lines } from "./lines.js";
 import { ABOUT, KINDS, nameOf, sinks } from "./look.js";
 import { matrix, matrixCsv, numbers, sinkNote } from "./matrix.js";
-import { onCanvas } from "./pen.js";
+import { asSvg, onCanvas } from "./pen.js";
 
 /**
  * @typedef {import("./colours.js").Theme} Theme
@@ -43,22 +43,54 @@ export function headsPanel(inside, store, theme, report, toggle) {
   const known = new Map((report?.heads ?? []).map((head) => [`${head.kind} ${head.layer} ${head.head}`, head]));
   /** @type {(kind: Kind, layer: number, head: number) => HeadReport | undefined} */
   const reported = (kind, layer, head) => known.get(`${kind} ${layer} ${head}`);
-  const grids = KINDS.map((kind) => grid(inside, kind, store, theme, reported, toggle && ((places) => toggle(kind, places))));
+  const grids = KINDS.map((kind) =>
+    grid(inside, kind, store, theme, reported, toggle && ((places) => toggle(kind, places))),
+  );
   const legend = make("div", { className: "dv-legend" });
   const grey = make("input", { type: "checkbox", checked: store.state.grey });
   grey.onchange = () => store.set({ grey: grey.checked });
-  const hint = make("span", { className: "dv-note dv-wide" }, "Shift-click adds a head; a number takes the mean of its row or column.");
-  const bar = make("div", { className: "dv-row dv-between" }, legend, make("label", { className: "dv-check" }, grey, "Grey out start and end"), hint);
+  const hint = make(
+    "span",
+    { className: "dv-note dv-wide" },
+    "Shift-click adds a head; a number takes the mean of its row or column.",
+  );
+  const bar = make(
+    "div",
+    { className: "dv-row dv-between" },
+    legend,
+    make("label", { className: "dv-check" }, grey, "Grey out start and end"),
+    hint,
+  );
   const title = make("h3", {});
   const sink = make("p", { className: "dv-note dv-sink" });
   const facts = make("div", { className: "dv-facts" });
-  const views = choice("Show as", /** @type {[View, string][]} */ ([["matrix", "Matrix"], ["lines", "Lines"], ["table", "Table"]]), store.state.view, (view) => store.set({ view })); // prettier-ignore
+  const views = choice(
+    "Show as",
+    /** @type {[View, string][]} */ ([
+      ["matrix", "Matrix"],
+      ["lines", "Lines"],
+      ["table", "Table"],
+    ]),
+    store.state.view,
+    (view) => store.set({ view }),
+  );
   const off = button("", switched);
-  const top = make("div", { className: "dv-row dv-between" }, make("div", {}, title, sink), make("div", { className: "dv-row" }, ...(toggle ? [off] : []), views.element));
+  const top = make(
+    "div",
+    { className: "dv-row dv-between" },
+    make("div", {}, title, sink),
+    make("div", { className: "dv-row" }, ...(toggle ? [off] : []), views.element),
+  );
   const body = make("div", { className: "dv-body" });
   const large = make("section", { className: "dv-large" }, top, facts, body);
   large.setAttribute("aria-label", "Chosen heads");
-  const element = make("div", {}, bar, make("div", { className: "dv-grids" }, ...grids.map((each) => each.element)), large);
+  const element = make(
+    "div",
+    {},
+    bar,
+    make("div", { className: "dv-grids" }, ...grids.map((each) => each.element)),
+    large,
+  );
   /** @type {{ element: HTMLElement, draw: (changes: Set<keyof State>) => void, drawing?: () => import("./pen.js").Drawing, destroy?: () => void }} */
   let shown = open();
 
@@ -91,10 +123,22 @@ export function headsPanel(inside, store, theme, report, toggle) {
     const canvas = make("canvas");
     const [width, colours] = [200, theme()];
     const marks = [0, 0.1, 0.25, 0.5, 1];
-    onCanvas({ width: width + 24, height: 28, draw(pen) {
-      for (let x = 0; x < width; x++) pen.rect(8 + x, 0, 1.5, 10, { fill: css((x / width) ** 2, colours) });
-      for (const mark of marks) pen.text(8 + width * Math.sqrt(mark), 20, String(mark), { size: 10.5, anchor: "middle", fill: colours.faint });
-    } }, canvas); // prettier-ignore
+    onCanvas(
+      {
+        width: width + 24,
+        height: 28,
+        draw(pen) {
+          for (let x = 0; x < width; x++) pen.rect(8 + x, 0, 1.5, 10, { fill: css((x / width) ** 2, colours) });
+          for (const mark of marks)
+            pen.text(8 + width * Math.sqrt(mark), 20, String(mark), {
+              size: 10.5,
+              anchor: "middle",
+              fill: colours.faint,
+            });
+        },
+      },
+      canvas,
+    );
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", "Scale of weights, from 0, pale, to 1, strong");
     legend.replaceChildren(canvas);
@@ -106,25 +150,71 @@ export function headsPanel(inside, store, theme, report, toggle) {
     title.textContent = `${ABOUT[kind].name}, ${name}`;
     const note = sinkNote(sinks(inside.table(kind, heads, units)));
     sink.textContent = note ? `${note}${grey ? ", greyed." : "."}` : "";
-    const isOff = heads.every(([layer, head]) => inside.look.without.some((each) => each[0] === kind && each[1] === layer && each[2] === head));
-    off.textContent = isOff ? "Switch on" : heads.length === 1 ? "Switch this head off" : `Switch these ${heads.length} heads off`;
+    const isOff = heads.every(([layer, head]) =>
+      inside.look.without.some((each) => each[0] === kind && each[1] === layer && each[2] === head),
+    );
+    off.textContent = isOff
+      ? "Switch on"
+      : heads.length === 1
+        ? "Switch this head off"
+        : `Switch these ${heads.length} heads off`;
     facts.replaceChildren(...(heads.length === 1 && heads[0] ? told(reported(kind, ...heads[0])) : []));
   }
 
   /** @param {HeadReport | undefined} head */
   function told(head) {
     if (!head) return [];
-    const chips = head.badges.map((badge) => make("span", { className: "dv-badge", title: BADGES[badge] ?? badge }, badge === "positional" && typeof head.offset === "number" ? `positional ${signed(head.offset)}` : badge));
+    const chips = head.badges.map((badge) =>
+      make(
+        "span",
+        { className: "dv-badge", title: BADGES[badge] ?? badge },
+        badge === "positional" && typeof head.offset === "number" ? `positional ${signed(head.offset)}` : badge,
+      ),
+    );
     const number = (/** @type {string} */ key, /** @type {string} */ name, digits = 2) => {
       const value = head[key];
       return typeof value === "number" ? [`${name} ${value.toFixed(digits)}`] : [];
     };
     const list = [
-      ...(head.importance === undefined ? [] : [`loss without it ${head.importance >= 0 ? "+" : "−"}${Math.abs(head.importance).toFixed(3)}`]),
-      ...number("confidence", "confidence"), ...number("entropy", "entropy"), ...number("distance", "mean distance", 1), ...number("sink", "on start and end"),
-    ]; // prettier-ignore
+      ...(head.importance === undefined
+        ? []
+        : [`loss without it ${head.importance >= 0 ? "+" : "−"}${Math.abs(head.importance).toFixed(3)}`]),
+      ...number("confidence", "confidence"),
+      ...number("entropy", "entropy"),
+      ...number("distance", "mean distance", 1),
+      ...number("sink", "on start and end"),
+    ];
     const where = report?.data ? ` on ${report.data.sentences} sentences` : "";
-    return [...chips, make("span", { className: "dv-note" }, `${list.join(" · ")}${list.length ? `, measured${where}.` : ""}`)];
+    const trend = trends(report?.history ?? [], head);
+    return [
+      ...trend,
+      ...chips,
+      make("span", { className: "dv-note" }, `${list.join(" · ")}${list.length ? `, measured${where}.` : ""}`),
+    ];
+  }
+
+  /**
+   * Return small curves of what a head was like at each checkpoint.
+   * @param {import("./look.js").Past[]} history
+   * @param {HeadReport} head
+   */
+  function trends(history, head) {
+    const past = history.map((each) =>
+      each.heads.find((other) => other.kind === head.kind && other.layer === head.layer && other.head === head.head),
+    );
+    const names = ["confidence", "positional", head.kind === "cross" ? "alignment" : "sink"];
+    if (past.length < 2) return [];
+    return names.map((name) => {
+      const values = past.map((each) => Number(each?.[name] ?? NaN));
+      const figure = make(
+        "figure",
+        { className: "dv-trend" },
+        sparkline(values, theme()),
+        make("figcaption", { className: "dv-note" }, name),
+      );
+      figure.title = `${name} from step ${history[0]?.step} to ${history.at(-1)?.step}: ${values.map((value) => value.toFixed(2)).join(", ")}`;
+      return figure;
+    });
   }
 
   /** @param {Set<keyof State>} changes */
@@ -151,6 +241,31 @@ export function headsPanel(inside, store, theme, report, toggle) {
     csv: () => matrixCsv(inside, store.state),
     destroy: () => (grids.forEach((each) => each.destroy()), shown.destroy?.()),
   };
+}
+
+/**
+ * Return a small curve of values from 0 to 1.
+ * @param {number[]} values
+ * @param {Theme} theme
+ */
+function sparkline(values, theme) {
+  const x = (/** @type {number} */ i) => 2 + (76 * i) / Math.max(1, values.length - 1);
+  const y = (/** @type {number} */ value) => 21 - 19 * value;
+  const svg = asSvg({
+    width: 80,
+    height: 24,
+    draw(pen) {
+      pen.curve([2, 22], [78, 22], { stroke: theme.line });
+      values.slice(1).forEach((value, i) => {
+        const before = values[i] ?? NaN;
+        if (Number.isFinite(before + value))
+          pen.curve([x(i), y(before)], [x(i + 1), y(value)], { stroke: theme.accent, width: 1.5 });
+      });
+    },
+  });
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", values.map((value) => value.toFixed(2)).join(", "));
+  return svg;
 }
 
 /** @param {number} offset */

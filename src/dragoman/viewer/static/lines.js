@@ -50,12 +50,31 @@ export function linesDrawing({ values, rows, columns }, theme, grey, drawn) {
           if (weight < FAINTEST) return;
           const stroke = grey && column.special ? theme.faint : theme.accent;
           const opacity = Math.min(1, Math.sqrt(weight)) * (grey && column.special ? 0.35 : 0.9);
-          const element = pen.curve([left + 6, y(r)], [right - 6, y(c)], { stroke, width: 0.8 + 3.4 * weight, opacity });
+          const element = pen.curve([left + 6, y(r)], [right - 6, y(c)], {
+            stroke,
+            width: 0.8 + 3.4 * weight,
+            opacity,
+          });
           parts.lines.push({ element, r, c, opacity });
         }),
       );
-      rows.forEach((unit, r) => parts.rows.push(pen.text(left, y(r), short(plain(unit.label), 24), { size: 14, anchor: "end", fill: unit.special ? theme.faint : theme.ink })));
-      columns.forEach((unit, c) => parts.columns.push(pen.text(right, y(c), short(plain(unit.label), 24), { size: 14, fill: unit.special ? theme.faint : theme.ink })));
+      rows.forEach((unit, r) =>
+        parts.rows.push(
+          pen.text(left, y(r), short(plain(unit.label), 24), {
+            size: 14,
+            anchor: "end",
+            fill: unit.special ? theme.faint : theme.ink,
+          }),
+        ),
+      );
+      columns.forEach((unit, c) =>
+        parts.columns.push(
+          pen.text(right, y(c), short(plain(unit.label), 24), {
+            size: 14,
+            fill: unit.special ? theme.faint : theme.ink,
+          }),
+        ),
+      );
       drawn?.(parts);
     },
   };
@@ -109,7 +128,8 @@ export function lines(inside, store, theme) {
     const { row, column } = pointed(kind, point, partner);
     const rows = touched(table.rows, row);
     const columns = touched(table.columns, column);
-    const within = (/** @type {[number, number] | null} */ range, /** @type {number} */ i) => Boolean(range && i >= range[0] && i < range[1]);
+    const within = (/** @type {[number, number] | null} */ range, /** @type {number} */ i) =>
+      Boolean(range && i >= range[0] && i < range[1]);
     const any = Boolean(rows || columns);
     for (const { element, r, c, opacity } of parts.lines) {
       const lit = !any || ((!rows || within(rows, r)) && (!columns || within(columns, c)));
@@ -126,7 +146,8 @@ export function lines(inside, store, theme) {
     else if (changes.has("point") || changes.has("partner")) mark();
   }
 
-  const drawing = () => linesDrawing(inside.table(store.state.kind, store.state.heads, store.state.units), theme(), store.state.grey);
+  const drawing = () =>
+    linesDrawing(inside.table(store.state.kind, store.state.heads, store.state.units), theme(), store.state.grey);
   paint();
   return { element, draw, drawing };
 }

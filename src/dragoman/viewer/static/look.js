@@ -19,7 +19,8 @@
  * @typedef {{ nodes: BeamNode[], width: number, length_penalty: number, layer: number, attention: string }} Beam
  * @typedef {{ kind: Kind, layer: number, head: number, badges: string[], importance?: number, [name: string]: unknown }}
  *   HeadReport
- * @typedef {{ heads: HeadReport[], loss?: number, data?: { name: string, sentences: number } }} Report
+ * @typedef {{ step: number, heads: HeadReport[] }} Past the heads at a checkpoint
+ * @typedef {{ heads: HeadReport[], loss?: number, data?: { name: string, sentences: number }, history?: Past[] }} Report
  * @typedef {{ title: string, model: string, skin: string, prefix: string[], given: number, source: Sentence,
  *   target: Sentence, kinds: Record<Kind, Matrices>, steps: Step[], alignment: Alignment, beam: Beam | null,
  *   report: Report | null, history: unknown, without: Head[], compare: Look | null }} Look

@@ -57,7 +57,11 @@ export function matrixDrawing({ values, rows, columns }, plan, theme, grey) {
       });
       rows.forEach((unit, r) => {
         const y = top + (r + 0.5) * cell;
-        pen.text(left - 8, y, short(plain(unit.label)), { size: LETTER, anchor: "end", fill: unit.special ? theme.faint : theme.ink });
+        pen.text(left - 8, y, short(plain(unit.label)), {
+          size: LETTER,
+          anchor: "end",
+          fill: unit.special ? theme.faint : theme.ink,
+        });
         columns.forEach((column, c) => {
           const fill = css(value(r, c), theme, grey && column.special);
           pen.rect(left + c * cell, top + r * cell, cell - 1, cell - 1, { fill, radius: cell > 16 ? 2 : 0 });
@@ -69,7 +73,13 @@ export function matrixDrawing({ values, rows, columns }, plan, theme, grey) {
       const most = Math.max(1e-9, ...got);
       columns.forEach((column, c) => {
         const thick = Math.min(10, (2 * cell) / 3);
-        bar(left + (c + 0.5) * cell - thick / 2, top + high + 6, thick, (BAR * at(got, c)) / most, grey && column.special);
+        bar(
+          left + (c + 0.5) * cell - thick / 2,
+          top + high + 6,
+          thick,
+          (BAR * at(got, c)) / most,
+          grey && column.special,
+        );
       });
       pen.text(left - 8, top + high + 12, "gets", { size: 10, anchor: "end", fill: theme.faint });
       pen.text(left + wide + 8, top - 8, "on words", { size: 10, fill: theme.faint });
@@ -82,7 +92,11 @@ export function matrixDrawing({ values, rows, columns }, plan, theme, grey) {
        * @param {boolean} [pale]
        */
       function bar(x, y, width, height, pale = false) {
-        pen.rect(x, y, Math.max(0.5, width), Math.max(0.5, height), { fill: pale ? theme.line : theme.accent, opacity: 0.75, radius: 1 });
+        pen.rect(x, y, Math.max(0.5, width), Math.max(0.5, height), {
+          fill: pale ? theme.line : theme.accent,
+          opacity: 0.75,
+          radius: 1,
+        });
       }
     },
   };
@@ -127,7 +141,10 @@ export function matrix(inside, store, theme) {
     const { cell, left, top } = shown.plan;
     const [wide, high] = [shown.table.columns.length * cell, shown.table.rows.length * cell];
     place(bands.row, rows && { x: left, y: top + rows[0] * cell, width: wide, height: (rows[1] - rows[0]) * cell });
-    place(bands.column, columns && { x: left + columns[0] * cell, y: top, width: (columns[1] - columns[0]) * cell, height: high });
+    place(
+      bands.column,
+      columns && { x: left + columns[0] * cell, y: top, width: (columns[1] - columns[0]) * cell, height: high },
+    );
     read.replaceChildren(...(rows && columns ? said(rows[0], columns[0]) : []));
   }
 
@@ -140,7 +157,12 @@ export function matrix(inside, store, theme) {
     const { rows, columns, values } = shown.table;
     const weight = values[r * columns.length + c] ?? 0;
     const verb = store.state.kind === "encoder" ? "looks at" : "was written looking at";
-    return [make("b", {}, at(rows, r).label.trim()), ` ${verb} `, make("b", {}, at(columns, c).label.trim()), ` with weight ${weight.toFixed(3)}.`];
+    return [
+      make("b", {}, at(rows, r).label.trim()),
+      ` ${verb} `,
+      make("b", {}, at(columns, c).label.trim()),
+      ` with weight ${weight.toFixed(3)}.`,
+    ];
   }
 
   /**
@@ -161,7 +183,10 @@ export function matrix(inside, store, theme) {
     if (!shown) return null;
     const box = canvas.getBoundingClientRect();
     const { cell, left, top } = shown.plan;
-    return pointsAt(Math.floor((event.clientY - box.top - top) / cell), Math.floor((event.clientX - box.left - left) / cell));
+    return pointsAt(
+      Math.floor((event.clientY - box.top - top) / cell),
+      Math.floor((event.clientX - box.left - left) / cell),
+    );
   }
 
   cells.onpointermove = (event) => {
@@ -229,11 +254,14 @@ function place(band, where) {
  */
 export function numbers(inside, { kind, heads, units }) {
   const { values, rows, columns } = inside.table(kind, heads, units);
-  const line = (/** @type {number} */ r) =>
-    columns.map((_, c) => (values[r * columns.length + c] ?? 0).toFixed(2));
+  const line = (/** @type {number} */ r) => columns.map((_, c) => (values[r * columns.length + c] ?? 0).toFixed(2));
   /** @type {[string, ...string[]][]} */
   const body = rows.map((row, r) => [row.label, ...line(r)]);
-  return tableOf(nameOf(inside, kind, heads), columns.map((unit) => unit.label), body);
+  return tableOf(
+    nameOf(inside, kind, heads),
+    columns.map((unit) => unit.label),
+    body,
+  );
 }
 
 /**
@@ -243,7 +271,10 @@ export function numbers(inside, { kind, heads, units }) {
  */
 export function matrixCsv(inside, { kind, heads, units }) {
   const { values, rows, columns } = inside.table(kind, heads, units);
-  const lines = rows.map((row, r) => [row.label, ...columns.map((_, c) => (values[r * columns.length + c] ?? 0).toFixed(4))]);
+  const lines = rows.map((row, r) => [
+    row.label,
+    ...columns.map((_, c) => (values[r * columns.length + c] ?? 0).toFixed(4)),
+  ]);
   return csv([["", ...columns.map((unit) => unit.label)], ...lines]);
 }
 

@@ -93,18 +93,35 @@ export class SvgPen {
     const [one, two] = handles(from, to, upright);
     const d = `M${from} C${one} ${two} ${to}`;
     const dashes = dashed ? "3 4" : undefined;
-    return this.put("path", { d, fill: "none", stroke, "stroke-width": width, opacity, "stroke-linecap": "round",
-      "stroke-dasharray": dashes }); // prettier-ignore
+    return this.put("path", {
+      d,
+      fill: "none",
+      stroke,
+      "stroke-width": width,
+      opacity,
+      "stroke-linecap": "round",
+      "stroke-dasharray": dashes,
+    });
   }
 
   /** @type {Pen["text"]} */
   text(x, y, text, { fill = "black", size = 13, anchor = "start", turn = 0, bold = false, opacity, halo } = {}) {
     const element = this.put("text", {
-      x, y, fill, opacity, "font-size": size, "font-family": FONT, "font-weight": bold ? 600 : undefined,
-      "text-anchor": anchor, "dominant-baseline": "central", transform: turn ? `rotate(${turn} ${x} ${y})` : undefined,
-      stroke: halo, "stroke-width": halo ? 4 : undefined, "stroke-linejoin": halo ? "round" : undefined,
+      x,
+      y,
+      fill,
+      opacity,
+      "font-size": size,
+      "font-family": FONT,
+      "font-weight": bold ? 600 : undefined,
+      "text-anchor": anchor,
+      "dominant-baseline": "central",
+      transform: turn ? `rotate(${turn} ${x} ${y})` : undefined,
+      stroke: halo,
+      "stroke-width": halo ? 4 : undefined,
+      "stroke-linejoin": halo ? "round" : undefined,
       "paint-order": halo ? "stroke" : undefined,
-    }); // prettier-ignore
+    });
     element.textContent = text;
     return element;
   }
@@ -119,7 +136,15 @@ export class SvgPen {
  */
 function handles([x, y], [toX, toY], upright) {
   const [middleX, middleY] = [(x + toX) / 2, (y + toY) / 2];
-  return upright ? [[x, middleY], [toX, middleY]] : [[middleX, y], [middleX, toY]]; // prettier-ignore
+  return upright
+    ? [
+        [x, middleY],
+        [toX, middleY],
+      ]
+    : [
+        [middleX, y],
+        [middleX, toY],
+      ];
 }
 
 const ruler = document.createElement("canvas").getContext("2d");

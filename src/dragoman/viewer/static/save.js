@@ -118,7 +118,9 @@ async function bundled() {
  * @param {string} style
  */
 function pageOf(look, script, style) {
-  const nonce = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const nonce = [...crypto.getRandomValues(new Uint8Array(16))]
+    .map((byte) => byte.toString(16).padStart(2, "0"))
+    .join("");
   const policy = `default-src 'none'; script-src 'nonce-${nonce}'; style-src 'nonce-${nonce}'; base-uri 'none'; form-action 'none'`;
   const data = JSON.stringify(look).replaceAll("<", "\\u003c").replaceAll(">", "\\u003e").replaceAll("&", "\\u0026");
   const open = (/** @type {string} */ tag, /** @type {string} */ more) => `<${tag} ${more}>`;

@@ -81,7 +81,7 @@ export function sentences(inside, store, { changed = new Set() } = {}) {
    */
   function wordOf(side, unit) {
     const shown = unit.span && unit.span[1] > unit.span[0] ? inside.look[side].text.slice(...unit.span) : null;
-    const label = make("span", { className: "dv-label" }, ...(shown === null ? [written(unit.label)] : [shown]));
+    const label = make("span", { className: "dv-label" }, ...(shown === null ? [written(unit.label, "span")] : [shown]));
     const element = make("span", { className: "dv-word" }, label, make("span", { className: "dv-share" }));
     const isNew = side === "target" && [...changed].some((piece) => piece >= unit.first && piece < unit.end);
     element.classList.toggle("dv-special", unit.special);
@@ -174,8 +174,9 @@ export function sentences(inside, store, { changed = new Set() } = {}) {
     );
     partners.push({ share: found.start, label: inside.look.prefix[0] ?? "" });
     const best = partners.filter(({ share }) => share >= NOTABLE).sort((one, two) => two.share - one.share);
-    const list = best.slice(0, 4).flatMap(({ share, label }, i) => [i ? ", " : " ", written(label),
-      ` ${percent(share)}`]); // prettier-ignore
+    const list = best
+      .slice(0, 4)
+      .flatMap(({ share, label }, i) => [i ? ", " : " ", written(label), ` ${percent(share)}`]);
     const nothing = best.length ? [] : [" nothing in particular"];
     return [make("b", {}, written(label)), ` ${way}`, ...list, ...nothing, ".", after];
   }

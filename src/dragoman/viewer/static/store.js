@@ -59,8 +59,9 @@ export class Store {
    */
   lock(point, { partner = null, node = null } = {}) {
     const { state } = this;
-    const same = state.locked && JSON.stringify([state.point, state.partner, state.node]) ===
-      JSON.stringify([point, partner, node]); // prettier-ignore
+    const same =
+      state.locked &&
+      JSON.stringify([state.point, state.partner, state.node]) === JSON.stringify([point, partner, node]);
     this.set({ point, partner, node, locked: !same });
   }
 

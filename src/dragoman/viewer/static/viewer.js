@@ -4,9 +4,9 @@
 
 import { alignment } from "./alignment.js";
 import { beamTree } from "./beam.js";
+import { changedPieces, changesBox } from "./changes.js";
 import { themeOf } from "./colours.js";
 import { compared } from "./compare.js";
-import { difference } from "./diff.js";
 import { button, choice, make, rove, unfolding } from "./dom.js";
 import { headsPanel } from "./heads.js";
 import { Inside } from "./look.js";
@@ -14,6 +14,7 @@ import { fromHash, toHash } from "./permalink.js";
 import { canSavePage, download, savePage, savePng, saveSvg } from "./save.js";
 import { sentences } from "./sentences.js";
 import { Store } from "./store.js";
+import { targetTree } from "./tree.js";
 
 /**
  * @typedef {import("./look.js").Head} Head
@@ -62,6 +63,7 @@ class Viewer {
     this.report = look.report;
     /** @type {number[]} */
     this.checkpoints = [];
+    this.asked = 0;
     /** @type {{ name: string, look: Look } | null} */
     this.other = look.compare && { name: named(look.compare), look: look.compare };
     /** @type {Panel[]} */
@@ -81,9 +83,13 @@ class Viewer {
     this.watcher = new MutationObserver(this.ontheme);
     document.addEventListener("keydown", this.onkey);
     this.dark.addEventListener("change", this.ontheme);
-    this.watcher.observe(document.documentElement, { attributes: true, attributeFilter: ["class", "data-theme", "style"] });
+    this.watcher.observe(document.documentElement, {
+      attributes: true,
+      attributeFilter: ["class", "data-theme", "style"],
+    });
     this.build();
     this.inquire();
+    this.complete();
   }
 
   /** @returns {State} */
@@ -125,24 +131,44 @@ class Viewer {
   build() {
     const { look, store } = this;
     this.close();
-    const text = sentences(this.inside, store, { changed: this.changedPieces() });
-    const units = choice("Show", /** @type {["words" | "pieces", string][]} */ ([["words", "Words"], ["pieces", "Sub-words"]]), store.state.units, (value) => store.set({ units: value })); // prettier-ignore
+    const text = sentences(this.inside, store, { changed: changedPieces(this.base, look) });
+    const skin = SKINS.get(look.skin)?.(this.inside, store, () => this.theme);
+    const units = choice(
+      "Show",
+      /** @type {["words" | "pieces", string][]} */ ([
+        ["words", "Words"],
+        ["pieces", "Sub-words"],
+      ]),
+      store.state.units,
+      (value) => store.set({ units: value }),
+    );
     units.element.hidden = same(look.source) && same(look.target);
-    const bar = make("div", { className: "dv-bar" }, this.tabs(), make("div", { className: "dv-row" }, this.tools(), units.element));
+    const bar = make(
+      "div",
+      { className: "dv-bar" },
+      this.tabs(),
+      make("div", { className: "dv-row" }, this.tools(), units.element),
+    );
     const panel = this.panel();
     const body = make("div", { className: "dv-panel" }, panel.element);
     body.setAttribute("role", "tabpanel");
     body.setAttribute("aria-label", TABS[store.state.tab]);
-    this.panels = [text, panel];
-    text.element.hidden = store.state.tab === "compare" && this.pair().length > 1; // it stands below then
-    this.root.replaceChildren(this.title(), text.element, ...this.changes(), this.said, bar, body, ...this.foot(panel));
+    this.panels = [text, panel, ...(skin ? [skin] : [])];
+    const top = make("div", { className: "dv-top" }, text.element, ...(skin ? [skin.element] : []));
+    top.hidden = store.state.tab === "compare" && this.pair().length > 1; // it stands below then
+    this.root.replaceChildren(this.title(), top, ...this.changes(), this.said, bar, body, ...this.foot(panel));
   }
 
   /** Return a heading where the viewer is the whole page. */
   title() {
     if (!document.body.classList.contains("dv-page")) return "";
     document.title = this.look.title ? `Attention: ${this.look.title}` : "Attention";
-    return make("header", { className: "dv-row" }, make("h1", {}, "Attention"), make("bdi", { className: "dv-note" }, this.look.title));
+    return make(
+      "header",
+      { className: "dv-row" },
+      make("h1", {}, "Attention"),
+      make("bdi", { className: "dv-note" }, this.look.title),
+    );
   }
 
   /** Return the slider over checkpoints and the button that saves the page. */
@@ -166,40 +192,25 @@ class Viewer {
 
   async save() {
     const { other, look, report } = this;
-    await savePage({ ...look, report, compare: other?.look ?? (look === this.base ? null : this.base) }, fileName(look));
+    await savePage(
+      { ...look, report, compare: other?.look ?? (look === this.base ? null : this.base) },
+      fileName(look),
+    );
   }
 
   /** Return what is different from the first look, with the way back. */
   changes() {
-    const { look, base } = this;
+    const { look, base, change } = this;
     if (look === base) return [];
-    const chips = look.without.map(([kind, layer, head]) =>
-      chip(`${kind} ${layer + 1}.${head + 1} off`, () => this.toggle(kind, [[layer, head]])),
-    );
-    if (this.change.prefix) chips.push(chip(`begins “${this.change.prefix}”`, () => this.ask({ prefix: "" })));
-    if (this.change.checkpoint !== undefined) chips.push(chip(`step ${this.change.checkpoint}`, () => this.ask({ checkpoint: undefined })));
-    const before = base.target.words.filter((word) => !word.special);
-    const after = look.target.words.filter((word) => !word.special);
-    const { gone, come } = difference(labels(before), labels(after));
-    const old = make("p", { className: "dv-before", dir: "auto" });
-    old.setAttribute("aria-label", "Before");
-    before.forEach((word, i) => old.append(make(gone.includes(i) ? "del" : "span", {}, word.label), " "));
-    const told = gone.length || come.length ? `${Math.max(gone.length, come.length)} of ${before.length} words changed. Before:` : "The translation stays the same.";
-    const box = make("div", { className: "dv-changes" }, make("div", { className: "dv-row" }, ...chips, button("Undo all", () => this.reset())), make("p", { className: "dv-note" }, told));
-    if (gone.length || come.length) box.append(old);
-    return [box];
-  }
-
-  /** Return the pieces of the target that were not there before. */
-  changedPieces() {
-    const pieces = new Set(/** @type {number[]} */ ([]));
-    if (this.look === this.base) return pieces;
-    const after = this.look.target.words.filter((word) => !word.special);
-    for (const place of difference(labels(this.base.target.words.filter((word) => !word.special)), labels(after)).come) {
-      const word = after[place];
-      for (let piece = word?.first ?? 0; piece < (word?.end ?? 0); piece++) pieces.add(piece);
+    const causes = look.without.map(([kind, layer, head]) => ({
+      text: `${kind} ${layer + 1}.${head + 1} off`,
+      undo: () => this.toggle(kind, [[layer, head]]),
+    }));
+    if (change.prefix) causes.push({ text: `begins “${change.prefix}”`, undo: () => this.ask({ prefix: "" }) });
+    if (change.checkpoint !== undefined) {
+      causes.push({ text: `step ${change.checkpoint}`, undo: () => this.ask({ checkpoint: undefined }) });
     }
-    return pieces;
+    return [changesBox(base, look, causes, () => this.reset())];
   }
 
   tabs() {
@@ -229,7 +240,12 @@ class Viewer {
     this.store.set({ tab });
     this.build();
     /** @type {HTMLElement | null} */ (this.root.querySelector(".dv-tab[aria-selected=true]"))?.focus();
-    if (tab === "beam" && !this.look.beam) this.ask({ trace: true });
+    this.complete();
+  }
+
+  /** Ask for the tree where it is to be shown and is not there. */
+  complete() {
+    if (this.store.state.tab === "beam" && !this.look.beam) this.ask({ trace: true });
   }
 
   /** @returns {Panel} */
@@ -239,17 +255,34 @@ class Viewer {
     if (!this.has(store.state.tab)) store.state.tab = "heads";
     const { tab } = store.state;
     if (tab === "alignment") return alignment(inside, store, theme);
-    if (tab === "beam" && look.beam) return beamTree(inside, look.beam, store, theme, actions.relook ? (prefix) => this.ask({ prefix }) : null);
-    if (tab === "beam") return { element: make("p", { className: "dv-note" }, "Searching once more, and keeping what was tried …"), draw() {} };
-    if (tab === "compare") return compared(this.pair(), store, theme, actions.relook ? (text) => this.compare(text) : null);
-    return headsPanel(inside, store, theme, this.report, actions.relook ? (kind, places) => this.toggle(kind, places) : null);
+    if (tab === "beam" && look.beam)
+      return beamTree(inside, look.beam, store, theme, actions.relook ? (prefix) => this.ask({ prefix }) : null);
+    if (tab === "beam")
+      return {
+        element: make("p", { className: "dv-note" }, "Searching once more, and keeping what was tried …"),
+        draw() {},
+      };
+    if (tab === "compare")
+      return compared(this.pair(), store, theme, actions.relook ? (text) => this.compare(text) : null);
+    return headsPanel(
+      inside,
+      store,
+      theme,
+      this.report,
+      actions.relook ? (kind, places) => this.toggle(kind, places) : null,
+    );
   }
 
   pair() {
     const { other, look, base } = this;
     const here = { name: named(look), inside: new Inside(look) };
     if (other) return [here, { name: other.name, inside: new Inside(other.look) }];
-    return look === base ? [here] : [{ name: "Before", inside: new Inside(base) }, { ...here, name: "Now" }];
+    return look === base
+      ? [here]
+      : [
+          { name: "Before", inside: new Inside(base) },
+          { ...here, name: "Now" },
+        ];
   }
 
   /**
@@ -265,7 +298,8 @@ class Viewer {
       row.append(button("PNG", () => savePng(drawing(), name, this.theme.paper), "dv-plain"));
       row.append(button("SVG", () => saveSvg(drawing(), name, this.theme.paper), "dv-plain"));
     }
-    if (csv) row.append(button("CSV", () => download(new Blob([csv()], { type: "text/csv" }), `${name}.csv`), "dv-plain"));
+    if (csv)
+      row.append(button("CSV", () => download(new Blob([csv()], { type: "text/csv" }), `${name}.csv`), "dv-plain"));
     return [row, ...(table ? [unfolding("The same as a table", table).element] : [])];
   }
 
@@ -292,9 +326,12 @@ class Viewer {
     const { relook } = this.actions;
     if (!relook) return;
     const wanted = { ...this.change, trace: Boolean(this.look.beam), ...change };
+    const number = ++this.asked;
     const found = await this.wait(relook(clean(wanted)));
-    if (!found) return;
+    if (number !== this.asked) return; // something newer was asked for, or shown
+    if (!found) return this.look.beam || this.store.state.tab !== "beam" ? undefined : this.go("heads");
     this.change = wanted;
+    if (!wanted.without?.length && !wanted.prefix && wanted.checkpoint === undefined) this.base = found;
     this.replace(found);
   }
 
@@ -336,7 +373,13 @@ class Viewer {
     const { state } = this.store;
     const { layers, heads } = look.kinds[state.kind];
     const there = state.heads.filter(([layer, head]) => layer < layers && head < heads);
-    Object.assign(state, { heads: there.length ? there : this.inside.everyHead(state.kind), point: null, partner: null, node: null, locked: false });
+    Object.assign(state, {
+      heads: there.length ? there : this.inside.everyHead(state.kind),
+      point: null,
+      partner: null,
+      node: null,
+      locked: false,
+    });
     if (!look.alignment.methods[state.method]) state.method = look.alignment.chosen;
     this.build();
   }
@@ -350,7 +393,9 @@ class Viewer {
     this.change = {};
     this.report = look.report ?? this.report;
     this.other = look.compare ? { name: named(look.compare), look: look.compare } : null;
+    this.asked++;
     this.replace(look);
+    this.complete();
   }
 
   /** @param {Set<keyof State>} changes */
@@ -391,20 +436,33 @@ class Viewer {
 /** @type {Record<Tab, string>} */
 const TABS = { heads: "Heads", alignment: "Alignment", beam: "Beam", compare: "Compare" };
 
+/**
+ * What stands below the text for tasks whose output is more than text.
+ * @type {Map<string, (inside: Inside, store: Store, theme: () => import("./colours.js").Theme) => Panel>}
+ */
+const SKINS = new Map([["brackets", targetTree]]);
+
 /** @type {(keyof State)[]} what belongs into the address */
 const KEPT = ["tab", "kind", "heads", "view", "units", "method", "locked"];
 
 /** @param {import("./look.js").Sentence} sentence */
 const same = (sentence) => sentence.words.length === sentence.pieces.length;
 
-/** @param {import("./look.js").Unit[]} units */
-const labels = (units) => units.map((unit) => unit.label);
+/** @param {Look} look */
+const named = (look) =>
+  [look.model, ...look.without.map(([kind, layer, head]) => `without ${kind} ${layer + 1}.${head + 1}`)]
+    .filter(Boolean)
+    .join(", ") || "This one";
 
 /** @param {Look} look */
-const named = (look) => [look.model, ...look.without.map(([kind, layer, head]) => `without ${kind} ${layer + 1}.${head + 1}`)].filter(Boolean).join(", ") || "This one";
-
-/** @param {Look} look */
-const fileName = (look) => `attention-${look.source.text.toLowerCase().replaceAll(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40).replaceAll(/^-|-$/g, "") || "look"}`;
+const fileName = (look) =>
+  `attention-${
+    look.source.text
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}]+/gu, "-")
+      .slice(0, 40)
+      .replaceAll(/^-|-$/g, "") || "look"
+  }`;
 
 /**
  * Leave out what was not asked for.
@@ -412,14 +470,6 @@ const fileName = (look) => `attention-${look.source.text.toLowerCase().replaceAl
  * @returns {Change}
  */
 const clean = (change) =>
-  Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined && value !== "" && value !== false));
-
-/**
- * @param {string} text
- * @param {() => void} remove
- */
-function chip(text, remove) {
-  const cross = button("×", remove, "dv-plain");
-  cross.setAttribute("aria-label", `Undo: ${text}`);
-  return make("span", { className: "dv-chip" }, text, cross);
-}
+  Object.fromEntries(
+    Object.entries(change).filter(([, value]) => value !== undefined && value !== "" && value !== false),
+  );
