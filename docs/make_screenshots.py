@@ -66,7 +66,7 @@ def translating(page: Any, address: str) -> None:
     page.goto(address)
     page.fill("#source", SENTENCE)
     page.wait_for_selector("#target .word")
-    page.locator("#target .word").nth(1).click()
+    page.locator("#target .word").last.click()
     page.wait_for_selector("#others-list button, #others-said:not(:empty)")
     page.wait_for_timeout(500)
     keep(page.screenshot(), "page.png")
@@ -75,11 +75,14 @@ def translating(page: Any, address: str) -> None:
 
 def looking_inside(page: Any) -> None:
     """Show the viewer below the translation, with a word pointed at."""
-    page.set_viewport_size({"width": 1120, "height": 1000})
     page.click("#look")
     page.wait_for_selector("#view canvas")
     page.wait_for_timeout(1500)
-    keep(page.locator(".inside").screenshot(), "viewer.png")
+    page.locator("#view .dv-target .dv-word").nth(1).hover()
+    page.wait_for_timeout(500)
+    box = page.locator(".inside").bounding_box()
+    frame = {"x": 0, "y": box["y"] - 8, "width": page.viewport_size["width"], "height": box["height"] + 24}
+    keep(page.screenshot(clip=frame, full_page=True), "viewer.png")
 
 
 def training(page: Any, address: str) -> None:
@@ -95,7 +98,7 @@ def main(run: str) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
-        size = {"width": 1120, "height": 620}
+        size = {"width": 1120, "height": 540}
         page = browser.new_page(viewport=size, device_scale_factor=2, color_scheme="light")
         with serving("serve", run) as address:
             translating(page, address)

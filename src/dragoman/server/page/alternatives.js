@@ -5,7 +5,8 @@ import { newestOnly } from "./patience.js";
 import { Problem, translate } from "./service.js";
 
 /**
- * @typedef {{ source: string, target: string, model: string, prefix: string }} Asked what to find other words for
+ * @typedef {{ source: string, target: string, model: string, prefix: string, whole: boolean }} Asked
+ *   what to find other words for: the whole, or the word behind the prefix
  * @typedef {{ text: string, prefix: string }} Chosen a translation, and how much of it the reader insists on
  */
 
@@ -22,7 +23,7 @@ const newest = newestOnly();
  * @param {(chosen: Chosen) => void} choose
  */
 export async function open(asked, beside, choose) {
-  const title = asked.prefix ? `After “${lastWords(asked.prefix)}”` : "Other translations";
+  const title = titleOf(asked);
   find("others-title", HTMLElement).textContent = title;
   find("own-form", HTMLFormElement).onsubmit = (event) => (event.preventDefault(), takeOwn(asked, choose));
   own.value = "";
@@ -51,7 +52,9 @@ async function show(asked, choose) {
     asked,
   ).slice(0, SHOWN);
   const buttons = others.map((text) => drawOther(text, asked, choose));
-  fill(buttons, others.length ? "" : "The model sees no other here.");
+  const first = others[0];
+  if (first === undefined) fill([], "The model sees no other here.");
+  else fill(buttons, differsAtOnce(first, asked) ? "" : "No other word here, but further on:");
   buttons[0]?.focus({ preventScroll: true });
 }
 
@@ -80,10 +83,18 @@ async function takeOwn({ source, model, prefix }, choose) {
  * @param {string[]} texts
  * @param {Asked} asked
  */
-function different(texts, { target, prefix }) {
-  const others = [...new Set(texts)].filter((text) => text !== target);
-  const atOnce = (/** @type {string} */ text) => Number(shared(text, target) > prefix.length + 1);
-  return prefix ? others.sort((one, other) => atOnce(one) - atOnce(other)) : others;
+function different(texts, asked) {
+  const others = [...new Set(texts)].filter((text) => text !== asked.target);
+  return others.sort((one, other) => Number(differsAtOnce(other, asked)) - Number(differsAtOnce(one, asked)));
+}
+
+/**
+ * Say whether a text differs at the very word that was asked about; of the whole, any difference will do.
+ * @param {string} text
+ * @param {Asked} asked
+ */
+function differsAtOnce(text, { target, prefix, whole }) {
+  return whole || shared(text, target) <= prefix.length + 1;
 }
 
 /**
@@ -141,6 +152,12 @@ function fill(buttons, note) {
 
 /** @param {unknown} problem */
 const said = (problem) => (problem instanceof Problem ? problem.message : String(problem));
+
+/** @param {Asked} asked */
+function titleOf({ prefix, whole }) {
+  if (whole) return "Other translations";
+  return prefix ? `After “${lastWords(prefix)}”` : "At the beginning";
+}
 
 /** @param {string} text */
 const lastWords = (text) => text.replace(/^.*?(?=(\s+\S+){3}$)/su, "…");

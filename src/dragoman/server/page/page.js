@@ -184,13 +184,14 @@ function askForWord({ start, element }) {
 
 /**
  * @param {Passage} passage
- * @param {string} prefix
+ * @param {string | null} prefix of the word to replace; none for the whole
  * @param {HTMLElement} beside
  */
 function askForOthers(passage, prefix, beside) {
   const model = state.choice?.chosen.name ?? "";
   const { source, target } = passage;
-  alternatives.open({ source, target, model, prefix }, beside, (chosen) => take(passage, chosen));
+  const asked = { source, target, model, prefix: prefix ?? "", whole: prefix === null };
+  alternatives.open(asked, beside, (chosen) => take(passage, chosen));
 }
 
 /**
@@ -241,7 +242,7 @@ function listen() {
   };
   find("whole", HTMLElement).onclick = () => {
     const { source, text } = state.answer ?? { source: "", text: "" };
-    askForOthers({ source, target: text, start: 0, end: text.length }, "", find("whole", HTMLElement));
+    askForOthers({ source, target: text, start: 0, end: text.length }, null, find("whole", HTMLElement));
   };
   const button = find("copy", HTMLButtonElement);
   button.onclick = () => copy(state.answer?.text ?? "", button);
