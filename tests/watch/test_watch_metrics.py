@@ -103,7 +103,7 @@ def test_what_is_no_event_is_passed_over(path):
 
 def test_numbers_that_are_none_are_left_out(path):
     bare = '{"event": "validation", "step": 2}\n'
-    path.write_text(train_line(1, nll="x") + validation_line(1, loss=None, bleu="y") + bare)
+    path.write_text(train_line(1, nll="x", rate=10**400) + validation_line(1, loss=None, bleu="y") + bare)
     file = MetricsFile(path)
     file.refresh()
     assert file.metrics.training["nll"][0] != file.metrics.training["nll"][0]  # not a number

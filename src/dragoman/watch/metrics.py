@@ -112,7 +112,10 @@ def entries(lines: bytes) -> Iterator[dict[str, Any]]:
 
 def number(value: Any, otherwise: Any) -> Any:
     """Return a finite number, or something else in its place."""
-    return float(value) if isinstance(value, int | float) and isfinite(value) else otherwise
+    try:
+        return float(value) if isinstance(value, int | float) and isfinite(value) else otherwise
+    except OverflowError:  # a whole number of hundreds of digits
+        return otherwise
 
 
 def samples(entry: dict[str, Any]) -> list[dict[str, str]]:

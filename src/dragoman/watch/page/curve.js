@@ -136,7 +136,7 @@ export class Curve {
       this.svg.append(draw("line", {class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: place, y2: place}));
       this.svg.append(label(MARGIN.left - 6, place + 4, "end", tick(value)));
     }
-    const steps = ticks(x.low, x.high, Math.max(2, Math.floor(width / 110))).filter((step) => Number.isInteger(step));
+    const steps = ticks(x.low, x.high, Math.max(3, Math.floor(width / 80))).filter((step) => Number.isInteger(step));
     for (const step of steps) {
       this.svg.append(label(Math.min(this.x(step), width - 16), HEIGHT - 5, "middle", whole(step)));
     }
