@@ -34,7 +34,7 @@ LOG = logging.getLogger("dragoman.server")
 
 WORK = frozenset({"/translate", "/detect", "/v1/translate", "/v1/attention"})  # what the worker is asked for
 WITH_KEY_INSIDE = frozenset({"/translate", "/detect", "/languages", "/frontend/settings"})  # LibreTranslate's way
-DISCARD_SECONDS = 2.0  # to throw the rest of a refused body away, so that the client reads the answer
+DISCARD_SECONDS = 5.0  # to throw the rest of a refused body away, so that the client reads the answer
 POLICY = (
     b"default-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'self'; object-src 'none'; "
     b"frame-ancestors 'none'"

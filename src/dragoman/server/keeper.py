@@ -21,6 +21,7 @@ from dragoman.server.problems import Problem, gone
 
 LOG = logging.getLogger("dragoman.server")
 PAUSES = (0.0, 0.2, 1.0, 3.0)  # seconds before the next start, if the last ones failed
+SILENT_SECONDS = 10.0  # no batch takes so long
 LOADING_SECONDS = 600.0  # for a large model from a slow disk
 
 
@@ -36,6 +37,7 @@ class Keeper:
         self.ready = False
         self.closing = False
         self.heard_at = 0.0
+        self.suspected = False
         self.numbers = itertools.count(1)
         self.waiting: dict[int, Callable[[Message], None]] = {}
         self.tending: asyncio.Task[None] | None = None
@@ -147,11 +149,20 @@ class Keeper:
         if not answered and self.ready and self.writer is not None:
             self.writer.write(packed({"id": number, "op": "cancel"}))
 
-    def replace_if_silent(self, seconds: float) -> None:
-        """End a worker that was not heard of for so long, though questions wait; another will be started."""
-        if self.ready and self.process and asyncio.get_running_loop().time() - self.heard_at > seconds:
-            LOG.error("the worker did not answer for %.0f s; ending it", seconds)
-            self.process.kill()
+    def suspect(self) -> None:
+        """Look again in a while: a worker of which nothing is heard until then, though questions wait, has hung."""
+        if not self.suspected:
+            self.suspected = True
+            loop = asyncio.get_running_loop()
+            loop.call_later(SILENT_SECONDS, self.replace_if_silent, self.process, loop.time())
+
+    def replace_if_silent(self, process: subprocess.Process | None, since: float) -> None:
+        """End a worker that was not heard of since then; another will be started."""
+        self.suspected = False
+        if self.ready and self.waiting and process is self.process and process and self.heard_at < since:
+            LOG.error("the worker has not finished anything for %.0f s; ending it", SILENT_SECONDS)
+            with suppress(ProcessLookupError):
+                process.kill()
 
     async def stop(self) -> None:
         """End the worker for good."""

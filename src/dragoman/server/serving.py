@@ -26,6 +26,7 @@ from dragoman.server.service import Service
 
 LOG = logging.getLogger("dragoman.server")
 BACKLOG = 1024
+SEND_BUFFER = 256 << 10  # bytes that the system keeps for a client that does not read; otherwise megabytes
 LAST_CALL_SECONDS = 0.3  # in which clients with an open connection may still ask, and hear that it closes
 
 
@@ -87,7 +88,7 @@ async def serve(plan: Plan, listening: socket.socket, opened: Callable[[Service]
     keeper = Keeper(plan.for_worker(), guard.metrics)
     service = Service(keeper, guard.admission, plan.limits, guard.metrics)
     guard.app = build(service, key_required=plan.token is not None)
-    guard.overdue = partial(keeper.replace_if_silent, plan.limits.deadline_seconds / 2)
+    guard.overdue = keeper.suspect
     await keeper.start()
     server = Server(configured(guard, plan.limits), guard, service, listening)
     measure(guard, service, server)
@@ -142,6 +143,7 @@ def bound(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         listening.bind(address)
         listening.listen(BACKLOG)
     except OSError as error:
