@@ -62,9 +62,7 @@ def check_door(host: str, token: str | None) -> None:
     if token is not None and not re.fullmatch(r"[\x21-\x7e]{8,512}", token):
         raise UserError("--token has 8 to 512 letters, digits and marks, without spaces; this one has not.")
     if token is None and not is_loopback(host):
-        raise UserError(
-            f"--host {host} can be reached from other machines, where anyone could look; give a --token."
-        )
+        raise UserError(f"--host {host} can be reached from other machines, where anyone could look; give a --token.")
 
 
 def bound(host: str, port: int) -> "socket":
