@@ -29,7 +29,7 @@ export class Problem extends Error {
 
   /** Whether the server wants a token, or another one. */
   get closed() {
-    return this.status === 401 || this.status === 403;
+    return this.status === 401;
   }
 
   /**
@@ -37,7 +37,7 @@ export class Problem extends Error {
    * @param {number} tries that have failed before this one
    */
   secondsToWait(tries) {
-    if (this.status && !BUSY.includes(this.status)) return null;
+    if (this.code === "deadline" || (this.status && !BUSY.includes(this.status))) return null;
     return this.wait ?? OFFLINE_WAITS[Math.min(tries, OFFLINE_WAITS.length - 1)] ?? 1;
   }
 }
@@ -135,23 +135,20 @@ function unreachable(fault) {
   throw new Problem(navigator.onLine ? "The server does not answer." : "You are offline.");
 }
 
+/**
+ * Say what is wrong where the server does not, as what stands before it may: a proxy that cannot reach it.
+ * @param {number} status
+ */
+function unexplained(status) {
+  if (status === 429) return "Many requests at the moment.";
+  return BUSY.includes(status) ? "The server cannot be reached." : `The server answers with error ${status}.`;
+}
+
 /** @param {Response} response */
 async function problemOf(response) {
   const said = await response.json().catch(() => ({}));
-  const message = typeof said.error === "string" ? said.error : `The server answers with error ${response.status}.`;
+  const message = typeof said.error === "string" ? said.error : unexplained(response.status);
   const after = Number.parseFloat(response.headers.get("Retry-After") ?? "");
   const wait = Number.isFinite(after) ? Math.max(1, after) : undefined;
-  return new Problem(spoken(response.status, message), { status: response.status, code: said.code, wait });
-}
-
-/**
- * Return what to show; the page says the common cases in its own words.
- * @param {number} status
- * @param {string} message
- */
-function spoken(status, message) {
-  if (status === 429) return "Many requests at the moment.";
-  if (status === 503) return "The translator is not ready.";
-  if (status === 504) return "The translation takes too long.";
-  return message;
+  return new Problem(message, { status: response.status, code: said.code, wait });
 }
