@@ -43,6 +43,7 @@ class Run:
         self.card_file = self.folder / "README.md"
         self.skipped_file = self.folder / "skipped.jsonl"
         self.shortlist_file = self.folder / "shortlist.safetensors"
+        self.heads = self.folder / "heads"
         self.lock_file = self.folder / ".lock"
 
     def __str__(self) -> str:
@@ -56,7 +57,9 @@ class Run:
         """Return all that a training writes, whether it is there or not, but for its lock."""
         files = [self.recipe_file, self.weights_file, self.metrics_file, self.curves_file, self.card_file]
         tokenizers = [*self.tokenizer_files(True), *self.tokenizer_files(False)]
-        return [*files, self.skipped_file, self.shortlist_file, *tokenizers, self.checkpoints, self.events]
+        return [
+            *files, self.skipped_file, self.shortlist_file, *tokenizers, self.checkpoints, self.events, self.heads,
+        ]  # fmt: skip
 
     @property
     def has_results(self) -> bool:

@@ -110,6 +110,20 @@ def test_attention_is_written_as_a_page_or_a_picture(command, trained, tmp_path,
     assert (tmp_path / name).stat().st_size > 5000
 
 
+def test_the_attention_page_can_begin_as_told_and_compare_two_runs(command, trained, tmp_path):
+    how = ["--prefix", "H", "--compare", trained, "--gold", "0-0"]
+    outcome = command("attention", trained, "a b c", *how, "-o", tmp_path / "page.html")
+    assert [line.split()[0] for line in outcome.out.splitlines()] == ["H", "H"]
+    assert '"error_rate"' in (tmp_path / "page.html").read_text()
+
+
+def test_a_picture_of_lines_names_the_heads_that_there_are(command, trained, tmp_path):
+    assert command("attention", trained, "a b c", "--lines", "encoder.1", "-o", tmp_path / "lines.svg").code == 0
+    outcome = command("attention", trained, "a b c", "--lines", "encoder.2", "-o", tmp_path / "lines.svg")
+    assert outcome.code == 2
+    assert "a layer from 1 to 1" in outcome.err
+
+
 def test_the_form_that_init_prints_trains_after_naming_two_files(one_core, command, toy_files, tmp_path):
     form = command("init", "translate", "--preset", "tiny").out
     for name, file in zip(("train.source.txt", "train.target.txt"), toy_files, strict=True):
@@ -169,7 +183,7 @@ def test_python_scores_a_translation_as_the_search_does(trained):
 
 def test_python_loads_the_run_that_training_returns(toy_recipe, tmp_path):
     run = dragoman.train(toy_recipe(tmp_path / "run", "training.steps=1"))
-    assert isinstance(dragoman.load(run).attention("a b"), AttentionRecord)
+    assert isinstance(dragoman.load(run).look("a b"), AttentionRecord)
 
 
 def test_python_refuses_a_beam_of_nothing(trained):

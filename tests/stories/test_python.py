@@ -32,7 +32,7 @@ def test_lines_come_out_as_they_go_in_without_waiting_for_the_last(model):
 
 
 def test_attention_is_a_record_of_every_head_of_every_layer(model):
-    record = model.attention("a b c")
+    record = model.look("a b c")
     assert record.source_text == "a b c"
     assert record.encoder.shape[:2] == record.decoder.shape[:2] == record.cross.shape[:2] == (1, 2)
     assert record.cross.sum(-1) == pytest.approx(1, abs=1e-5)

@@ -112,8 +112,8 @@ class Display:
         score = "" if found.bleu is None else f"  BLEU {found.bleu:.1f}"
         best = "  (best so far)" if found.better else ""
         say(f"Validation at step {found.step:,}: loss {found.loss:.3f}  perplexity {found.perplexity:.2f}{score}{best}")
-        if found.source:
-            say(f"  {found.source}\n  → {found.translation}")
+        for sample in found.samples[:1]:
+            say(f"  {sample.source}\n  → {sample.translation}")
         self.step_at = time.monotonic()
 
     def show_end(self, finished: Finished) -> None:

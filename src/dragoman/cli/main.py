@@ -13,19 +13,25 @@ from dragoman.cli.bench import bench
 from dragoman.cli.check import check
 from dragoman.cli.evaluate import evaluate
 from dragoman.cli.export import export
+from dragoman.cli.heads import heads
 from dragoman.cli.info import info
 from dragoman.cli.init import init
 from dragoman.cli.quickstart import quickstart
+from dragoman.cli.serve import serve
 from dragoman.cli.shortlist import shortlist
 from dragoman.cli.train import train
 from dragoman.cli.translate import translate
+from dragoman.cli.watch import watch
 from dragoman.errors import UserError
 from dragoman.memory import keep_freed_memory
 
 app = typer.Typer(
     name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
-for verb in (quickstart, check, init, train, translate, evaluate, attention, average, shortlist, export, info, bench):
+for verb in (
+    quickstart, check, init, train, watch, translate, evaluate, attention, heads, serve, average, shortlist, export,
+    info, bench,
+):  # fmt: skip
     app.command()(verb)
 
 

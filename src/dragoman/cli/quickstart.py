@@ -93,4 +93,4 @@ def write_page(model: "Translator", page: Path) -> None:
     """Write the attention page of a sentence with a pronoun to resolve."""
     from dragoman.viewer.page import page as drawn
 
-    page.write_text(drawn(model.attention(LOOKED_AT)), encoding="utf-8")
+    page.write_text(drawn(model.look(LOOKED_AT)), encoding="utf-8")

@@ -1,5 +1,7 @@
 """`dragoman train`: from text files to a model in a run directory."""
 
+import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,6 +9,7 @@ import typer
 
 from dragoman.cli.check import Pairs, Source, Target, ValidPairs, ValidSource, ValidTarget
 from dragoman.cli.options import Override, Preset
+from dragoman.cli.watch import PORT, shown_beside
 from dragoman.errors import UserError
 from dragoman.recipe import Recipe, laid_over, preset_table, read_toml
 
@@ -26,6 +29,10 @@ def train(
     overrides: Override = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on exactly where a run stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the training on a live page meanwhile.")] = False,
+    watch_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port of that page; 0 takes any that is free.")
+    ] = PORT,
 ) -> None:
     """Train a model as RECIPE says, or on --source and --target with no recipe at all."""
     files = {
@@ -37,7 +44,10 @@ def train(
         "data": {name: path for name, path in files.items() if path is not None},
         "training": {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None},
     }
-    train_and_show(settled(recipe, given, preset, overrides or []), resume=resume, overwrite=overwrite)
+    how = settled(recipe, given, preset, overrides or [])
+    first = os.environ.get("RANK", "0") == "0"  # of several processes, one shows them all
+    with shown_beside(how.run, watch_port) if watch and first else nullcontext():
+        train_and_show(how, resume=resume, overwrite=overwrite)
 
 
 def settled(recipe: Path | None, given: dict[str, Any], preset: str | None, overrides: list[str]) -> Recipe:

@@ -17,7 +17,7 @@ from dragoman.crew import ONE, Crew
 from dragoman.decoding.hypothesis import EMPTY, Hypothesis, produced_tokens
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.scoring import score
-from dragoman.decoding.search import beam_search
+from dragoman.decoding.search import Watch, beam_search
 from dragoman.decoding.shortlist import Restricted, Shortlist
 from dragoman.model.attention import explicit
 from dragoman.model.compiled import compiled
@@ -62,10 +62,19 @@ class Engine:
         return model if self.shortlist is None else Restricted(model, self.shortlist)
 
     def search(
-        self, sources: Sequence[Tokens], *, n_best: int = 1, exact: bool = False, progress: Progress | None = None
+        self,
+        sources: Sequence[Tokens],
+        *,
+        n_best: int = 1,
+        exact: bool = False,
+        progress: Progress | None = None,
+        prefix: Tokens = (),
+        watch: Watch | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the `n_best` best hypotheses for each source, the best first."""
-        work = partial(beam_search, self.used, how=self.how, n_best=n_best, compact=not exact)
+        """Return the `n_best` best hypotheses for each source, the best first; all of them begin with `prefix`."""
+        work = partial(
+            beam_search, self.used, how=self.how, n_best=n_best, compact=not exact, prefix=prefix, watch=watch
+        )
         return self.run(sources, work, empty=[EMPTY], width=self.how.beam, exact=exact, progress=progress)
 
     def sample(

@@ -8,6 +8,7 @@ than the greedy one. `kernels/search.c` is the same search for a compiled model.
 Shapes: B batch, S source positions, T target positions, V vocabulary, W beam, N finished hypotheses that are kept.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,6 +21,7 @@ from dragoman.decoding.hypothesis import (
     NOTHING,
     Hypothesis,
     likeliest,
+    log_probabilities,
     longest_outputs,
     produced_tokens,
     sum_type,
@@ -95,12 +97,23 @@ class Beam:
         return (self.log_probabilities > NOTHING).any(dim=1)
 
 
+Watch = Callable[[Beam], None]
+
+
 def beam_search(
-    model: Transducer, source: Tensor, how: Decoding, *, n_best: int = 1, compact: bool = True
+    model: Transducer,
+    source: Tensor,
+    how: Decoding,
+    *,
+    n_best: int = 1,
+    compact: bool = True,
+    prefix: Sequence[int] = (),
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence of `source` (B S) its `n_best` best hypotheses, the best first.
 
-    With `compact`, sentences that are done leave the batch; without, every step has the same shape.
+    With `compact`, sentences that are done leave the batch; without, every step has the same shape. All hypotheses
+    begin with `prefix`. `watch` is shown the beam after each step, before what has ended leaves it.
     """
     if n_best < 1:
         raise UserError(f"n_best {n_best} asks for nothing; ask for 1 or more.")
@@ -109,12 +122,18 @@ def beam_search(
             f"n_best {n_best} is more than the beam of {how.beam} can hold; widen the beam or ask for fewer."
         )
     plain, allowed = (model.model, model.shortlist.allowed(source)) if isinstance(model, Restricted) else (model, None)
-    if isinstance(plain, CompiledTransformer) and (room := plain.room(longest_outputs(source, how), how.beam)):
-        return compiled_search(plain, source, how, n_best, room, allowed)
-    beam = first_beam(model, source, how, n_best)
+    if isinstance(plain, CompiledTransformer) and not prefix and watch is None:
+        room = plain.room(longest_outputs(source, how), how.beam)
+        if room:
+            return compiled_search(plain, source, how, n_best, room, allowed)
+    shown = watch or (lambda _: None)
+    beam = first_beam(model, source, how, n_best, given=len(prefix))
+    for token in prefix:
+        shown(beam := forced(beam, model, token))
     results: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     while True:
-        beam = settled(extended(beam, model, how.beam, steady=not compact), how.length_penalty)
+        shown(beam := extended(beam, model, how.beam, steady=not compact))
+        beam = settled(beam, how.length_penalty)
         live = beam.live()
         count = int(live.sum())
         if count == 0:
@@ -125,14 +144,14 @@ def beam_search(
             beam = beam.keep(live.nonzero().squeeze(1))
 
 
-def first_beam(model: Transducer, source: Tensor, how: Decoding, n_best: int) -> Beam:
-    """Return the beam before the first step: one empty hypothesis a sentence."""
+def first_beam(model: Transducer, source: Tensor, how: Decoding, n_best: int, *, given: int = 0) -> Beam:
+    """Return the beam before the first step: one empty hypothesis a sentence, with room for what is given."""
     memory = model.encode(source)
     batch = len(source)
     sums = torch.zeros(batch, n_best, dtype=sum_type(source.device), device=source.device)
     tokens = torch.full((batch, n_best, 1), START, device=source.device)
     nothing = torch.full_like(sums, NOTHING)
-    longest = longest_outputs(source, how)
+    longest = longest_outputs(source, how).clamp(min=given + how.extra_length)
     return Beam(
         sentences=torch.arange(batch, device=source.device),
         longest=longest,
@@ -143,6 +162,17 @@ def first_beam(model: Transducer, source: Tensor, how: Decoding, n_best: int) ->
         finished=Finished(tokens, nothing, nothing, torch.zeros_like(nothing, dtype=torch.bool)),
         memory=memory,
         state=model.start(memory),
+    )
+
+
+def forced(beam: Beam, model: Transducer, token: int) -> Beam:
+    """Let every hypothesis go on with a given token, and count what the model thinks of it."""
+    logits, state = model.step(beam.tokens[..., -1], beam.memory, beam.state)
+    return replace(
+        beam,
+        tokens=torch.cat([beam.tokens, torch.full_like(beam.tokens[..., :1], token)], dim=-1),
+        log_probabilities=beam.log_probabilities + log_probabilities(logits, first=False)[..., token],
+        state=state,
     )
 
 

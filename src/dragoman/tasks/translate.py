@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 import torch
@@ -27,9 +28,12 @@ from dragoman.training.distributed import World, join_world
 from dragoman.training.journal import draw_curves
 from dragoman.training.loop import TensorBatch, adam, autocast, seconds_per_step
 from dragoman.training.loss import projected_cross_entropy
-from dragoman.training.session import Notice, Session, Stop, Validation
+from dragoman.training.session import Notice, Sample, Session, Stop, Validation
 
 __all__ = ["load", "train"]
+
+SHOWN = 6  # validation sentences whose translations are written down each time
+SHOWN_CHARACTERS = 500  # of each, so that a line of metrics.jsonl stays small
 
 
 def ignore(_event: object) -> None:
@@ -173,7 +177,7 @@ class Trainer:
             return Validation(step, loss)
         sources, references = zip(*sample, strict=True)
         found = self.translator.translate(sources, beam=1, progress=lambda _: self.stop.check())
-        return Validation(step, loss, bleu(found, references), sources[0], found[0])
+        return Validation(step, loss, bleu(found, references), shown(sources, references, found))
 
     @torch.inference_mode()
     def validation_loss(self) -> float:
@@ -210,6 +214,14 @@ class Trainer:
         finished = Finished(self.run, progress, len(averaged), scores)
         write_whole(self.run.card_file, card(self.recipe, self.plan(plan.steps), finished).encode())
         self.listen(finished)
+
+
+def shown(sources: Sequence[str], references: Sequence[str], translations: Sequence[str]) -> tuple[Sample, ...]:
+    """Choose some sentences to show, the first and others far from it, each cut to a readable length."""
+    chosen = range(0, len(sources), max(1, -(-len(sources) // SHOWN)))
+    return tuple(
+        Sample(*(text[number][:SHOWN_CHARACTERS] for text in (sources, references, translations))) for number in chosen
+    )
 
 
 def cores() -> int:

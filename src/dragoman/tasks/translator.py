@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,14 +17,16 @@ from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.decoding.windows import join, split
 from dragoman.errors import UserError
+from dragoman.model.knockout import Head
 from dragoman.model.transformer import Transformer
 from dragoman.recipe import Decoding, Model, Precision, Recipe
 from dragoman.run import Run, check_fit, fit, read_tensors
+from dragoman.tasks.look import Knockouts, look
 from dragoman.tasks.shortlist import read_shortlist
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.tokens import END, START
-from dragoman.training.checkpoints import WEIGHTS, newest
-from dragoman.viewer.record import END_PIECE, AttentionRecord
+from dragoman.tokens import END
+from dragoman.training.checkpoints import WEIGHTS, fault, newest, places, read_progress
+from dragoman.viewer.record import AttentionRecord
 
 LINES_AT_A_TIME = 1024  # of a stream: enough to sort by length, few enough to see progress
 
@@ -75,6 +76,7 @@ class Translator:
         self.name = run.folder.resolve().name if run else ""
         # Longer texts than any in training are read badly; they are better read in parts.
         self.longest = min(recipe.data.longest, longest or recipe.data.longest)
+        self.knockouts = Knockouts()
 
     @overload
     def translate(self, text: str, *, details: Literal[False] = False, **options: Any) -> str: ...
@@ -102,23 +104,44 @@ class Translator:
         sampling: Sampling | None = None,
         exact: bool = False,
         progress: Callable[[int], None] | None = None,
+        prefix: str = "",
     ) -> list[list[Translation]]:
-        """Return the `n_best` translations of each text, the best first; an empty text has one, the empty one."""
+        """Return the `n_best` translations of each text, the best first; an empty text has one, the empty one.
+
+        With a `prefix` the translation of each text, or of its first part, begins with it.
+        """
         engine = self.engine(self.decoding(beam, length_penalty, n_best, precision, shortlist))
         parts = [self.windows(text) for text in texts]  # of each text, mostly one
         sources = [self.source_tokens(part) for row in parts for part in row]
-        if sampling is None:
+        if prefix and sampling is None:
+            found = self.continued(engine, parts, sources, prefix, n_best=n_best, exact=exact, progress=progress)
+        elif sampling is None:
             found = engine.search(sources, n_best=n_best, exact=exact, progress=progress)
         else:
             found = engine.sample(sources, n=n_best, exact=exact, progress=progress, **vars(sampling))
         results = iter(found)
         return [self.joined(list(islice(results, len(row))), n_best) for row in parts]
 
-    def engine(self, how: Decoding) -> Engine:
-        """Return an engine that searches like this, on all cores."""
+    def continued(
+        self, engine: Engine, parts: list[list[str]], sources: list[list[int]], prefix: str, **options: Any
+    ) -> list[list[Hypothesis]]:
+        """Search with the first part of each text beginning with `prefix`, and the others as they please."""
+        starts = {sum(map(len, parts[:number])) for number in range(len(parts))}
+        first = [number for number in range(len(sources)) if number in starts]
+        others = [number for number in range(len(sources)) if number not in starts]
+        begun = engine.search([sources[number] for number in first], prefix=self.prefix_tokens(prefix), **options)
+        free = engine.search([sources[number] for number in others], **options)
+        found = dict(zip([*first, *others], [*begun, *free], strict=True))
+        return [found[number] for number in range(len(sources))]
+
+    def engine(self, how: Decoding, model: Transformer | None = None) -> Engine:
+        """Return an engine that searches like this, on all cores; in another model if one is given."""
         crew = crew_of(torch.get_num_threads() if self.device.type == "cpu" else 1)
-        listed = self.shortlist if how.shortlist and self.run else None
-        return Engine(self.model, how, self.device, crew=crew, shortlist=listed)
+        return Engine(model or self.model, how, self.device, crew=crew, shortlist=self.listed(how))
+
+    def listed(self, how: Decoding) -> Shortlist | None:
+        """Return the shortlist if it is to be used."""
+        return self.shortlist if how.shortlist and self.run else None
 
     @cached_property
     def shortlist(self) -> Shortlist:
@@ -158,33 +181,30 @@ class Translator:
         written = [[*self.target_tokenizer.encode(text), END] for text in targets]
         return [self.read_back(one) for one in engine.score([self.source_tokens(text) for text in sources], written)]
 
-    def attention(self, text: str, target: str | None = None, *, beam: int | None = None) -> AttentionRecord:
-        """Record every attention weight while the model reads `text` and writes its translation, or the given one."""
-        if not text.strip():
-            raise UserError("There is nothing to look at in an empty text; give a sentence.")
-        source = self.source_tokens(text)
-        written = tuple(self.target_tokenizer.encode(target or ""))
-        pieces = max(len(source) - 1, len(written))
-        if pieces > self.recipe.data.longest:
-            raise UserError(
-                f"The text has {pieces} pieces, the model reads {self.recipe.data.longest} at a time; "
-                "give a shorter one."
-            )
-        if target is None:
-            written = self.engine(self.decoding(beam)).search([source])[0][0].tokens
-        self.model.eval()
-        with torch.inference_mode():
-            weights = self.model.attention(self.row(source), self.row([START, *written]))
-        return AttentionRecord(
-            source_pieces=(*self.source_tokenizer.spell(source[:-1]), END_PIECE),
-            target_pieces=(*self.target_tokenizer.spell(written), END_PIECE),
-            source_text=text,
-            target_text=self.target_tokenizer.decode(written),
-            encoder=stacked(weights.encoder),
-            decoder=stacked(weights.decoder),
-            cross=stacked(weights.cross),
-            title=self.name,
-        )
+    def look(
+        self,
+        text: str,
+        *,
+        target: str | None = None,
+        prefix: str = "",
+        without: Iterable[Head] = (),
+        beam: int | None = None,
+        trace: bool = False,
+    ) -> AttentionRecord:
+        """Record every attention weight while the model reads `text` and writes its translation.
+
+        `target` is read along instead of a translation of its own, `prefix` is how the translation has to begin. The
+        heads in `without`, each (kind, layer, head), are switched off. With `trace` all is kept that the search tried.
+        """
+        return look(self, text, target=target, prefix=prefix, without=without, beam=beam, trace=trace)
+
+    def knocked_out(self, heads: tuple[Head, ...]) -> Transformer:
+        """Return the model without some of its heads."""
+        return self.knockouts.of(self.model, heads)
+
+    def prefix_tokens(self, prefix: str) -> list[int]:
+        """Return the tokens of the beginning of a translation; spaces at its end are the next piece's affair."""
+        return self.target_tokenizer.encode(prefix.rstrip()) if prefix.strip() else []
 
     def windows(self, text: str) -> list[str]:
         """Return a text in parts that the model can read, cut at sentence ends where possible."""
@@ -230,17 +250,12 @@ class Translator:
         return torch.tensor([list(tokens)], device=self.device)
 
 
-def stacked(layers: list[Tensor]) -> Any:
-    """Turn a layer's weights each (1 H T S) into one array: layers, heads, T, S."""
-    return np.stack([layer[0].float().cpu().numpy() for layer in layers])
-
-
-def load(run: str | os.PathLike[str], *, device: str = "auto") -> Translator:
-    """Load the model in a run directory, to translate with it."""
+def load(run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int | None = None) -> Translator:
+    """Load the model in a run directory, to translate with it; or what it was at the step of a saved checkpoint."""
     place = Run(run)
     recipe = place.read_recipe()
     source, target = place.read_tokenizers(recipe.tokenizer.joint)
-    weights, where, facts = read_weights(place)
+    weights, where, facts = read_weights(place) if checkpoint is None else read_checkpoint(place, checkpoint)
     check_vocabulary(place, facts, source, target)
     if not as_large(weights, recipe.model, len(source)):
         with torch.device("meta"):  # a recipe that asks for more than there is must not be granted the memory first
@@ -279,6 +294,17 @@ def read_weights(run: Run) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
         where = place / WEIGHTS
     weights, facts = read_tensors(run.inside(where))
     return weights, where, facts
+
+
+def read_checkpoint(run: Run, step: int) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
+    """Read the weights of a saved checkpoint, if it is there and whole."""
+    place = run.checkpoints / f"{step:09d}"
+    wrong = fault(run.inside(place))
+    if wrong:
+        known = ", ".join(str(int(there.name)) for there in reversed(places(run.checkpoints))) or "none"
+        raise UserError(f"{run} has no whole checkpoint of step {step} ({wrong}); it has {known}.")
+    weights, _ = read_tensors(run.inside(place / WEIGHTS))
+    return weights, place / WEIGHTS, {"longest_source": str(read_progress(place).longest)}
 
 
 def check_vocabulary(run: Run, facts: dict[str, str], source: Tokenizer, target: Tokenizer) -> None:

@@ -111,6 +111,12 @@ class Tokenizer:
         ]
         return without_added_space(found) if self.byte_level else found
 
+    def spans(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
+        """Return where in the decoded text each token stands; of a character's bytes the last one has it."""
+        text = self.decode(tokens)
+        ends = [in_common(text, self.decode(tokens[:n])) for n in range(1, len(tokens) + 1)]
+        return list(zip([0, *ends], ends, strict=False))
+
     def spell(self, tokens: Iterable[int]) -> list[str]:
         """Return each id as a person would read it; a space in front tells the start of a word."""
         return [self.spellings[token] for token in tokens]
@@ -176,6 +182,13 @@ def what_is_wrong(text: str) -> str | None:
     unexpected = [key for key in ("added_tokens", "truncation", "padding", "post_processor") if tree.get(key)]
     unexpected += [key for key in ("dropout",) if model.get(key)]
     return f"it sets {unexpected[0]}, which ours never do" if unexpected else None
+
+
+def in_common(text: str, other: str) -> int:
+    """Return how many characters two strings begin with alike; the last ones of the other may be half a character."""
+    return next(
+        (i for i, pair in enumerate(zip(text, other, strict=False)) if pair[0] != pair[1]), min(len(text), len(other))
+    )
 
 
 def without_gaps(spans: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 
 from dragoman.crew import ONE, Crew
 from dragoman.errors import Diverged
@@ -101,6 +102,7 @@ def train(
         if finite:
             set_rate(optimizer, rate(number))
             optimizer.step()
+            increment_version(parameters)  # torch's fused Adam does not, and a validation would decode with old weights
         optimizer.zero_grad(set_to_none=True)
         skipped = 0 if finite else skipped + 1
         yield Step(number, loss, nll, tokens, rate(number), norm, skipped, () if finite else pairs)

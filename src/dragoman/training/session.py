@@ -6,7 +6,7 @@ A stream of events comes out; whoever drives it draws a bar, or just waits for t
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import nn
@@ -25,14 +25,22 @@ DRAW_EVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A validation sentence, always the same ones, and how it is translated by now."""
+
+    source: str
+    reference: str
+    translation: str
+
+
+@dataclass(frozen=True)
 class Validation:
     """How good the model was at a step, on sentences that it is not trained on."""
 
     step: int
     loss: float  # not smoothed, mean per target token
     bleu: float | None = None
-    source: str = ""  # one sentence, always the same
-    translation: str = ""  # and how it is translated now
+    samples: tuple[Sample, ...] = ()  # the first is the one that a terminal has room for
     better: bool = False  # than at every validation before
 
     @property
@@ -204,7 +212,7 @@ class Session:
             return
         best = self.progress.best_loss
         better = best is None or found.loss < best
-        found = Validation(step, found.loss, found.bleu, found.source, found.translation, better)
+        found = replace(found, better=better)
         self.progress = self.progress.after(
             validated_at=step,
             loss=found.loss if math.isfinite(found.loss) else None,
@@ -215,7 +223,7 @@ class Session:
         if self.journal:
             self.journal.note(
                 "validation", step, loss=found.loss, perplexity=found.perplexity, bleu=found.bleu,
-                source=found.source, translation=found.translation, seconds=round(self.progress.seconds, 2),
+                samples=[asdict(sample) for sample in found.samples], seconds=round(self.progress.seconds, 2),
             )  # fmt: skip
             self.draw_now_and_then()
         yield found

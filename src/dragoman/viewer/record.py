@@ -5,19 +5,65 @@ Only numpy arrays and strings: whoever has a model fills the record, whoever dra
 Shapes: S source pieces, T target pieces.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Weights = NDArray[np.float32]
 Kind = Literal["encoder", "decoder", "cross"]
+Head = tuple[Kind, int, int]  # kind, layer and head, counted from 0
+Span = tuple[int, int]  # from a character of a text up to, not including, another
+Bundle = dict[str, Any]  # what a notebook shows, by media type
 
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
 START_PIECE = "⟨start⟩"
 END_PIECE = "⟨end⟩"
 WORD_MARKS = (" ", "▁")  # either of them opens a piece that begins a word
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A piece that could be written, and how probable the model found it."""
+
+    piece: str
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """What was written at one step of the decoder, and what it would have liked best, the likeliest first."""
+
+    log_probability: float  # of the piece that was written
+    best: tuple[Choice, ...]
+
+
+@dataclass(frozen=True)
+class BeamNode:
+    """A piece that some hypothesis of the search went on with."""
+
+    parent: int | None  # its place among the nodes; parents stand before their children
+    token: int
+    piece: str
+    text: str  # all that the hypothesis says up to here
+    step: int  # at which it was written, from 0
+    log_probability: float  # of this piece
+    sum: float  # of the log-probabilities up to it
+    score: float  # the sum divided by the length penalty: what hypotheses are ranked by
+    state: Literal["chosen", "finished", "live", "pruned"]
+
+
+@dataclass(frozen=True, eq=False)
+class BeamTree:
+    """Every hypothesis that was ever in the beam."""
+
+    nodes: tuple[BeamNode, ...]
+    width: int
+    length_penalty: float
+    attention: Weights  # nodes, S: cross-attention of the step that wrote the node, mean over the heads of a layer
+    layer: int  # of that attention
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +83,28 @@ class AttentionRecord:
     decoder: Weights  # layers, heads, T, T
     cross: Weights  # layers, heads, T, S
     title: str = ""  # the run's name, or whatever the page should be called
+    source_spans: tuple[Span, ...] = ()  # S: where in the text each piece stands; ⟨end⟩ stands behind it
+    target_spans: tuple[Span, ...] = ()  # T
+    steps: tuple[Step, ...] = ()  # T
+    given: int = 0  # how many target pieces were given to begin with
+    without: tuple[Head, ...] = ()  # heads that were switched off
+    beam: BeamTree | None = None
+    gold: str | None = None  # links between words that are known to be right, as "0-0 1-2"
+    report: Mapping[str, Any] | None = None  # the head report of the run, if there is one
+    skin: str = "text"
+    # How to look once more with something changed, if whoever made the record can do that.
+    again: "Callable[..., AttentionRecord] | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for kind in KINDS:
             check_shape(kind, self.weights(kind), (len(self.rows(kind)), len(self.columns(kind))))
             check_rows(kind, self.weights(kind))
+
+    def _repr_mimebundle_(self, **_: Any) -> Bundle:
+        """Show the record in a notebook: as a widget where anywidget is installed, else as a page in a frame."""
+        from dragoman.viewer.notebook import shown
+
+        return shown(self)
 
     @property
     def prefix_pieces(self) -> tuple[str, ...]:

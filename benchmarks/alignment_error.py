@@ -1,0 +1,58 @@
+"""At which step should a word alignment be read from cross-attention?
+
+Reads given translations along, links words by each method and each layer, and compares with gold links in Pharaoh's
+format (punctuation marks count as words). Prints the alignment error rate of each and writes one JSON record.
+
+    python benchmarks/alignment_error.py runs/quickstart --source runs/quickstart/corpus/test.en \
+        --target runs/quickstart/corpus/test.de --links runs/quickstart/corpus/test.links --sentences 150
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from itertools import islice
+from pathlib import Path
+
+import dragoman
+from dragoman.viewer.alignment import late, linked, prompt
+from dragoman.viewer.record import AttentionRecord, Weights
+
+
+def readings(record: AttentionRecord) -> dict[str, Weights]:
+    """Return every way to read the weights, by name."""
+    found = {"mean of all, when written": prompt(record.cross.mean((0, 1)))}
+    found["mean of all, one step late"] = late(record.cross.mean((0, 1)))
+    for number, layer in enumerate(record.cross, 1):
+        found[f"layer {number}, when written"] = prompt(layer.mean(0))
+        found[f"layer {number}, one step late"] = late(layer.mean(0))
+    return found
+
+
+def main() -> None:
+    """Read the arguments, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    for name in ("source", "target", "links"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--sentences", type=int, default=500)
+    parser.add_argument("--output", type=Path, default=Path("alignment_error.json"))
+    asked = parser.parse_args()
+    model = dragoman.load(asked.run)
+    files = [path.read_text(encoding="utf-8").split("\n") for path in (asked.source, asked.target, asked.links)]
+    common, total = defaultdict[str, int](int), defaultdict[str, int](int)
+    for source, target, gold in islice(zip(*files, strict=True), asked.sentences):
+        if not source.strip():
+            continue
+        record, right = model.look(source, target=target), set(gold.split())
+        for name, weights in readings(record).items():
+            ours = {f"{link.source}-{link.target}" for link in linked(record, weights)}
+            common[name] += 2 * len(ours & right)
+            total[name] += len(ours) + len(right)
+    rates = {name: round(1 - common[name] / total[name], 4) for name in total}
+    for name, rate in sorted(rates.items(), key=lambda item: item[1]):
+        print(f"{rate:.3f}  {name}")
+    asked.output.write_text(json.dumps({**vars(asked), "error_rates": rates}, default=str, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

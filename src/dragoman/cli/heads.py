@@ -1,0 +1,98 @@
+"""`dragoman heads`: what every head does on the validation text, and what the model loses without it."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dragoman.cli.options import RunPath
+from dragoman.cli.progress import say
+
+if TYPE_CHECKING:
+    from dragoman.data.corpus import Corpus
+
+COLUMNS = ("sink", "punctuation", "copy", "entropy", "distance", "confidence")
+
+
+def heads(
+    run: RunPath,
+    source: Annotated[str | None, typer.Option(help="Text to measure on; unset: the run's validation text.")] = None,
+    target: Annotated[str | None, typer.Option(help="Its translation, line by line.")] = None,
+    sentences: Annotated[int, typer.Option(min=1, help="Pairs to measure on, from the first, at most.")] = 1000,
+    checkpoint: Annotated[int | None, typer.Option(min=1, help="Measure the checkpoint of this step.")] = None,
+    importance: Annotated[
+        bool, typer.Option("--importance/--no-importance", help="Measure the loss without each head, which takes long.")
+    ] = True,
+    history: Annotated[
+        bool, typer.Option("--history", help="Measure every saved checkpoint too, without importance.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what kind each head of the model in RUN is, measured on the validation text, and how much it matters.
+
+    The report is kept in RUN/heads, where the served page finds it, and made anew when the weights or the text are
+    others. docs/heads.md explains every number."""
+    from dragoman.cli.display import Display
+    from dragoman.run import Run
+    from dragoman.tasks.heads import head_report, history_reports
+
+    place, corpus = Run(run), given(source, target)
+    place.read_recipe()
+    with Display() as display:
+        if history:
+            history_reports(place, display, corpus=corpus, sentences=sentences)
+        report = head_report(
+            place, display, checkpoint=checkpoint, corpus=corpus, sentences=sentences, importance=importance
+        )
+    if as_json:
+        print(json.dumps(report, ensure_ascii=False))
+    else:
+        show(report)
+        say(f"Kept in {place.heads}; docs/heads.md explains every number.")
+
+
+def given(source: str | None, target: str | None) -> "Corpus | None":
+    """Return the text that the options name, or nothing."""
+    from dragoman.data.corpus import Corpus
+
+    return Corpus.of(source, target) if source is not None or target is not None else None
+
+
+def show(report: dict[str, Any]) -> None:
+    """Print a line for each head, and what it was measured on."""
+    from dragoman.evaluation.tables import aligned
+
+    heading = ["kind", "layer", "head", "importance", "offset", "rare", "alignment", *COLUMNS, "badges"]
+    rows = aligned([heading, *(line(head) for head in report["heads"])])
+    print(rows)
+    data = report["data"]
+    print(f"loss {report['loss']:.4f} on {data['sentences']:,} pairs of {data['name']}")
+
+
+def line(head: dict[str, Any]) -> list[str]:
+    """Write one head; layers and heads are counted from 1."""
+    linked = [head[name] for name in ("alignment", "alignment_shifted") if head[name] is not None]
+    importance = head.get("importance")
+    return [
+        head["kind"],
+        str(head["layer"] + 1),
+        str(head["head"] + 1),
+        "" if importance is None else f"{importance:+.4f}",
+        ""
+        if head["offset"] is None
+        else f"{number(head['positional'])} at {head['offset'] or 0:+d}".replace("+0", "0"),
+        against(head["rare"], head["rare_baseline"]),
+        against(max(linked, default=None), head["alignment_baseline"]),
+        *(number(head[name]) for name in COLUMNS),
+        ", ".join(head["badges"]),
+    ]
+
+
+def number(value: float | None) -> str:
+    """Write a number, or nothing."""
+    return "" if value is None else f"{value:.2f}"
+
+
+def against(value: float | None, baseline: float | None) -> str:
+    """Write a number with what it is compared to."""
+    return "" if value is None else f"{number(value)} / {number(baseline)}"

@@ -1,0 +1,52 @@
+"""The names of languages by their codes, and the codes of a run by the names of its files."""
+
+import re
+from pathlib import PurePath
+
+# ISO 639-1, and the languages of the parallel corpora that most people begin with.
+NAMES = {
+    "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
+    "bn": "Bengali", "br": "Breton", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh", "da": "Danish",
+    "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian",
+    "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fo": "Faroese", "fr": "French", "fy": "West Frisian",
+    "ga": "Irish", "gd": "Scottish Gaelic", "gl": "Galician", "gn": "Guarani", "gu": "Gujarati", "ha": "Hausa",
+    "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hsb": "Upper Sorbian", "ht": "Haitian Creole",
+    "hu": "Hungarian", "hy": "Armenian", "id": "Indonesian", "ig": "Igbo", "is": "Icelandic", "it": "Italian",
+    "ja": "Japanese", "jv": "Javanese", "ka": "Georgian", "kk": "Kazakh", "km": "Khmer", "kn": "Kannada",
+    "ko": "Korean", "ku": "Kurdish", "ky": "Kyrgyz", "la": "Latin", "lb": "Luxembourgish", "lo": "Lao",
+    "lt": "Lithuanian", "lv": "Latvian", "mg": "Malagasy", "mi": "Māori", "mk": "Macedonian", "ml": "Malayalam",
+    "mn": "Mongolian", "mr": "Marathi", "ms": "Malay", "mt": "Maltese", "my": "Burmese", "nb": "Norwegian Bokmål",
+    "ne": "Nepali", "nl": "Dutch", "nn": "Norwegian Nynorsk", "no": "Norwegian", "oc": "Occitan", "pa": "Punjabi",
+    "pl": "Polish", "ps": "Pashto", "pt": "Portuguese", "qu": "Quechua", "rm": "Romansh", "ro": "Romanian",
+    "ru": "Russian", "rw": "Kinyarwanda", "se": "Northern Sami", "si": "Sinhala", "sk": "Slovak", "sl": "Slovenian",
+    "so": "Somali", "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil",
+    "te": "Telugu", "tg": "Tajik", "th": "Thai", "tk": "Turkmen", "tl": "Tagalog", "tr": "Turkish", "tt": "Tatar",
+    "ug": "Uyghur", "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese", "xh": "Xhosa",
+    "yi": "Yiddish", "yo": "Yoruba", "zh": "Chinese", "zu": "Zulu",
+}  # fmt: skip
+
+CODE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*|source|target", re.IGNORECASE)
+PAIR = re.compile(r"(?<![a-z])([a-z]{2,3})[-_.]([a-z]{2,3})(?![a-z])")
+
+
+def name_of(code: str) -> str:
+    """Return what a language is called; a code that nobody knows is its own name."""
+    return NAMES.get(code.lower().split("-")[0], code)
+
+
+def guessed(source: str | None, target: str | None, pairs: str | None, run: str) -> tuple[str, str]:
+    """Return the two codes that the names of a run's files tell: train.en and train.de, or ende.en-de.tsv."""
+    found = ending(source), ending(target)
+    if found[0] and found[1] and found[0] != found[1]:
+        return found[0], found[1]
+    for text in (PurePath(pairs or "").name, run):
+        for first, second in PAIR.findall(text.lower()):
+            if first in NAMES and second in NAMES and first != second:
+                return first, second
+    return "source", "target"
+
+
+def ending(path: str | None) -> str | None:
+    """Return the code at the end of a file's name, if there is one."""
+    suffix = PurePath((path or "").removesuffix(".gz")).suffix.removeprefix(".").lower()
+    return suffix if suffix in NAMES or suffix in ("source", "target") else None

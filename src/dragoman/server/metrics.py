@@ -1,0 +1,90 @@
+"""Counters in the text format of Prometheus. They hold routes, codes and numbers, never a text."""
+
+import os
+import time
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from pathlib import Path
+
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Metrics:
+    """What has happened since the start."""
+
+    def __init__(self) -> None:
+        self.answers: Counter[tuple[str, int]] = Counter()  # by route and status
+        self.refused: Counter[str] = Counter()  # by code
+        self.seconds: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
+        self.total_seconds: Counter[str] = Counter()
+        self.sentences = self.characters = self.restarts = self.reloads = self.abandoned = 0
+        self.gauges: dict[str, Callable[[], float]] = {}
+        self.started_at = time.time()
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """Count one answer."""
+        self.answers[route, status] += 1
+        self.seconds[route][bisect_left(BOUNDS, seconds)] += 1
+        self.total_seconds[route] += seconds  # type: ignore[assignment]
+
+    def text(self) -> str:
+        """Return everything as Prometheus reads it."""
+        return "\n".join([*self.lines(), ""])
+
+    def lines(self) -> Iterator[str]:
+        """Yield a group of lines for each metric."""
+        yield from family("requests_total", "counter", "Answers by route and status.")
+        for (route, status), count in sorted(self.answers.items()):
+            yield f'dragoman_requests_total{{route="{route}",status="{status}"}} {count}'
+        yield from family("refused_total", "counter", "Requests that were refused, by the code of the answer.")
+        for code, count in sorted(self.refused.items()):
+            yield f'dragoman_refused_total{{code="{code}"}} {count}'
+        yield from self.histogram()
+        for name in ("sentences", "characters", "abandoned", "restarts", "reloads"):
+            yield from family(f"{name}_total", "counter", MEANINGS[name])
+            yield f"dragoman_{name}_total {getattr(self, name)}"
+        for name, value in self.gauges.items():
+            yield from family(name, "gauge", MEANINGS[name])
+            yield f"dragoman_{name} {value():g}"
+
+    def histogram(self) -> Iterator[str]:
+        """Yield how long answers took."""
+        yield from family("request_seconds", "histogram", "From the whole request to the whole answer.")
+        for route, counts in sorted(self.seconds.items()):
+            for bound, count in zip((*map(str, BOUNDS), "+Inf"), accumulate(counts), strict=True):
+                yield f'dragoman_request_seconds_bucket{{route="{route}",le="{bound}"}} {count}'
+            yield f'dragoman_request_seconds_sum{{route="{route}"}} {self.total_seconds[route]:.6f}'
+            yield f'dragoman_request_seconds_count{{route="{route}"}} {sum(counts)}'
+
+
+MEANINGS = {
+    "sentences": "Sentences translated.",
+    "characters": "Characters of text translated.",
+    "abandoned": "Requests whose client went away before the answer.",
+    "restarts": "Times that the worker died and was started again.",
+    "reloads": "Times that a training's new weights were taken.",
+    "waiting": "Requests admitted and not yet answered.",
+    "waiting_characters": "Characters of text in them.",
+    "connections": "Open connections.",
+    "worker_ready": "1 while the worker can translate.",
+    "memory_bytes": "Resident memory of the front.",
+    "worker_memory_bytes": "Resident memory of the worker.",
+    "uptime_seconds": "Since the start.",
+}
+
+
+def family(name: str, kind: str, meaning: str) -> Iterator[str]:
+    """Yield the lines before a metric's values."""
+    yield f"# HELP dragoman_{name} {meaning}"
+    yield f"# TYPE dragoman_{name} {kind}"
+
+
+def memory_of(process: int | str = "self") -> float:
+    """Return the resident bytes of a process, 0 where the system does not tell."""
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE
+    except (OSError, ValueError, IndexError):
+        return 0

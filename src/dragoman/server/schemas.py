@@ -1,0 +1,133 @@
+"""What may be asked and what is answered, as types: they check requests and describe the API."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from dragoman.server.limits import Limits
+
+DEFAULT = Limits()  # what the API is described with; the limits in force are checked as well
+Name = Annotated[str, StringConstraints(max_length=256)]
+Text = Annotated[str, StringConstraints(max_length=DEFAULT.text_characters)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=DEFAULT.texts)]
+Beam = Annotated[int, Field(ge=1, le=DEFAULT.beam)]
+Head = tuple[
+    Literal["encoder", "decoder", "cross"], Annotated[int, Field(ge=0, le=999)], Annotated[int, Field(ge=0, le=9999)]
+]
+
+
+class Asked(BaseModel):
+    """A request: unknown fields are refused, and no value is bent into another type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+
+
+class TranslateRequest(Asked):
+    """One text, or several, to translate alike."""
+
+    text: Text | None = Field(None, description="a text to translate")
+    texts: Texts | None = Field(None, description="instead of it: several")
+    model: Name | None = Field(None, description="the name of a model, as /v1/info lists them; otherwise the first")
+    source: Name | None = Field(None, description="instead of a model: the code of a language to translate from")
+    target: Name | None = Field(None, description="and of the one to translate into")
+    beam: Beam | None = Field(None, description="hypotheses kept at each step; otherwise as the model's recipe says")
+    n_best: Beam = Field(1, description="translations of each text, the best first")
+    prefix: Text = Field("", description="what the translation of a single text has to begin with")
+    details: bool = Field(False, description="tell the pieces with their places, and which words belong together")
+    split: bool = Field(True, description="translate sentence by sentence; otherwise line by line")
+    stream: bool = Field(False, description="send the translation of a single text while it grows, as events")
+
+
+class LookRequest(Asked):
+    """One sentence whose translation is to be shown from inside."""
+
+    text: Text = Field(description="a sentence", min_length=1)
+    model: Name | None = Field(None, description="the name of a model; otherwise the first")
+    target: Text | None = Field(None, description="a translation to read along, instead of the model's own")
+    prefix: Text = Field("", description="what the translation has to begin with")
+    without: list[Head] = Field([], max_length=512, description="heads to do without: kind, layer, head, from 0")
+    beam: Beam | None = Field(None, description="hypotheses kept at each step")
+    trace: bool = Field(False, description="show the tree of hypotheses too")
+    checkpoint: int | None = Field(None, ge=0, le=999_999_999, description="the step of a saved checkpoint")
+
+
+class LibreRequest(BaseModel):
+    """A request as LibreTranslate's clients send it; fields that it does not have are passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    q: Text | Texts = Field(description="a text, or several")
+    source: Name = Field("auto", description="the code of a language, or auto")
+    target: Name = Field(description="the code of a language")
+    format: Literal["text", "html"] = Field("text", description="html: tags stay where they are")
+    alternatives: int = Field(0, ge=0, le=DEFAULT.beam - 1, description="other translations of each text")
+    api_key: str | None = Field(None, max_length=1024, description="the token, if the server asks for one")
+
+
+class DetectRequest(BaseModel):
+    """A text whose language is asked for."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    q: Text = Field(description="a text")
+    api_key: str | None = Field(None, max_length=1024, description="the token, if the server asks for one")
+
+
+class Piece(BaseModel):
+    """A piece of a translation, and the characters of it that the piece stands for."""
+
+    piece: str
+    start: int
+    end: int
+
+
+class Translated(BaseModel):
+    """One translation."""
+
+    text: str
+    score: float = Field(description="what translations are ranked by; of several sentences the mean")
+    log_probability: float = Field(description="of several sentences the sum")
+    truncated: bool = Field(description="the search had to end it")
+    tokens: list[Piece] | None = None
+    source_words: list[tuple[int, int]] | None = Field(None, description="where each word of the text stands")
+    target_words: list[tuple[int, int]] | None = Field(None, description="and each word of the translation")
+    alignment: list[tuple[int, int]] | None = Field(None, description="which words of both belong together")
+
+
+class TranslateAnswer(BaseModel):
+    """The translations of each text, the best first."""
+
+    translations: list[list[Translated]]
+    model: str
+
+
+class ErrorAnswer(BaseModel):
+    """What is wrong, in words and as a code."""
+
+    error: str
+    code: str
+    field: str | None
+    request_id: str
+
+
+class LibreLanguage(BaseModel):
+    """A language that is translated from."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class Detected(BaseModel):
+    """A language that a text may be in."""
+
+    confidence: float
+    language: str
+
+
+class LibreAnswer(BaseModel):
+    """A translation in LibreTranslate's shape: a list where a list was asked for."""
+
+    translatedText: str | list[str]  # noqa: N815  their name
+    alternatives: list[Any] | None = None
+    detectedLanguage: Detected | list[Detected] | None = None  # noqa: N815

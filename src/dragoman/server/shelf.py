@@ -1,0 +1,138 @@
+"""The models that are served: loaded from their runs, described, and replaced when their training commits new weights.
+
+Runs in the worker. A replaced model stays alive as long as something is decoded with it.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dragoman.decoding.engine import Engine
+from dragoman.errors import UserError
+from dragoman.recipe import Decoding
+from dragoman.run import Run
+from dragoman.server.languages import guessed
+from dragoman.tasks.translator import Translator, load
+from dragoman.training.checkpoints import fault, places
+
+Stamp = tuple[str, int, int, int]  # of the file with the weights: its name, number, size and time
+NO_WEIGHTS: Stamp = ("", 0, 0, 0)
+KEPT = 3  # models of other checkpoints that were looked at last
+
+
+@dataclass(eq=False)
+class Served:
+    """One model, and where it comes from."""
+
+    name: str
+    run: Path
+    source: str
+    target: str
+    translator: Translator
+    stamp: Stamp
+    decodings: dict[tuple[int | None, int], Decoding] = field(default_factory=dict)
+
+    def how(self, beam: int | None, n_best: int) -> Decoding:
+        """Return how to search, always the same object for the same wish."""
+        wish = beam, n_best
+        if wish not in self.decodings:
+            self.decodings[wish] = self.translator.decoding(beam and max(beam, n_best), n_best=n_best)
+        return self.decodings[wish]
+
+    def engine(self, how: Decoding) -> Engine:
+        """Return an engine that works in the calling thread."""
+        translator = self.translator
+        return Engine(translator.model, how, translator.device, shortlist=translator.listed(how))
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is known about the model without using it."""
+        recipe = self.translator.recipe
+        return {
+            "name": self.name, "source": self.source, "target": self.target, "task": recipe.task,
+            "layers": recipe.model.layers, "heads": recipe.model.heads, "width": recipe.model.width,
+            "parameters": sum(each.numel() for each in self.translator.model.parameters()),
+            "vocabulary": [len(self.translator.source_tokenizer), len(self.translator.target_tokenizer)],
+            "beam": recipe.decoding.beam, "longest": self.translator.longest, "weights": self.stamp[0],
+        }  # fmt: skip
+
+
+class Shelf:
+    """The models by name; the first is the one to use when nobody says which."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.models: dict[str, Served] = {}
+        self.before: dict[tuple[str, int], Served] = {}  # as they were at saved checkpoints
+        self.looking = threading.Lock()
+
+    def fill(self, runs: Iterable[str], languages: dict[str, tuple[str, str]]) -> None:
+        """Load every run; refuse two that nobody could tell apart."""
+        found = [self.loaded(Path(run), languages) for run in runs]
+        unused = languages.keys() - {model.name for model in found}
+        if unused:
+            known = ", ".join(model.name for model in found)
+            raise UserError(f"--languages {min(unused)}=…: no run of that name is served; there is {known}.")
+        for model in found:
+            self.add(model, ambiguous=sum(model.name == other.name for other in found) > 1)
+
+    def add(self, model: Served, *, ambiguous: bool) -> None:
+        """Put a model on the shelf; of two runs of one name each is called by its languages too."""
+        if ambiguous:
+            model.name = f"{model.name}.{model.source}-{model.target}"
+        if model.name in self.models:
+            raise UserError(
+                f"{self.models[model.name].run} and {model.run} have the same name and the same languages "
+                f"({model.source} to {model.target}), so nobody could tell them apart; rename one of the directories."
+            )
+        self.models[model.name] = model
+
+    def loaded(self, run: Path, languages: dict[str, tuple[str, str]]) -> Served:
+        """Load one run."""
+        stamp = newest_weights(run)
+        translator = load(run, device=self.device)
+        data = translator.recipe.data
+        source, target = languages.get(translator.name) or guessed(data.source, data.target, data.pairs, run.name)
+        return Served(translator.name, run, source, target, translator, stamp)
+
+    def refresh(self, changed: Callable[[Served], None]) -> None:
+        """Load again what has new weights; in one assignment the next request has the new model."""
+        for name, model in list(self.models.items()):
+            stamp = newest_weights(model.run, model.stamp)
+            if stamp in (model.stamp, NO_WEIGHTS):
+                continue
+            translator = load(model.run, device=self.device)
+            fresh = Served(name, model.run, model.source, model.target, translator, stamp)
+            fresh.engine(fresh.how(1, 1)).search([translator.source_tokens("a")])  # pack it before anyone waits for it
+            self.models[name] = fresh
+            changed(fresh)
+
+    def at(self, name: str, checkpoint: int | None) -> Served:
+        """Return a model, or what it was at the step of a saved checkpoint."""
+        if checkpoint is None:
+            return self.models[name]
+        with self.looking:
+            if (name, checkpoint) not in self.before:
+                now = self.models[name]
+                then = load(now.run, device=self.device, checkpoint=checkpoint)
+                stamp = (f"checkpoints/{checkpoint:09d}", 0, 0, 0)
+                self.before[name, checkpoint] = Served(name, now.run, now.source, now.target, then, stamp)
+                for old in list(self.before)[:-KEPT]:
+                    del self.before[old]
+            return self.before[name, checkpoint]
+
+
+def newest_weights(folder: Path, known: Stamp = NO_WEIGHTS) -> Stamp:
+    """Say which weights `load` would take now; a checkpoint that is known to be whole is not read again."""
+    run = Run(folder)
+    try:
+        found = run.weights_file.stat()
+        return run.weights_file.name, found.st_ino, found.st_size, found.st_mtime_ns
+    except FileNotFoundError:
+        pass
+    for place in places(run.checkpoints):
+        stamp = f"checkpoints/{place.name}", place.stat().st_ino, 0, 0
+        if stamp == known or fault(place) is None:
+            return stamp
+    return NO_WEIGHTS

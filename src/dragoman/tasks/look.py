@@ -1,0 +1,223 @@
+"""A look inside a translator: one translation with every attention weight, and all that the search thought of."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.decoding.trace import Node, Trace
+from dragoman.errors import UserError
+from dragoman.model.knockout import Head, Kind, attention_of, without
+from dragoman.model.transformer import Transformer
+from dragoman.recipe import Decoding
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.tokens import END, PAD, START
+from dragoman.viewer.alignment import best_layer
+from dragoman.viewer.record import END_PIECE, AttentionRecord, BeamNode, BeamTree, Choice, Step, Weights
+
+if TYPE_CHECKING:
+    from dragoman.tasks.translator import Translator
+
+LIKELIEST = 5  # pieces that are named at each step
+KEPT = 8  # models without some heads
+ROWS = 64  # hypotheses whose attention is computed at a time
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is to be looked at: the target's tokens, how many of them were given, and how they were found."""
+
+    tokens: tuple[int, ...]
+    given: int = 0
+    nodes: tuple[Node, ...] = ()
+
+
+def look(
+    translator: "Translator",
+    text: str,
+    *,
+    target: str | None = None,
+    prefix: str = "",
+    without: Iterable[Head] = (),
+    beam: int | None = None,
+    trace: bool = False,
+) -> AttentionRecord:
+    """Record what happens inside while `text` is translated; `Translator.look` explains the options."""
+    if target is not None and prefix:
+        raise UserError("A whole target and the beginning of one cannot both be given; choose one.")
+    source = readable(translator, text, target or prefix)
+    heads = checked_heads(without, translator.model)
+    model = translator.knocked_out(heads)
+    how = translator.decoding(beam)
+    if target is None:
+        written = searched(translator, model, source, how, translator.prefix_tokens(prefix), trace=trace)
+    else:
+        written = Written(tuple(translator.target_tokenizer.encode(target)))
+    record = recorded(translator, model, text, source, written.tokens)
+    options = {"text": text, "target": target, "prefix": prefix, "without": heads, "beam": beam, "trace": trace}
+    return replace(
+        record,
+        given=written.given,
+        without=heads,
+        beam=tree(translator, model, source, written, how, record.cross) if written.nodes else None,
+        again=partial(look_again, translator, options),
+    )
+
+
+def look_again(translator: "Translator", options: dict[str, Any], **changes: Any) -> AttentionRecord:
+    """Look once more with some options changed; a new text forgets what was written for the old one."""
+    forgotten = {"target": None, "prefix": ""} if {"text", "prefix", "without"} & changes.keys() else {}
+    return look(translator, **{**options, **forgotten, **changes})
+
+
+def readable(translator: "Translator", text: str, other: str) -> list[int]:
+    """Return the tokens of a text, if it is neither empty nor, like the other, longer than the model reads at once."""
+    if not text.strip():
+        raise UserError("There is nothing to look at in an empty text; give a sentence.")
+    source = translator.source_tokens(text)
+    longest = translator.recipe.data.longest
+    pieces = max(len(source) - 1, len(translator.target_tokenizer.encode(other)))
+    if pieces > longest:
+        raise UserError(f"The text has {pieces} pieces, the model reads {longest} at a time; give a shorter one.")
+    return source
+
+
+def searched(
+    translator: "Translator", model: Transformer, source: list[int], how: Decoding, given: Sequence[int], *, trace: bool
+) -> Written:
+    """Translate, and keep the tree of what was tried if wanted."""
+    heard = Trace()
+    best = translator.engine(how, model).search([source], prefix=given, watch=heard.hear if trace else None)[0][0]
+    return Written(best.tokens, len(given), tuple(heard.nodes(best.tokens, how.length_penalty)))
+
+
+def recorded(
+    translator: "Translator", model: Transformer, text: str, source: list[int], written: tuple[int, ...]
+) -> AttentionRecord:
+    """Read source and target once more and record every weight; teacher forcing makes the weights of each step."""
+    reading, prefix = translator.row(source), translator.row([START, *written])
+    with torch.inference_mode():
+        weights = model.eval().attention(reading, prefix)
+        logits = model.decode(prefix, model.encode(reading))[0]
+    target_text = translator.target_tokenizer.decode(written)
+    return AttentionRecord(
+        source_pieces=(*translator.source_tokenizer.spell(source[:-1]), END_PIECE),
+        target_pieces=(*translator.target_tokenizer.spell(written), END_PIECE),
+        source_text=text,
+        target_text=target_text,
+        encoder=stacked(weights.encoder),
+        decoder=stacked(weights.decoder),
+        cross=stacked(weights.cross),
+        title=translator.name,
+        source_spans=(*((one.start, one.end) for one in translator.source_tokenizer.pieces(text)), (len(text),) * 2),
+        target_spans=(*translator.target_tokenizer.spans(written), (len(target_text),) * 2),
+        steps=steps(logits, (*written, END), translator.target_tokenizer),
+    )
+
+
+def steps(logits: Tensor, written: Sequence[int], tokenizer: Tokenizer) -> tuple[Step, ...]:
+    """Return how probable each token was that was written, and which were the likeliest (of logits T V)."""
+    values = logits.float().log_softmax(-1)
+    best, tokens = values.topk(min(LIKELIEST, values.shape[-1]))
+    rows = zip(values.tolist(), written, best.tolist(), tokens.tolist(), strict=True)
+    return tuple(
+        Step(row[token], tuple(map(Choice, (spelled(tokenizer, one) for one in names), numbers)))
+        for row, token, numbers, names in rows
+    )
+
+
+def tree(
+    translator: "Translator",
+    model: Transformer,
+    source: list[int],
+    written: Written,
+    how: Decoding,
+    cross: Weights,
+) -> BeamTree:
+    """Put the search's nodes into words, each with where its step looked."""
+    tokenizer = translator.target_tokenizer
+    layer = best_layer(cross)
+    nodes = tuple(
+        BeamNode(
+            parent=node.parent,
+            token=node.token,
+            piece=spelled(tokenizer, node.token),
+            text=tokenizer.decode(node.path),
+            step=node.step,
+            log_probability=node.log_probability,
+            sum=node.sum,
+            score=node.score,
+            state=node.state,
+        )
+        for node in written.nodes
+    )
+    return BeamTree(nodes, how.beam, how.length_penalty, looks(translator, model, source, written.nodes, layer), layer)
+
+
+def looks(
+    translator: "Translator", model: Transformer, source: list[int], nodes: Sequence[Node], layer: int
+) -> Weights:
+    """Return the cross-attention of a layer (nodes S), mean over its heads, at the step that wrote each node."""
+    inner = {node.parent for node in nodes}
+    leaves = [node.path for place, node in enumerate(nodes) if place not in inner]
+    rows: dict[tuple[int, ...], Tensor] = {}
+    for first in range(0, len(leaves), ROWS):
+        paths = leaves[first : first + ROWS]
+        longest = max(map(len, paths))
+        prefix = [[START, *path[:-1], *[PAD] * (longest - len(path))] for path in paths]
+        with torch.inference_mode():
+            weights = model.attention(
+                translator.row(source).expand(len(paths), -1), torch.tensor(prefix, device=translator.device)
+            )
+        for path, means in zip(paths, weights.cross[layer].mean(1).float().cpu(), strict=True):
+            rows.update({path[: step + 1]: means[step] for step in range(len(path))})
+    return np.stack([rows[node.path].numpy() for node in nodes])
+
+
+def spelled(tokenizer: Tokenizer, token: int) -> str:
+    """Return a token as a person reads it."""
+    return END_PIECE if token == END else tokenizer.spell([token])[0]
+
+
+def stacked(layers: list[Tensor]) -> Weights:
+    """Turn a layer's weights each (1 H T S) into one array: layers, heads, T, S."""
+    return np.stack([layer[0].float().cpu().numpy() for layer in layers])
+
+
+class Knockouts:
+    """A few models without some heads, the latest ones: one goes back and forth between them."""
+
+    def __init__(self) -> None:
+        self.models: OrderedDict[frozenset[Head], Transformer] = OrderedDict()
+
+    def of(self, model: Transformer, heads: tuple[Head, ...]) -> Transformer:
+        """Return `model` without these heads."""
+        if not heads:
+            return model
+        wanted = frozenset(heads)
+        if wanted not in self.models:
+            self.models[wanted] = without(model, heads)
+        self.models.move_to_end(wanted)
+        if len(self.models) > KEPT:
+            self.models.popitem(last=False)
+        return self.models[wanted]
+
+
+def checked_heads(heads: Iterable[Sequence[Any]], model: Transformer) -> tuple[Head, ...]:
+    """Return heads in their order, each once, if the model has them."""
+    layers, count = len(model.encoder), attention_of(model, "encoder", 0).heads
+    found = [tuple(head) for head in heads]
+    for one in found:
+        kind, layer, head = one if len(one) == 3 else (None, -1, -1)
+        fits = isinstance(layer, int) and isinstance(head, int) and 0 <= layer < layers and 0 <= head < count
+        if kind not in get_args(Kind) or not fits:
+            raise UserError(
+                f"There is no head {one}: name one as (kind, layer, head), with a kind of {', '.join(get_args(Kind))}, "
+                f"a layer from 0 to {layers - 1} and a head from 0 to {count - 1}."
+            )
+    return tuple(sorted(set(found)))

@@ -1,0 +1,89 @@
+// The scale of weights: computed colours whose lightness runs one way, so that it reads without seeing hues.
+
+/**
+ * @typedef {{ dark: boolean, ink: string, faint: string, line: string, accent: string, paper: string, card: string,
+ *   colour: Uint32Array, grey: Uint32Array }} Theme colours as canvas takes them; the scale by byte, as pixels
+ */
+
+/**
+ * Turn a colour of OKLCH into bytes of sRGB.
+ * @param {number} lightness
+ * @param {number} chroma
+ * @param {number} hue in degrees
+ * @returns {[number, number, number]}
+ */
+export function srgb(lightness, chroma, hue) {
+  const angle = (hue * Math.PI) / 180;
+  const [a, b] = [chroma * Math.cos(angle), chroma * Math.sin(angle)];
+  const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
+  const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
+  const s = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;
+  /** @type {[number, number, number]} */
+  const linear = [
+    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
+    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
+    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
+  ];
+  const [red, green, blue] = linear.map((value) => {
+    const shown = value <= 0.0031308 ? 12.92 * value : 1.055 * value ** (1 / 2.4) - 0.055;
+    return Math.round(255 * Math.min(1, Math.max(0, shown)));
+  });
+  return [red ?? 0, green ?? 0, blue ?? 0];
+}
+
+/**
+ * Return the colour of a weight from 0 to 1. Its root keeps small weights visible; the scale on the page shows it.
+ * @param {number} weight
+ * @param {boolean} dark
+ * @param {boolean} grey
+ * @returns {[number, number, number]}
+ */
+export function colourOf(weight, dark, grey = false) {
+  const t = Math.sqrt(Math.min(1, Math.max(0, weight)));
+  if (grey) return dark ? srgb(0.225 + 0.4 * t, 0.004, 260) : srgb(0.985 - 0.3 * t, 0.004, 260);
+  const bulge = 4 * t * (1 - t); // most colour in the middle, none at the ends
+  // From night blue over green to a pale yellow; or from paper over blue to a deep indigo.
+  return dark
+    ? srgb(0.225 + 0.745 * t, 0.012 + 0.115 * bulge, 268 - 172 * t ** 1.5)
+    : srgb(0.985 - 0.705 * t, 0.006 + 0.1 * bulge + 0.05 * t * t, 232 + 44 * t);
+}
+
+/**
+ * Return the colours of the 256 bytes that a weight can be, as pixels.
+ * @param {boolean} dark
+ * @param {boolean} grey
+ */
+export function pixels(dark, grey) {
+  return Uint32Array.from({ length: 256 }, (_, i) => {
+    const [red, green, blue] = colourOf(i / 255, dark, grey);
+    return (255 << 24) | (blue << 16) | (green << 8) | red;
+  });
+}
+
+/**
+ * Return a colour as CSS writes it.
+ * @param {number} weight
+ * @param {Theme} theme
+ * @param {boolean} [grey]
+ */
+export const css = (weight, theme, grey = false) => `rgb(${colourOf(weight, theme.dark, grey).join(" ")})`;
+
+/**
+ * Read the colours that the page gives the viewer.
+ * @param {HTMLElement} root
+ * @returns {Theme}
+ */
+export function themeOf(root) {
+  const probe = root.appendChild(document.createElement("span"));
+  const read = (/** @type {string} */ name) => {
+    probe.style.color = `var(--dv-${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const [ink, faint, line, accent, paper, card] = /** @type {[string, string, string, string, string, string]} */ (
+    ["ink", "faint", "line", "accent", "paper", "card"].map(read)
+  );
+  probe.remove();
+  const [red = 0, green = 0, blue = 0] = (ink.match(/[\d.]+/g) ?? []).map(Number);
+  const dark = 0.3 * red + 0.6 * green + 0.1 * blue > 128; // light letters stand on a dark page
+  return { dark, ink, faint, line, accent, paper, card, colour: pixels(dark, false), grey: pixels(dark, true) };
+}

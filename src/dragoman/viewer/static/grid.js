@@ -1,0 +1,211 @@
+// Every head of every layer of one kind, each a thumbnail that is drawn once; what is pointed at lies on top.
+
+import { button, make, rove } from "./dom.js";
+import { ABOUT, at, nameOf, pointed } from "./look.js";
+
+/**
+ * @typedef {import("./colours.js").Theme} Theme
+ * @typedef {import("./look.js").HeadPlace} HeadPlace
+ * @typedef {import("./look.js").HeadReport} HeadReport
+ * @typedef {import("./look.js").Inside} Inside
+ * @typedef {import("./look.js").Kind} Kind
+ * @typedef {import("./look.js").Point} Point
+ * @typedef {import("./store.js").State} State
+ * @typedef {import("./store.js").Store} Store
+ */
+
+/** What a badge looks like where there is room for a letter. */
+const LETTERS = new Map(
+  Object.entries({
+    positional: "P",
+    rare: "R",
+    alignment: "A",
+    sink: "S",
+    punctuation: "·",
+    copy: "C",
+    syntactic: "G",
+  }),
+);
+
+/**
+ * Show the heads of one kind.
+ * @param {Inside} inside
+ * @param {Kind} kind
+ * @param {Store} store
+ * @param {() => Theme} theme
+ * @param {(kind: Kind, layer: number, head: number) => HeadReport | undefined} reported
+ * @param {((places: HeadPlace[]) => void) | null} [toggle] switches heads off and on
+ */
+export function grid(inside, kind, store, theme, reported, toggle = null) {
+  const { layers, heads, rows, columns } = inside.look.kinds[kind];
+  const special = inside.units(kind, "column", "pieces").map((unit) => unit.special);
+  const off = new Set(
+    inside.look.without.filter(([other]) => other === kind).map(([, layer, head]) => `${layer} ${head}`),
+  );
+  const cells = make("div", { className: "dv-cells" });
+  cells.style.gridTemplateColumns = `max-content repeat(${heads}, minmax(0, 1fr))`;
+  const overlay = make("canvas", { className: "dv-overlay" });
+  const most = Math.max(
+    1e-9,
+    ...inside.everyHead(kind).map(([layer, head]) => reported(kind, layer, head)?.importance ?? 0),
+  );
+  const thumbs = inside.everyHead(kind).map(thumb);
+  const everything = button("all", () => choose(inside.everyHead(kind)), "dv-name");
+  everything.setAttribute("aria-label", `All heads of the ${ABOUT[kind].name}`);
+  const across = Array.from({ length: heads }, (_, head) =>
+    name(`${head + 1}`, `Head ${head + 1} in all layers`, (place) => place[1] === head),
+  );
+  const down = Array.from({ length: layers }, (_, layer) =>
+    name(`${layer + 1}`, `All heads of layer ${layer + 1}`, (place) => place[0] === layer),
+  );
+  cells.append(everything, ...across);
+  down.forEach((label, layer) =>
+    cells.append(label, ...thumbs.slice(layer * heads, (layer + 1) * heads).map((each) => each.element)),
+  );
+  const heading = make("h3", {}, ABOUT[kind].name, " ", make("span", { className: "dv-note" }, ABOUT[kind].about));
+  const box = make("div", { className: "dv-gridbox" }, cells, overlay);
+  const element = make("section", { className: "dv-grid" }, heading, box);
+  element.setAttribute("aria-label", ABOUT[kind].name);
+  rove(
+    cells,
+    thumbs.map((each) => each.element),
+    heads,
+  );
+
+  /** @param {HeadPlace} place */
+  function thumb(place) {
+    const [layer, head] = place;
+    const canvas = make("canvas", { width: columns.length, height: rows.length });
+    const element = make("button", { type: "button", className: "dv-thumb" }, canvas);
+    const report = reported(kind, layer, head);
+    const isOff = off.has(`${layer} ${head}`);
+    const badges = report?.badges ?? [];
+    if (badges.length)
+      element.append(
+        make("span", { className: "dv-letters" }, badges.map((badge) => LETTERS.get(badge) ?? "•").join("")),
+      );
+    if (report?.importance !== undefined) {
+      const bar = make("span", { className: "dv-importance" });
+      bar.style.width = `${(100 * Math.max(0, report.importance)) / most}%`;
+      element.append(bar);
+    }
+    const words = [`Layer ${layer + 1}, head ${head + 1}`, ...badges, ...(isOff ? ["switched off"] : [])];
+    element.setAttribute("aria-label", `${ABOUT[kind].name}: ${words.join(", ")}`);
+    element.title = words.join(", ");
+    element.classList.toggle("dv-off", isOff);
+    element.onclick = (event) => (event.shiftKey || event.ctrlKey || event.metaKey ? add(place) : choose([place]));
+    element.addEventListener("keydown", (event) => {
+      if (event.key === "+") add(place);
+      if (event.key === "x") toggle?.([place]);
+    });
+    return { place, canvas, element };
+  }
+
+  /**
+   * @param {string} text
+   * @param {string} label
+   * @param {(place: HeadPlace) => boolean} which
+   */
+  function name(text, label, which) {
+    const element = button(text, () => choose(inside.everyHead(kind).filter(which)), "dv-name");
+    element.setAttribute("aria-label", `${label}, ${ABOUT[kind].name}`);
+    element.title = `${label}: the mean`;
+    return element;
+  }
+
+  /** @param {HeadPlace[]} places */
+  const choose = (places) => store.set({ kind, heads: places });
+
+  /** @param {HeadPlace} place */
+  function add(place) {
+    if (store.state.kind !== kind) return choose([place]);
+    const others = store.state.heads.filter(([layer, head]) => layer !== place[0] || head !== place[1]);
+    const had = others.length < store.state.heads.length;
+    choose(had && others.length ? others : [...others, place].sort((one, two) => one[0] - two[0] || one[1] - two[1]));
+  }
+
+  function paint() {
+    const { colour, grey } = theme();
+    const bytes = inside.bytes(kind);
+    const size = rows.length * columns.length;
+    thumbs.forEach(({ canvas }, place) => {
+      const image = new ImageData(columns.length, rows.length);
+      const out = new Uint32Array(image.data.buffer);
+      for (let i = 0; i < size; i++) {
+        const scale = store.state.grey && special[i % columns.length] ? grey : colour;
+        out[i] = at(scale, bytes[place * size + i] ?? 0);
+      }
+      canvas.getContext("2d")?.putImageData(image, 0, 0);
+    });
+  }
+
+  function mark() {
+    const { state } = store;
+    const chosen = new Set(state.kind === kind ? state.heads.map(String) : []);
+    for (const { place, element } of thumbs) {
+      const here = chosen.has(String(place));
+      element.classList.toggle("dv-chosen", here && chosen.size < thumbs.length);
+      element.setAttribute("aria-pressed", String(here));
+    }
+    everything.setAttribute("aria-pressed", String(chosen.size === thumbs.length));
+    element.title = chosen.size > 1 && state.kind === kind ? nameOf(inside, kind, state.heads) : "";
+  }
+
+  /** Draw over all thumbnails what is pointed at. */
+  function highlight() {
+    const { row, column } = pointed(kind, store.state.point, store.state.partner);
+    const context = overlay.getContext("2d");
+    if (!context) return;
+    context.clearRect(0, 0, overlay.width, overlay.height);
+    if (!row && !column) return;
+    const scale = overlay.width / Math.max(1, box.clientWidth);
+    context.strokeStyle = theme().accent;
+    context.lineWidth = Math.max(1, scale);
+    for (const { left, top, width, height } of places) {
+      const [dx, dy] = [width / columns.length, height / rows.length];
+      if (row) frame(context, left, top + row.first * dy, width, (row.end - row.first) * dy, scale);
+      if (column) frame(context, left + column.first * dx, top, (column.end - column.first) * dx, height, scale);
+    }
+  }
+
+  /** @type {{ left: number, top: number, width: number, height: number }[]} */
+  let places = [];
+
+  /** Find out where the thumbnails stand: only when the size of the page has changed. */
+  function measure() {
+    const outer = box.getBoundingClientRect();
+    const scale = Math.min(2, devicePixelRatio);
+    overlay.width = Math.round(outer.width * scale);
+    overlay.height = Math.round(outer.height * scale);
+    places = thumbs.map(({ canvas }) => {
+      const { left, top, width, height } = canvas.getBoundingClientRect();
+      return { left: left - outer.left, top: top - outer.top, width, height };
+    });
+    highlight();
+  }
+
+  /** @param {Set<keyof State>} changes */
+  function draw(changes) {
+    if (changes.has("theme") || changes.has("grey")) paint();
+    if (changes.has("kind") || changes.has("heads")) mark();
+    if (changes.has("point") || changes.has("partner") || changes.has("theme")) highlight();
+  }
+
+  const observer = new ResizeObserver(measure);
+  observer.observe(box);
+  paint();
+  mark();
+  return { element, draw, destroy: () => observer.disconnect() };
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} x
+ * @param {number} y
+ * @param {number} width
+ * @param {number} height
+ * @param {number} scale
+ */
+function frame(context, x, y, width, height, scale) {
+  context.strokeRect(Math.round(x * scale) + 0.5, Math.round(y * scale) + 0.5, width * scale - 1, height * scale - 1);
+}

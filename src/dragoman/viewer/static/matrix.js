@@ -1,0 +1,298 @@
+// One matrix, large: weights with what each piece gives and gets, and the same as a table.
+
+import { css } from "./colours.js";
+import { make, plain, tableOf } from "./dom.js";
+import { at, nameOf, percent, pointed, pointOf, touched } from "./look.js";
+import { onCanvas, short, widthOf } from "./pen.js";
+
+/**
+ * @typedef {import("./colours.js").Theme} Theme
+ * @typedef {import("./look.js").Inside} Inside
+ * @typedef {import("./look.js").Table} Table
+ * @typedef {import("./pen.js").Drawing} Drawing
+ * @typedef {import("./store.js").State} State
+ * @typedef {import("./store.js").Store} Store
+ * @typedef {{ cell: number, left: number, top: number, right: number, bottom: number }} Plan sizes in pixels
+ */
+
+const BAR = 34; // pixels of the longest bar of a marginal
+const LETTER = 12;
+
+/**
+ * Plan a matrix for a width.
+ * @param {Table} table
+ * @param {number} room
+ * @returns {Plan}
+ */
+function planned({ rows, columns }, room) {
+  const widest = (/** @type {import("./look.js").Unit[]} */ units) =>
+    Math.max(0, ...units.map((unit) => widthOf(short(plain(unit.label)), LETTER)));
+  const left = Math.ceil(widest(rows)) + 14;
+  const slant = Math.SQRT1_2 * widest(columns);
+  const right = Math.max(BAR + 48, Math.ceil(slant));
+  const cell = Math.floor(Math.min(32, Math.max(11, (room - left - right) / columns.length)));
+  return { cell, left, top: Math.ceil(slant) + 20, right, bottom: BAR + 10 };
+}
+
+/**
+ * Return the drawing of a matrix.
+ * @param {Table} table
+ * @param {Plan} plan
+ * @param {Theme} theme
+ * @param {boolean} grey whether the start and the end are drawn without colour
+ * @returns {Drawing}
+ */
+export function matrixDrawing({ values, rows, columns }, plan, theme, grey) {
+  const { cell, left, top, right, bottom } = plan;
+  const [wide, high] = [columns.length * cell, rows.length * cell];
+  const value = (/** @type {number} */ r, /** @type {number} */ c) => values[r * columns.length + c] ?? 0;
+  return {
+    width: left + wide + right,
+    height: top + high + bottom,
+    draw(pen) {
+      columns.forEach((unit, c) => {
+        const fill = grey && unit.special ? theme.faint : theme.ink;
+        const x = left + (c + 0.5) * cell;
+        pen.text(x + 2, top - 8, short(plain(unit.label)), { size: LETTER, turn: -45, fill });
+      });
+      rows.forEach((unit, r) => {
+        const y = top + (r + 0.5) * cell;
+        pen.text(left - 8, y, short(plain(unit.label)), {
+          size: LETTER,
+          anchor: "end",
+          fill: unit.special ? theme.faint : theme.ink,
+        });
+        columns.forEach((column, c) => {
+          const fill = css(value(r, c), theme, grey && column.special);
+          pen.rect(left + c * cell, top + r * cell, cell - 1, cell - 1, { fill, radius: cell > 16 ? 2 : 0 });
+        });
+        const outside = 1 - columns.reduce((sum, column, c) => sum + (column.special ? value(r, c) : 0), 0);
+        bar(left + wide + 8, y - Math.min(5, cell / 3), BAR * Math.max(0, outside), Math.min(10, (2 * cell) / 3));
+      });
+      const got = columns.map((_, c) => rows.reduce((sum, _, r) => sum + value(r, c), 0));
+      const most = Math.max(1e-9, ...got);
+      columns.forEach((column, c) => {
+        const thick = Math.min(10, (2 * cell) / 3);
+        bar(
+          left + (c + 0.5) * cell - thick / 2,
+          top + high + 6,
+          thick,
+          (BAR * at(got, c)) / most,
+          grey && column.special,
+        );
+      });
+      pen.text(left - 8, top + high + 12, "gets", { size: 10, anchor: "end", fill: theme.faint });
+      pen.text(left + wide + 8, top - 8, "on words", { size: 10, fill: theme.faint });
+
+      /**
+       * @param {number} x
+       * @param {number} y
+       * @param {number} width
+       * @param {number} height
+       * @param {boolean} [pale]
+       */
+      function bar(x, y, width, height, pale = false) {
+        pen.rect(x, y, Math.max(0.5, width), Math.max(0.5, height), {
+          fill: pale ? theme.line : theme.accent,
+          opacity: 0.75,
+          radius: 1,
+        });
+      }
+    },
+  };
+}
+
+/**
+ * Show a matrix that can be read by pointer and keyboard.
+ * @param {Inside} inside
+ * @param {Store} store
+ * @param {() => Theme} theme
+ */
+export function matrix(inside, store, theme) {
+  const canvas = make("canvas");
+  const bands = { row: make("div", { className: "dv-band" }), column: make("div", { className: "dv-band" }) };
+  const cells = make("div", { className: "dv-matrix", tabIndex: 0 }, canvas, bands.row, bands.column);
+  const read = make("p", { className: "dv-read" });
+  const element = make("div", {}, make("div", { className: "dv-scroll" }, cells), read);
+  cells.setAttribute("role", "application");
+  cells.setAttribute("aria-roledescription", "matrix");
+  read.setAttribute("aria-live", "polite");
+  /** @type {{ table: Table, plan: Plan } | null} */
+  let shown = null;
+  let cursor = { r: 0, c: 0 };
+  let room = 0;
+
+  function paint() {
+    const { kind, heads, units, grey } = store.state;
+    const table = inside.table(kind, heads, units);
+    const plan = planned(table, room || 720);
+    shown = { table, plan };
+    onCanvas(matrixDrawing(table, plan, theme(), grey), canvas);
+    cells.setAttribute("aria-label", `${nameOf(inside, kind, heads)}; arrow keys read its weights`);
+    mark();
+  }
+
+  function mark() {
+    if (!shown) return;
+    const { kind, point, partner } = store.state;
+    const { row, column } = pointed(kind, point, partner);
+    const rows = touched(shown.table.rows, row);
+    const columns = touched(shown.table.columns, column);
+    const { cell, left, top } = shown.plan;
+    const [wide, high] = [shown.table.columns.length * cell, shown.table.rows.length * cell];
+    place(bands.row, rows && { x: left, y: top + rows[0] * cell, width: wide, height: (rows[1] - rows[0]) * cell });
+    place(
+      bands.column,
+      columns && { x: left + columns[0] * cell, y: top, width: (columns[1] - columns[0]) * cell, height: high },
+    );
+    read.replaceChildren(...(rows && columns ? said(rows[0], columns[0]) : []));
+  }
+
+  /**
+   * @param {number} r
+   * @param {number} c
+   */
+  function said(r, c) {
+    if (!shown) return [];
+    const { rows, columns, values } = shown.table;
+    const weight = values[r * columns.length + c] ?? 0;
+    const verb = store.state.kind === "encoder" ? "looks at" : "was written looking at";
+    return [
+      make("b", {}, at(rows, r).label.trim()),
+      ` ${verb} `,
+      make("b", {}, at(columns, c).label.trim()),
+      ` with weight ${weight.toFixed(3)}.`,
+    ];
+  }
+
+  /**
+   * @param {number} r
+   * @param {number} c
+   */
+  function pointsAt(r, c) {
+    if (!shown || !shown.table.rows[r] || !shown.table.columns[c]) return null;
+    cursor = { r, c };
+    const { kind } = store.state;
+    const row = pointOf(kind, "row", at(shown.table.rows, r));
+    const column = pointOf(kind, "column", at(shown.table.columns, c));
+    return /** @type {const} */ ([row, { partner: column }]);
+  }
+
+  /** @param {PointerEvent | MouseEvent} event */
+  function under(event) {
+    if (!shown) return null;
+    const box = canvas.getBoundingClientRect();
+    const { cell, left, top } = shown.plan;
+    return pointsAt(
+      Math.floor((event.clientY - box.top - top) / cell),
+      Math.floor((event.clientX - box.left - left) / cell),
+    );
+  }
+
+  cells.onpointermove = (event) => {
+    const found = under(event);
+    store.point(found?.[0] ?? null, found?.[1]);
+  };
+  cells.onpointerleave = () => store.point(null);
+  cells.onclick = (event) => {
+    const found = under(event);
+    if (found) store.lock(...found);
+  };
+  cells.onkeydown = (event) => {
+    /** @type {Record<string, [number, number]>} */
+    const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0], Enter: [0, 0] };
+    const step = steps[event.key];
+    const found = step && pointsAt(cursor.r + step[0], cursor.c + step[1]);
+    if (!found) return;
+    event.preventDefault();
+    if (event.key === "Enter") store.lock(...found);
+    else store.point(...found);
+  };
+
+  const observer = new ResizeObserver(([entry]) => {
+    const width = Math.floor(entry?.contentRect.width ?? 0);
+    if (!width || Math.abs(width - room) < 4) return;
+    room = width;
+    paint();
+  });
+  observer.observe(element);
+
+  /** @param {Set<keyof State>} changes */
+  function draw(changes) {
+    const keys = /** @type {(keyof State)[]} */ (["kind", "heads", "units", "grey", "theme"]);
+    if (keys.some((key) => changes.has(key))) paint();
+    else if (changes.has("point") || changes.has("partner")) mark();
+  }
+
+  /** @returns {Drawing} */
+  const drawing = () => {
+    const { kind, heads, units, grey } = store.state;
+    const table = inside.table(kind, heads, units);
+    return matrixDrawing(table, planned(table, 900), theme(), grey);
+  };
+
+  paint();
+  return { element, draw, drawing, destroy: () => observer.disconnect() };
+}
+
+/**
+ * @param {HTMLElement} band
+ * @param {{ x: number, y: number, width: number, height: number } | null} where
+ */
+function place(band, where) {
+  band.hidden = !where;
+  if (!where) return;
+  band.style.transform = `translate(${where.x - 1}px, ${where.y - 1}px)`;
+  band.style.width = `${where.width + 1}px`;
+  band.style.height = `${where.height + 1}px`;
+}
+
+/**
+ * Return the weights that are shown as a table.
+ * @param {Inside} inside
+ * @param {State} state
+ */
+export function numbers(inside, { kind, heads, units }) {
+  const { values, rows, columns } = inside.table(kind, heads, units);
+  const line = (/** @type {number} */ r) => columns.map((_, c) => (values[r * columns.length + c] ?? 0).toFixed(2));
+  /** @type {[string, ...string[]][]} */
+  const body = rows.map((row, r) => [row.label, ...line(r)]);
+  return tableOf(
+    nameOf(inside, kind, heads),
+    columns.map((unit) => unit.label),
+    body,
+  );
+}
+
+/**
+ * Return the weights that are shown as comma-separated values.
+ * @param {Inside} inside
+ * @param {State} state
+ */
+export function matrixCsv(inside, { kind, heads, units }) {
+  const { values, rows, columns } = inside.table(kind, heads, units);
+  const lines = rows.map((row, r) => [
+    row.label,
+    ...columns.map((_, c) => (values[r * columns.length + c] ?? 0).toFixed(4)),
+  ]);
+  return csv([["", ...columns.map((unit) => unit.label)], ...lines]);
+}
+
+/**
+ * Write rows as comma-separated values.
+ * @param {(string | number)[][]} rows
+ */
+export function csv(rows) {
+  const cell = (/** @type {string | number} */ value) => {
+    const text = String(value);
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+
+/**
+ * Say how much of the weight is greyed.
+ * @param {{ mass: number, names: string[] }} found
+ */
+export const sinkNote = ({ mass, names }) =>
+  names.length ? `${percent(mass)} of this weight sits on ${names.join(" and ")}` : "";

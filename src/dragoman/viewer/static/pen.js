@@ -1,0 +1,205 @@
+// Two pens that draw the same: one on a canvas, one in SVG. So what is seen can be saved as either.
+
+/**
+ * @typedef {{ fill?: string, stroke?: string, width?: number, opacity?: number, radius?: number, dashed?: boolean }} Ink
+ * @typedef {{ fill?: string, size?: number, anchor?: "start" | "middle" | "end", turn?: number, bold?: boolean,
+ *   opacity?: number, halo?: string }} Writing
+ * @typedef {{ rect: (x: number, y: number, width: number, height: number, ink: Ink) => Element | null,
+ *   curve: (from: [number, number], to: [number, number], ink: Ink, upright?: boolean) => Element | null,
+ *   text: (x: number, y: number, text: string, writing?: Writing) => Element | null }} Pen
+ */
+
+export const FONT = "system-ui, sans-serif";
+
+/** Draws on a canvas. */
+export class CanvasPen {
+  /** @param {CanvasRenderingContext2D} context */
+  constructor(context) {
+    this.context = context;
+  }
+
+  /** @type {Pen["rect"]} */
+  rect(x, y, width, height, { fill, stroke, width: line = 1, opacity = 1, radius = 0 }) {
+    const { context } = this;
+    context.globalAlpha = opacity;
+    context.beginPath();
+    context.roundRect(x, y, width, height, radius);
+    if (fill) Object.assign(context, { fillStyle: fill }).fill();
+    if (stroke) Object.assign(context, { strokeStyle: stroke, lineWidth: line }).stroke();
+    context.globalAlpha = 1;
+    return null;
+  }
+
+  /** @type {Pen["curve"]} */
+  curve(from, to, { stroke = "black", width = 1, opacity = 1, dashed = false }, upright = false) {
+    const { context } = this;
+    const [one, two] = handles(from, to, upright);
+    Object.assign(context, { globalAlpha: opacity, strokeStyle: stroke, lineWidth: width, lineCap: "round" });
+    context.setLineDash(dashed ? [3, 4] : []);
+    context.beginPath();
+    context.moveTo(...from);
+    context.bezierCurveTo(...one, ...two, ...to);
+    context.stroke();
+    context.setLineDash([]);
+    context.globalAlpha = 1;
+    return null;
+  }
+
+  /** @type {Pen["text"]} */
+  text(x, y, text, { fill = "black", size = 13, anchor = "start", turn = 0, bold = false, opacity = 1, halo } = {}) {
+    const { context } = this;
+    context.save();
+    context.translate(x, y);
+    context.rotate((turn * Math.PI) / 180);
+    context.font = `${bold ? 600 : 400} ${size}px ${FONT}`;
+    context.textAlign = anchor === "middle" ? "center" : anchor === "start" ? "left" : "right";
+    context.textBaseline = "middle";
+    context.globalAlpha = opacity;
+    if (halo) {
+      Object.assign(context, { strokeStyle: halo, lineWidth: 4, lineJoin: "round" }).strokeText(text, 0, 0);
+    }
+    Object.assign(context, { fillStyle: fill }).fillText(text, 0, 0);
+    context.restore();
+    return null;
+  }
+}
+
+/** Draws in an SVG element, and returns what it has drawn. */
+export class SvgPen {
+  /** @param {SVGElement} root */
+  constructor(root) {
+    this.root = root;
+  }
+
+  /**
+   * @param {string} tag
+   * @param {Record<string, string | number | undefined>} attributes
+   */
+  put(tag, attributes) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== undefined) element.setAttribute(name, String(value));
+    }
+    return this.root.appendChild(element);
+  }
+
+  /** @type {Pen["rect"]} */
+  rect(x, y, width, height, { fill = "none", stroke, width: line, opacity, radius }) {
+    return this.put("rect", { x, y, width, height, fill, stroke, "stroke-width": line, opacity, rx: radius });
+  }
+
+  /** @type {Pen["curve"]} */
+  curve(from, to, { stroke = "black", width = 1, opacity, dashed = false }, upright = false) {
+    const [one, two] = handles(from, to, upright);
+    const d = `M${from} C${one} ${two} ${to}`;
+    const dashes = dashed ? "3 4" : undefined;
+    return this.put("path", {
+      d,
+      fill: "none",
+      stroke,
+      "stroke-width": width,
+      opacity,
+      "stroke-linecap": "round",
+      "stroke-dasharray": dashes,
+    });
+  }
+
+  /** @type {Pen["text"]} */
+  text(x, y, text, { fill = "black", size = 13, anchor = "start", turn = 0, bold = false, opacity, halo } = {}) {
+    const element = this.put("text", {
+      x,
+      y,
+      fill,
+      opacity,
+      "font-size": size,
+      "font-family": FONT,
+      "font-weight": bold ? 600 : undefined,
+      "text-anchor": anchor,
+      "dominant-baseline": "central",
+      transform: turn ? `rotate(${turn} ${x} ${y})` : undefined,
+      stroke: halo,
+      "stroke-width": halo ? 4 : undefined,
+      "stroke-linejoin": halo ? "round" : undefined,
+      "paint-order": halo ? "stroke" : undefined,
+    });
+    element.textContent = text;
+    return element;
+  }
+}
+
+/**
+ * Return the handles of a curve that leaves and arrives level, or upright.
+ * @param {[number, number]} from
+ * @param {[number, number]} to
+ * @param {boolean} upright
+ * @returns {[[number, number], [number, number]]}
+ */
+function handles([x, y], [toX, toY], upright) {
+  const [middleX, middleY] = [(x + toX) / 2, (y + toY) / 2];
+  return upright
+    ? [
+        [x, middleY],
+        [toX, middleY],
+      ]
+    : [
+        [middleX, y],
+        [middleX, toY],
+      ];
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+
+/**
+ * Return how wide a text is.
+ * @param {string} text
+ * @param {number} [size]
+ */
+export function widthOf(text, size = 13) {
+  if (!ruler) return text.length * size * 0.6;
+  ruler.font = `400 ${size}px ${FONT}`;
+  return ruler.measureText(text).width;
+}
+
+/**
+ * Shorten a text that is too long to be a label.
+ * @param {string} text
+ * @param {number} most letters
+ */
+export function short(text, most = 18) {
+  const letters = [...text];
+  return letters.length <= most ? text : `${letters.slice(0, most - 1).join("")}…`;
+}
+
+/**
+ * @typedef {{ width: number, height: number, draw: (pen: Pen) => void }} Drawing
+ */
+
+/**
+ * Return a drawing as an SVG element.
+ * @param {Drawing} drawing
+ */
+export function asSvg({ width, height, draw }) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("width", String(width));
+  svg.setAttribute("height", String(height));
+  draw(new SvgPen(svg));
+  return svg;
+}
+
+/**
+ * Draw on a canvas, sharp on this screen or so many times finer.
+ * @param {Drawing} drawing
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} [scale]
+ */
+export function onCanvas({ width, height, draw }, canvas, scale = devicePixelRatio) {
+  canvas.width = Math.ceil(width * scale);
+  canvas.height = Math.ceil(height * scale);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  if (!context) return;
+  context.scale(scale, scale);
+  draw(new CanvasPen(context));
+}

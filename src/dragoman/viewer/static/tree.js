@@ -1,0 +1,120 @@
+// A translation that is a bracketed tree, drawn as one: point at a constituent to see its words.
+
+import { make } from "./dom.js";
+import { asSvg, widthOf } from "./pen.js";
+
+/**
+ * @typedef {import("./colours.js").Theme} Theme
+ * @typedef {import("./look.js").Inside} Inside
+ * @typedef {import("./pen.js").Drawing} Drawing
+ * @typedef {import("./store.js").Store} Store
+ * @typedef {import("./store.js").State} State
+ * @typedef {{ label: string, start: number, stop: number, children: Constituent[] }} Constituent
+ *   its characters in the text, brackets included
+ */
+
+const DEPTH = 46; // pixels from level to level
+
+/**
+ * Read brackets like (S (NP She) (VP sleeps)); return nothing if they do not close.
+ * @param {string} text
+ * @returns {Constituent | null}
+ */
+export function bracketed(text) {
+  /** @type {Constituent[]} */
+  const open = [{ label: "", start: 0, stop: text.length, children: [] }];
+  for (const match of text.matchAll(/\(\s*([^\s()]*)|\)|[^\s()]+/g)) {
+    const [found, name] = match;
+    const node = { label: name ?? found, start: match.index, stop: match.index + found.length, children: [] };
+    const parent = open.at(-1);
+    if (!parent) return null;
+    if (found === ")") Object.assign(parent, { stop: match.index + 1 });
+    else parent.children.push(node);
+    if (found === ")") open.pop();
+    else if (found.startsWith("(")) open.push(node);
+  }
+  const root = open[0]?.children[0];
+  return open.length === 1 && root && root.children.length ? root : null;
+}
+
+/**
+ * Return the drawing of a tree: leaves on one line, parents above the middle of their children.
+ * @param {Constituent} root
+ * @param {Theme} theme
+ * @param {(node: Constituent, element: Element | null) => void} [drawn]
+ * @returns {Drawing}
+ */
+export function treeDrawing(root, theme, drawn) {
+  /** @type {Map<Constituent, { x: number, depth: number }>} */
+  const places = new Map();
+  let [x, deepest] = [8, 0];
+  /** @type {(node: Constituent, depth: number) => number} */
+  const put = (node, depth) => {
+    deepest = Math.max(deepest, depth);
+    const wide = widthOf(node.label, 14) + 16;
+    const inner = node.children.map((child) => put(child, depth + 1));
+    const middle = inner.length ? ((inner[0] ?? 0) + (inner.at(-1) ?? 0)) / 2 : x + wide / 2;
+    if (!inner.length) x += wide;
+    places.set(node, { x: middle, depth });
+    return middle;
+  };
+  put(root, 0);
+  const y = (/** @type {number} */ depth) => 18 + depth * DEPTH;
+  return {
+    width: x + 8,
+    height: y(deepest) + 18,
+    draw(pen) {
+      for (const [node, place] of places) {
+        for (const child of node.children) {
+          const below = places.get(child) ?? place;
+          pen.curve([place.x, y(place.depth) + 10], [below.x, y(below.depth) - 10], { stroke: theme.line }, true);
+        }
+      }
+      for (const [node, place] of places) {
+        const leaf = !node.children.length;
+        const writing = { size: 14, anchor: /** @type {const} */ ("middle"), fill: leaf ? theme.ink : theme.faint };
+        drawn?.(node, pen.text(place.x, y(place.depth), node.label, { ...writing, bold: leaf }));
+      }
+    },
+  };
+}
+
+/**
+ * Show the target as a tree, if it is one.
+ * @param {Inside} inside
+ * @param {Store} store
+ * @param {() => Theme} theme
+ */
+export function targetTree(inside, store, theme) {
+  const element = make("div", { className: "dv-scroll" });
+  const root = bracketed(inside.look.target.text);
+
+  /**
+   * @param {Constituent} node
+   * @param {Element | null} text
+   */
+  function listen(node, text) {
+    const pieces = inside.look.target.pieces.filter(({ span }) => span && span[0] < node.stop && span[1] > node.start);
+    const [first, last] = [pieces[0], pieces.at(-1)];
+    if (!(text instanceof SVGElement) || !first || !last) return;
+    const point = { side: /** @type {const} */ ("target"), first: first.first, end: last.end };
+    text.onpointerenter = () => store.point(point);
+    text.onpointerleave = () => store.point(null);
+    text.onclick = () => store.lock(point);
+  }
+
+  function paint() {
+    if (!root) return;
+    const svg = asSvg(treeDrawing(root, theme(), listen));
+    svg.setAttribute("class", "dv-lines");
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", "The tree");
+    element.replaceChildren(svg);
+  }
+
+  paint();
+  return {
+    element,
+    draw: (/** @type {Set<keyof State>} */ changes) => (changes.has("theme") ? paint() : undefined),
+  };
+}

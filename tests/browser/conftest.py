@@ -1,0 +1,182 @@
+"""A browser, and a real server with models that were trained in seconds."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.corpora.phrasebook import write_phrasebook
+from dragoman.recipe import Recipe
+
+HERE = Path(__file__).parent
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), None)
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+WINDOW = {"width": 1200, "height": 900}
+MODEL = {"layers": 2, "width": 32, "inner_width": 32, "heads": 2, "dropout": 0.0, "norm": "pre"}
+TRAINING = {
+    "steps": 40, "batch_tokens": 256, "schedule": "linear", "rate": 0.02, "warmup": 4, "validate_every": 20,
+    "validation_sample": 2, "checkpoint_every": 20, "keep": 2, "average": 1, "threads": 1,
+}  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of this folder in one process, so that one server serves them, and skip them without a browser."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("browser"))
+            if "browser" in getattr(item, "fixturenames", ()) and not CHROMIUM:
+                item.add_marker(pytest.mark.skip(reason=f"needs a browser: none of {', '.join(NAMES)} is here"))
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few hundred pairs of the phrasebook."""
+    folder = tmp_path_factory.mktemp("corpus")
+    write_phrasebook(folder, {"train": 400})
+    return folder
+
+
+@pytest.fixture(scope="session")
+def recipe_of(corpus: Path) -> Callable[..., Recipe]:
+    """Return a recipe that trains within seconds: badly, but the words do not matter here."""
+
+    def recipe(run: Path, source: str = "en", target: str = "de", **training: object) -> Recipe:
+        files = {"source": str(corpus / f"train.{source}"), "target": str(corpus / f"train.{target}")}
+        return Recipe.from_table(
+            {
+                "run": str(run), "data": {**files, "held_out": 4}, "tokenizer": {"size": 400}, "model": MODEL,
+                "training": {**TRAINING, **training},
+            }
+        )  # fmt: skip
+
+    return recipe
+
+
+@pytest.fixture(scope="session")
+def runs(recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """A model from English into German, one back, and one more that does what the first does."""
+    folder = tmp_path_factory.mktemp("models")
+    there = dragoman.train(recipe_of(folder / "there"))
+    back = dragoman.train(recipe_of(folder / "back", "de", "en", steps=2, warmup=1, validate_every=2))
+    return there.folder, back.folder, Path(shutil.copytree(there.folder, folder / "rival"))
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 90) -> None:
+    """Wait until an address answers."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        assert process.poll() is None, f"it ended with {process.returncode} before it answered"
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except urllib.error.HTTPError as refused:
+            if refused.code == 401:  # it is there, and wants its token
+                return
+            time.sleep(0.1)
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise AssertionError(f"{url} did not answer within {seconds} s")
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """Return a function that starts `dragoman` with a port of its own and returns the address when it answers."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(*arguments: object, ready: str = "/") -> str:
+        port = free_port()
+        command = [sys.executable, "-m", "dragoman", *map(str, arguments), "--port", str(port)]
+        log = tmp_path_factory.mktemp("log") / "log"
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        started.append(subprocess.Popen(command, stdout=log.open("wb"), stderr=subprocess.STDOUT, env=environment))
+        wait_for(f"http://127.0.0.1:{port}{ready}", started[-1])
+        return f"http://127.0.0.1:{port}"
+
+    yield begin
+    for process in started:
+        process.send_signal(signal.SIGTERM)
+    for process in started:
+        process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def served(start: Callable[..., str], runs: tuple[Path, ...]) -> str:
+    """The address of a server with all models."""
+    return start("serve", *runs, ready="/readyz")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser; not for the whole session, because its event loop would be in the way of other tests."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def usual(browser: Any) -> Iterator[Any]:
+    """A window that tests share, because a new one takes a second."""
+    context = browser.new_context(viewport=WINDOW)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def visit(browser: Any, usual: Any) -> Iterator[Callable[..., Any]]:
+    """Return a function that opens an address. Whatever is opened has no fault, and asks only its own host."""
+    faults: list[str] = []
+    opened = []
+
+    def visited(address: str, prepare: Callable[[Any], None] = lambda page: None, **how: Any) -> Any:
+        page = browser.new_page(**{"viewport": WINDOW, **how}) if how else usual.new_page()
+        opened.append(page)
+        page.set_default_timeout(60_000)
+        host = address.split("/")[2]
+        page.on("pageerror", lambda error: faults.append(f"error: {error}"))
+        page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
+        page.on("request", lambda asked: None if own(asked.url, host) else faults.append(f"asked for {asked.url}"))
+        prepare(page)
+        page.goto(address)
+        return page
+
+    yield visited
+    for page in opened:
+        page.close()
+    assert not faults, faults
+
+
+def own(url: str, host: str) -> bool:
+    """Say whether a request stays on the host, or needs none."""
+    return url.split(":")[0] in ("data", "blob") or [*url.split("/"), "", ""][2] == host
+
+
+@pytest.fixture
+def page(visit: Callable[..., Any], served: str) -> Any:
+    """The page of the server, ready to be typed into."""
+    page = visit(served)
+    page.wait_for_selector("#from option", state="attached")
+    return page

@@ -1,0 +1,41 @@
+"""axe finds nothing serious on any of the pages, in either scheme, at either width."""
+
+import pytest
+
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+
+SENTENCE = "The lamp is old, but it works."
+SERIOUS = ("serious", "critical")
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
+PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"}
+
+
+def check(page):
+    """Let axe look at a page as it is."""
+    found = axe.Axe().run(page, options=RULES).response["violations"]
+    serious = [(each["id"], each["nodes"][0]["target"], each["help"]) for each in found if each["impact"] in SERIOUS]
+    assert not serious
+
+
+@pytest.mark.parametrize("how", [{}, PHONE], ids=["light and wide", "dark and narrow"])
+def test_the_page_keeps_nobody_out(visit, served, how):
+    page = visit(served, **how)
+    page.wait_for_selector("#from option", state="attached")
+    check(page)
+    page.fill("#source", SENTENCE)
+    page.wait_for_selector("#target .word")
+    page.locator("#target .word").nth(1).click()
+    page.wait_for_selector("#others-list button, #others-said:has-text('no other')")
+    check(page)
+
+
+@pytest.mark.parametrize("how", [{}, PHONE], ids=["light and wide", "dark and narrow"])
+def test_the_viewer_keeps_nobody_out(visit, served, how):
+    page = visit(served, **how)
+    page.fill("#source", SENTENCE)
+    page.click("#look:enabled")
+    page.wait_for_selector("#view .dv-tab")
+    for tab in ("Heads", "Alignment", "Beam", "Compare"):
+        page.click(f"#view .dv-tab:text-is('{tab}')")
+        page.wait_for_selector("#view:not(.dv-waiting)")
+        check(page)

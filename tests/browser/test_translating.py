@@ -1,0 +1,253 @@
+"""The page at `/`: what a person types is translated, and what goes wrong is said."""
+
+import json
+
+import pytest
+
+import dragoman
+
+KNOWN = {"username": "anyone", "password": "a-secret-token"}
+SENTENCE = "The lamp is old, but it works."
+
+
+@pytest.fixture(scope="module")
+def model(runs):
+    return dragoman.load(runs[0])
+
+
+def wait_for(page, translation):
+    page.wait_for_function("wanted => document.querySelector('#target').textContent === wanted", arg=translation)
+
+
+def type_and_wait(page, text, translation):
+    page.fill("#source", text)
+    wait_for(page, translation)
+
+
+def fail(page, status, *, times=1, **headers):
+    """Let the next translations fail with this status."""
+    left = [times]
+
+    def answer(route):
+        left[0] -= 1
+        if left[0] < 0:
+            return route.fallback()
+        body = json.dumps({"error": "it failed", "code": "test"})
+        return route.fulfill(status=status, headers=headers, body=body, content_type="application/json")
+
+    page.route("**/v1/translate", answer)
+
+
+def test_what_is_typed_is_translated_as_the_model_translates_it(page, model):
+    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
+
+
+def test_the_translation_follows_the_typing_and_an_old_answer_never_wins(page, model):
+    """The first request is held back until the second has been answered; its answer must not be shown."""
+    delayed = []
+    page.route("**/v1/translate", lambda route: delayed.append(route) if not delayed else route.fallback())
+    with page.expect_request("**/v1/translate"):
+        page.fill("#source", "The dog sleeps.")
+    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
+    assert len(delayed) == 1
+    delayed[0].fulfill(json={"translations": [[{"text": "stale"}]], "model": "x"})
+    page.wait_for_timeout(200)
+    assert page.text_content("#target") == model.translate(SENTENCE)
+
+
+def test_a_burst_of_keys_is_one_request(page, model):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if "v1/translate" in request.url else None)
+    page.locator("#source").press_sequentially("The lamp", delay=10)
+    page.wait_for_selector("#target .word")
+    assert len(asked) < 4
+
+
+def test_clearing_the_text_clears_the_translation(page, model):
+    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
+    page.click("#clear")
+    assert page.text_content("#target") == ""
+    assert page.evaluate("document.activeElement.id") == "source"
+
+
+def test_an_answer_that_comes_after_the_text_was_cleared_is_not_shown(page):
+    delayed = []
+    page.route("**/v1/translate", lambda route: delayed.append(route))
+    with page.expect_request("**/v1/translate"):
+        page.fill("#source", SENTENCE)
+    page.click("#clear")
+    page.wait_for_timeout(100)
+    delayed[0].fulfill(json={"translations": [[{"text": "stale"}]], "model": "x"})
+    page.wait_for_timeout(200)
+    assert page.text_content("#target") == ""
+
+
+def test_languages_are_named_and_can_be_swapped(page, model, runs):
+    assert page.locator("#from option:checked").text_content() == "English"
+    assert page.locator("#to option:checked").text_content() == "German"
+    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
+    page.click("#swap")
+    german = model.translate(SENTENCE)
+    back = dragoman.load(runs[1]).translate(german)
+    wait_for(page, back)
+    assert page.input_value("#source") == german
+    assert page.locator("#from option:checked").text_content() == "German"
+
+
+def test_the_characters_are_counted_and_too_many_are_not_sent(page):
+    limit = page.evaluate("fetch('frontend/settings').then(said => said.json())")["charLimit"]
+    page.fill("#source", "🙂" * 3)
+    assert page.text_content("#count") == f"3 / {limit:,}"
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if "v1/translate" in request.url else None)
+    page.fill("#source", "a" * (limit + 2))
+    page.wait_for_selector("#message:visible")
+    page.wait_for_timeout(500)
+    assert "2 characters too long" in page.text_content("#message")
+    assert not asked
+
+
+def test_the_translation_can_be_copied(browser, visit, served, model):
+    page = visit(served, permissions=["clipboard-read", "clipboard-write"])
+    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
+    page.click("#copy")
+    page.wait_for_selector("#copy:text('Copied')")
+    assert page.evaluate("navigator.clipboard.readText()") == model.translate(SENTENCE)
+
+
+def test_another_translation_can_be_chosen_for_the_whole_and_left_again(page, model):
+    best = model.translate(SENTENCE)
+    type_and_wait(page, SENTENCE, best)
+    page.click("#whole")
+    other = page.locator("#others-list button").first
+    wanted = other.text_content()
+    other.click()
+    assert page.text_content("#target") == wanted != best
+    page.click("#reset")
+    assert page.text_content("#target") == best
+
+
+def test_a_translation_goes_on_from_a_word_of_the_readers_own(page, model):
+    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
+    page.locator("#target .word").nth(1).click()
+    page.wait_for_selector("#own:visible")
+    page.fill("#own", "Lampe")
+    page.press("#own", "Enter")
+    page.wait_for_function("() => document.querySelector('#target').textContent.includes('Lampe')")
+    first = model.translate(SENTENCE).split()[0]
+    assert page.text_content("#target").startswith(f"{first} Lampe")
+    assert page.evaluate("document.activeElement.textContent").startswith("Lampe")
+
+
+def test_a_words_alternatives_begin_with_what_stands_before_it(page, model):
+    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
+    with page.expect_request("**/v1/translate") as asked:
+        page.locator("#target .word").nth(1).click()
+    assert asked.value.post_data_json["prefix"] == model.translate(SENTENCE).split()[0]
+    page.wait_for_selector("#others-list button, #others-said:has-text('no other')")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_is_asked_again_after_the_time_it_names(page, model, status):
+    fail(page, status, **{"Retry-After": "2"})
+    page.fill("#source", SENTENCE)
+    page.wait_for_selector("#message:has-text('it failed Trying again in 2 s')")
+    wait_for(page, model.translate(SENTENCE))
+    assert page.is_hidden("#message")
+
+
+def test_trying_now_does_not_wait(page, model):
+    fail(page, 503, **{"Retry-After": "600"})
+    page.fill("#source", SENTENCE)
+    page.click("#message button")
+    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
+
+
+def test_a_page_that_is_offline_says_so_and_goes_on_when_it_is_back(page, model):
+    page.context.set_offline(True)
+    page.fill("#source", SENTENCE)
+    page.wait_for_selector("#message:has-text('You are offline.')")
+    page.context.set_offline(False)
+    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
+
+
+def test_a_refusal_is_shown_in_the_servers_words(page):
+    fail(page, 422)
+    page.fill("#source", SENTENCE)
+    page.wait_for_selector("#message.bad:has-text('it failed')")
+
+
+def test_right_to_left_text_is_set_from_the_right(page):
+    page.fill("#source", "שלום עולם")
+    assert page.evaluate("document.querySelector('#source').matches(':dir(rtl)')")
+    page.route(
+        "**/v1/translate",
+        lambda route: route.fulfill(json={"translations": [[{"text": "مرحبا بالعالم"}]], "model": "x"}),
+    )
+    page.fill("#source", "hello world")
+    page.wait_for_selector("#target .word")
+    assert page.evaluate("document.querySelector('#target').matches(':dir(rtl)')")
+
+
+def test_colours_follow_the_system_until_they_are_switched_and_the_choice_stays(visit, served):
+    page = visit(served, color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(background)
+    page.click("#theme")
+    light = page.evaluate(background)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(background) == light
+
+
+def test_everything_can_be_reached_by_keyboard_alone(page):
+    page.keyboard.type(SENTENCE)  # the text has the focus from the start
+    page.wait_for_selector("#target .word")
+    reached = set()
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.className"))
+    assert {"clear", "word", "whole", "copy", "look"} <= reached
+
+
+def test_arrow_keys_walk_the_words_and_escape_returns_to_them(page):
+    page.fill("#source", SENTENCE)
+    page.wait_for_selector("#target .word")
+    page.locator("#target .word").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#others:visible")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#others", state="hidden")
+    assert page.evaluate("document.activeElement === document.querySelectorAll('#target .word')[1]")
+
+
+def test_nothing_is_wider_than_a_phone(visit, served):
+    page = visit(served, viewport={"width": 360, "height": 740})
+    page.fill("#source", SENTENCE + " " + "Donaudampfschifffahrtsgesellschaft" * 3)
+    page.wait_for_selector("#target .word")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_server_with_a_token_lets_a_browser_in_that_knows_it(visit, start, runs):
+    """A browser asks for a password by itself, before there is a page; it is the token."""
+    page = visit(start("serve", runs[0], "--token", "a-secret-token"), http_credentials=KNOWN)
+    page.fill("#source", SENTENCE)
+    page.wait_for_selector("#target .word")
+
+
+def test_a_token_that_is_asked_for_later_is_kept_in_the_page_only(page, model):
+    def guarded(route):
+        known = route.request.headers.get("authorization") == "Bearer a-secret-token"
+        return route.fallback() if known else route.fulfill(status=401, json={"error": "no", "code": "unauthorized"})
+
+    page.route("**/v1/*", guarded)
+    page.fill("#source", SENTENCE)
+    for token in ("wrong", "a-secret-token"):
+        page.wait_for_selector("#token:visible")
+        page.fill("#token", token)
+        page.press("#token", "Enter")
+    wait_for(page, model.translate(SENTENCE))
+    assert "a-secret-token" not in page.evaluate(
+        "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])"
+    )

@@ -1,0 +1,126 @@
+"""D1, D2, D5, D6: only so much is let in, and whoever leaves takes their work along."""
+
+import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from conftest import until
+from dragoman.errors import UserError
+from dragoman.server.admission import Admission
+from dragoman.server.limits import Limits
+from dragoman.server.problems import Problem
+
+
+def test_over_capacity_is_refused_quickly_with_retry_after_and_the_admitted_are_answered(strict_server):
+    ask = lambda _: strict_server.post("/v1/translate", {"text": "a b c"})  # noqa: E731
+    with ThreadPoolExecutor(8) as pool:
+        with strict_server.paused():
+            admitted = [pool.submit(ask, n) for n in range(4)]
+            until(lambda: strict_server.metric("waiting ") == 4)
+            began_at = time.monotonic()
+            refused = [ask(n) for n in range(20)]
+            seconds = (time.monotonic() - began_at) / 20
+        answers = [each.result() for each in admitted]
+    assert {answer.status for answer in refused} == {503}
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
+    assert {answer.json()["code"] for answer in refused} == {"busy"}
+    assert seconds < 0.05
+    assert {answer.status for answer in answers} == {200}
+
+
+def test_one_address_has_only_its_share(strict_server):
+    ask = lambda who: strict_server.post("/v1/translate", {"text": "a"}, x_forwarded_for=f"1.1.1.1, {who}")  # noqa: E731
+    with ThreadPoolExecutor(8) as pool:
+        with strict_server.paused():
+            first = [pool.submit(ask, "10.0.0.1") for _ in range(2)]
+            until(lambda: strict_server.metric("waiting ") == 2)
+            third = ask("10.0.0.1")
+            other = pool.submit(ask, "10.0.0.2")
+            until(lambda: strict_server.metric("waiting ") == 3)
+        assert third.status == 429
+        assert third.headers["retry-after"] == "1"
+        assert [each.result().status for each in (*first, other)] == [200, 200, 200]
+
+
+def test_the_work_of_a_client_that_has_gone_is_dropped(server):
+    body = json.dumps({"texts": ["a b c. " * 100] * 20}).encode()
+    head = f"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    before = server.metric("abandoned_total")
+    with server.paused():
+        gone = [server.raw(head + body) for _ in range(10)]
+        until(lambda: server.metric("waiting ") == 10)
+        for own in gone:
+            own.shutdown(socket.SHUT_RDWR)
+            own.close()
+        until(lambda: server.metric("waiting ") == 0)
+        assert server.metric("waiting_characters") == 0
+    assert server.metric("abandoned_total") == before + 10
+    began_at = time.monotonic()
+    server.translate("a b c")
+    assert time.monotonic() - began_at < 3, "20,000 sentences take longer than that"
+
+
+ADVERSARIES = {
+    "one letter": "a" * 5000, "emoji": "😀" * 5000, "words": "ab " * 1666, "one word": "x" * 5000,
+    "lines": "a\n" * 2500, "accents": "e" + "\u0301" * 4999, "right to left": "\u202eabc " * 1000, "dots": "." * 5000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ADVERSARIES)
+def test_adversarial_text_is_answered_within_the_deadline(server, kind):
+    answer = server.post("/v1/translate", {"text": ADVERSARIES[kind], "beam": 2})
+    assert answer.status == 200
+    written = answer.json()["translations"][0][0]["text"]
+    assert written.count("\n") == ADVERSARIES[kind].count("\n")
+
+
+def test_a_short_text_does_not_wait_for_a_huge_one(server):
+    huge = {"texts": ["a b c d e f. " * 380] * 12, "beam": 4}
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(server.post, "/v1/translate", huge)
+        until(lambda: server.metric("waiting ") == 1)
+        began_at = time.monotonic()
+        server.translate("a b c")
+        seconds = time.monotonic() - began_at
+        assert not slow.done(), "it was to be still under way"
+        assert slow.result().status == 200
+    assert seconds < 2
+
+
+def test_memory_stays_where_it_was_under_bodies_of_full_size(strict_server):
+    body = {"texts": ["é" * 1000] * 32, "nonsense": "x" * 60_000}
+    for _ in range(20):
+        strict_server.post("/v1/translate", body)
+    before = strict_server.memory()
+    for _ in range(60):
+        assert strict_server.post("/v1/translate", body).status == 422
+    assert strict_server.memory() - before < 5e6
+
+
+def test_more_text_than_can_be_done_in_time_is_refused():
+    clock = [0.0]
+    admission = Admission(Limits(deadline_seconds=7), now=lambda: clock[0])
+    with admission.working_on(1000):
+        clock[0] = 1.0
+    assert admission.rate == 1000
+    with admission.working_on(4000):
+        with pytest.raises(Problem) as refused, admission.working_on(2000):
+            pass  # 2,000 of each, one after the other: that is not done in half of the deadline
+        assert refused.value.retry_after == 4
+        with admission.working_on(10):
+            pass  # does not wait for the rest of the long one
+    with admission.working_on(100_000):
+        pass  # whoever is alone is let in
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [("waitin=3", 'Did you mean "waiting"'), ("waiting=0", "a whole number above 0"), ("texts=x", "a whole number"),
+     ("deadline_seconds=-1", "a number above 0")],
+)  # fmt: skip
+def test_a_wrong_limit_says_what_is_wrong(change, words):
+    with pytest.raises(UserError, match=words):
+        Limits().with_changes([change])

@@ -1,0 +1,168 @@
+"""What the routes answer."""
+
+import json
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+import dragoman
+
+
+@pytest.fixture(scope="module")
+def model(run):
+    return dragoman.load(run)
+
+
+def test_libretranslates_own_client_works_unchanged(server, model):
+    client = LibreTranslateAPI(f"http://127.0.0.1:{server.port}")
+    assert client.translate("a b c", "en", "de") == model.translate("a b c")
+    assert client.languages()[0] == {"code": "en", "name": "English", "targets": ["de"]}
+    assert client.detect("a b c") == [{"confidence": 100.0, "language": "en"}]
+
+
+def test_libretranslates_shapes_are_kept(server, model):
+    ask = lambda **more: server.post("/translate", {"q": "a b c", "source": "en", "target": "de", **more})  # noqa: E731
+    assert ask().json() == {"translatedText": model.translate("a b c")}
+    several = ask(q=["a b c", "", "d"], alternatives=2).json()
+    assert several["translatedText"] == [*model.translate(["a b c", "", "d"], beam=4)]
+    assert [len(row) for row in several["alternatives"]] == [2, 0, 2]
+    detected = ask(source="auto").json()["detectedLanguage"]
+    assert detected == {"confidence": 100.0, "language": "en"}
+    assert ask(format="html", q="<p>a b c</p>").json()["translatedText"] == f"<p>{model.translate('a b c')}</p>"
+    wrong = ask(target="xx")
+    assert (wrong.status, wrong.json()["error"]) == (400, "This language is not supported.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/x-www-form-urlencoded", b"q=a+b%0Ac&source=en&target=de"),
+        (
+            "multipart/form-data; boundary=xx",
+            b"".join(
+                b'--xx\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % pair
+                for pair in ((b"q", b"a b\nc"), (b"source", b"en"), (b"target", b"de"))
+            )
+            + b"--xx--\r\n",
+        ),
+        ("application/json", json.dumps({"q": "a b\nc", "source": "en", "target": "de"}).encode()),
+    ],
+)
+def test_forms_are_as_good_as_json(server, model, kind, body):
+    answer = server.post("/translate", body, content_type=kind)
+    assert answer.json()["translatedText"] == "\n".join(model.translate(["a b", "c"]))
+
+
+def test_a_text_keeps_its_lines_and_each_sentence_its_translation(server, model):
+    text = "  a b! C d!\n\n\ne f\n"
+    answer = server.post("/v1/translate", {"text": text}).json()["translations"][0][0]
+    first, second, third = model.translate(["a b!", "C d!", "e f"])
+    assert answer["text"] == f"  {first} {second}\n\n\n{third}\n"
+    whole = server.post("/v1/translate", {"text": "a b! C d!", "split": False}).json()["translations"][0][0]
+    assert whole["text"] == model.translate("a b! C d!")
+
+
+def test_an_empty_text_is_translated_as_an_empty_one(server):
+    for text in ("", " ", "\n\n"):
+        (row,) = server.post("/v1/translate", {"text": text, "n_best": 2}).json()["translations"]
+        assert [each["text"] for each in row] == [text]
+
+
+def test_details_tell_where_pieces_and_words_stand(server):
+    asked = {"text": "a b c.\nd e", "details": True}
+    (best,) = server.post("/v1/translate", asked).json()["translations"][0]
+    for piece in best["tokens"]:
+        assert best["text"][piece["start"] : piece["end"]].strip() == piece["piece"].strip()
+    assert [asked["text"][start:end] for start, end in best["source_words"]][-2:] == ["d", "e"]
+    words = [best["text"][start:end] for start, end in best["target_words"]]
+    assert all(words)
+    assert all(s < len(best["source_words"]) and t < len(words) for s, t in best["alignment"])
+    assert {target for _, target in best["alignment"]} == set(range(len(words)))
+
+
+def test_a_translation_goes_on_from_a_given_beginning(server, model):
+    asked = {"text": "a b c d", "prefix": "H G", "n_best": 2}
+    found = server.post("/v1/translate", asked).json()["translations"][0]
+    assert all(each["text"].startswith("H G") for each in found)
+    assert [each["text"] for each in found] == [
+        one.text for one in model.search(["a b c d"], n_best=2, prefix="H G")[0]
+    ]
+
+
+def test_a_stream_grows_and_ends_with_the_whole_answer(server):
+    asked = {"text": "a b c d e.\nf g h"}
+    whole = server.post("/v1/translate", asked).json()
+    answer = server.post("/v1/translate", {**asked, "stream": True})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    *events, last = answer.body.decode().strip().split("\n\n")
+    assert last.startswith("event: done\ndata: ")
+    ended = json.loads(last.partition("data: ")[2])
+    assert ended["translations"][0][0]["text"] == whole["translations"][0][0]["text"]
+    texts = [json.loads(event.removeprefix("data: "))["text"] for event in events]
+    assert len(texts) > 3
+    assert any("\n" not in text for text in texts)
+
+
+def test_a_stream_that_cannot_begin_is_an_ordinary_error(server):
+    assert server.post("/v1/translate", {"text": "a", "model": "nobody", "stream": True}).status == 404
+
+
+def test_a_look_is_the_viewers_document(server, model):
+    asked = {"text": "a b c", "without": [["cross", 0, 1]], "trace": True}
+    shown = server.post("/v1/attention", asked).json()
+    assert shown["model"] == "toy"
+    assert shown["source"]["text"] == "a b c"
+    assert shown["kinds"]["cross"]["heads"] == 2
+    assert shown["without"] == [["cross", 0, 1]]
+    assert shown["beam"]["nodes"]
+    assert shown["target"]["text"] == model.look("a b c", without=[("cross", 0, 1)]).target_text
+
+
+def test_a_look_at_a_saved_checkpoint_is_a_look_at_that_model(server, run):
+    saved = server.get("/v1/checkpoints?model=toy").json()["checkpoints"]
+    assert [each["step"] for each in saved] == [int(place.name) for place in sorted((run / "checkpoints").iterdir())]
+    step = saved[0]["step"]
+    shown = server.post("/v1/attention", {"text": "a b c", "checkpoint": step}).json()
+    assert shown["target"]["text"] == dragoman.load(run, checkpoint=step).translate("a b c")
+
+
+def test_too_long_a_sentence_is_not_shown(strict_server):
+    answer = strict_server.post("/v1/attention", {"text": "a b c d e f g " * 5})
+    assert answer.status == 422
+    assert "at most 20" in answer.json()["error"]
+
+
+def test_a_run_without_a_head_report_says_so(server):
+    answer = server.get("/v1/report")
+    assert (answer.status, answer.json()["code"]) == (404, "no_report")
+
+
+def test_the_server_tells_what_it_serves_and_within_which_limits(server):
+    told = server.get("/v1/info").json()
+    (model,) = told["models"]
+    assert (model["name"], model["source_name"], model["target_name"]) == ("toy", "English", "German")
+    assert (model["layers"], model["heads"]) == (1, 2)
+    assert told["limits"]["body_bytes"] == 262144
+    assert told["version"] == dragoman.__version__
+
+
+def test_prometheus_can_read_the_metrics(server):
+    server.translate("a b c")
+    lines = server.get("/metrics").body.decode().splitlines()
+    assert all(line.startswith(("# HELP dragoman_", "# TYPE dragoman_", "dragoman_")) for line in lines)
+    assert server.metric('requests_total{route="/v1/translate",status="200"}') >= 1
+    assert server.metric("sentences_total") >= 1
+    assert server.metric("worker_memory_bytes") > 1e7
+
+
+def test_two_models_are_told_apart_and_languages_detected(start, run, tmp_path):
+    import shutil
+
+    other = shutil.copytree(run, tmp_path / "back")
+    server = start(run, other, "--languages", "toy=en:de", "--languages", "back=de:en")
+    assert [model["name"] for model in server.get("/v1/info").json()["models"]] == ["toy", "back"]
+    assert server.post("/v1/translate", {"text": "a", "source": "de"}).json()["model"] == "back"
+    assert server.post("/v1/translate", {"text": "a", "source": "de", "target": "de"}).status == 404
+    ranked = server.post("/detect", {"q": "a b c"}).json()
+    assert {each["language"] for each in ranked} == {"en", "de"}
+    assert sum(each["confidence"] for each in ranked) == pytest.approx(100, abs=0.2)

@@ -1,0 +1,190 @@
+"""D10 to D14: what is refused, what is never repeated, what every answer carries."""
+
+import base64
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from conftest import until
+from dragoman.server.app import ROUTES, build, routes_of
+from dragoman.server.doors import Doors, closed
+from dragoman.server.problems import Problem
+
+TOKEN = "correct-horse-battery"
+CANARY = "Kanarienvogel"
+
+
+@pytest.fixture(scope="module")
+def locked(start, run):
+    return start(run, "--languages", "toy=en:de", token=TOKEN)
+
+
+EVERY = [(method, path) for method, path, *_ in ROUTES] + [
+    ("GET", "/openapi.json"), ("GET", "/page/index.html"), ("GET", "/viewer/viewer.js"), ("GET", "/nowhere"),
+]  # fmt: skip
+
+
+def test_the_list_of_routes_is_complete():
+    assert {route.path for route in routes_of(build(None, key_required=False))} == {path for _, path, *_ in ROUTES}
+
+
+@pytest.mark.parametrize(("method", "path"), EVERY)
+def test_every_route_asks_for_the_token(locked, method, path):
+    body = {"text": "a", "q": "a", "target": "de"} if method == "POST" else None
+    wrong = "Basic " + base64.b64encode(b"me:wrong-token").decode()
+    for header in ("", "Bearer wrong-token", "Bearer", wrong, "Basic !!!"):
+        answer = locked.ask(method, path, body, authorization=header)
+        assert (answer.status, answer.json()["code"]) == (401, "unauthorized")
+        assert "www-authenticate" in answer.headers
+
+
+def test_the_token_opens_as_a_bearers_as_a_password_and_as_an_api_key(locked):
+    assert locked.get("/v1/info").status == 200
+    password = "Basic " + base64.b64encode(f"anyone:{TOKEN}".encode()).decode()
+    assert locked.get("/v1/info", authorization=password).status == 200
+    question = {"q": "a b", "source": "en", "target": "de"}
+    assert locked.post("/translate", {**question, "api_key": TOKEN}, authorization="").status == 200
+    assert locked.post("/translate", {**question, "api_key": "wrong"}, authorization="").status == 401
+    assert locked.get(f"/languages?api_key={TOKEN}", authorization="").status == 200
+    assert locked.post("/v1/translate?api_key=" + TOKEN, {"text": "a"}, authorization="").status == 401
+    assert locked.get("/frontend/settings").json()["keyRequired"] is True
+
+
+def test_every_answer_carries_the_headers_that_protect_a_browser(server):
+    for path in ("/", "/v1/info", "/nowhere", "/docs", "/page/page.js", "/translate"):
+        headers = server.get(path).headers
+        assert headers["content-security-policy"].startswith("default-src 'self';")
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert re.fullmatch(r"[0-9a-f]{16}", headers["x-request-id"])
+        assert not headers.keys() & {"set-cookie", "access-control-allow-origin", "server"}
+
+
+def test_the_page_of_the_api_has_nothing_inline_and_nothing_from_elsewhere(server):
+    page = server.get("/docs").body.decode()
+    assert "POST /v1/translate" in page
+    assert not re.search(r"<script|<style|style=|\son\w+=|https?://", page)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example", "[::1", "a:b"]
+)
+def test_a_name_that_is_not_ours_is_refused(server, host):
+    assert server.get("/", host=host).status in (400, 421)
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:99", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST"])
+def test_addresses_and_localhost_are_ours(host):
+    Doors(None).check_host({b"host": host.encode()})
+
+
+def test_names_can_be_allowed():
+    Doors(None, ["Translate.example"]).check_host({b"host": b"translate.example:443"})
+    with pytest.raises(Problem):
+        Doors(None).check_host({b"host": b"translate.example:443"})
+
+
+def test_pages_of_other_sites_are_refused(server):
+    answer = server.post("/v1/translate", {"text": "a"}, origin="http://evil.example")
+    assert (answer.status, answer.json()["code"]) == (403, "foreign_origin")
+    assert server.get("/v1/info", origin=f"http://127.0.0.1:{server.port}").status == 200
+
+
+def test_without_a_token_the_doors_are_open():
+    assert Doors(None).admits({})
+    assert not Doors(TOKEN).admits({})
+    assert closed().status == 401
+
+
+WRONG = [
+    ("/v1/translate", {"text": [CANARY]}),
+    ("/v1/translate", {"text": CANARY * 1000}),
+    ("/v1/translate", {CANARY: 1}),
+    ("/v1/translate", {"text": "a", CANARY: CANARY}),
+    ("/v1/translate", {"text": "a", "model": CANARY}),
+    ("/v1/translate", {"text": "a", "beam": CANARY}),
+    ("/v1/translate", {"text": "a", "n_best": 9}),
+    ("/v1/translate", {"text": "a", "n_best": 8, "beam": 2}),
+    ("/v1/translate", {"texts": []}),
+    ("/v1/translate", {"texts": ["a"] * 33}),
+    ("/v1/translate", {}),
+    ("/v1/translate", [CANARY]),
+    ("/v1/translate", f'{{"text": "{CANARY}'.encode()),
+    ("/v1/translate", b'{"text": "\\ud800' + CANARY.encode() + b'"}'),
+    ("/v1/translate", b"\xff\xfe" + CANARY.encode()),
+    ("/v1/translate", b"[" * 100_000),
+    ("/v1/attention", {"text": "a", "without": [[CANARY, 0, 0]]}),
+    ("/v1/attention", {"text": "a", "without": [["encoder", 77, 0]]}),
+    ("/v1/attention", {"text": "   "}),
+    ("/v1/attention", {"text": "a", "checkpoint": 5}),
+    ("/translate", {"q": CANARY, "source": "en", "target": CANARY}),
+    ("/translate", {"q": 5, "source": "en", "target": "de"}),
+    ("/translate", {"q": CANARY, "target": "de", "format": CANARY}),
+    ("/translate", b"[" * 100_000),
+    (f"/{CANARY}", {}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), WRONG, ids=range(len(WRONG)))
+def test_an_error_has_our_shape_and_repeats_nothing(server, path, body):
+    answer = server.post(path, body, content_type="application/json")
+    assert 400 <= answer.status < 500
+    said = answer.json()
+    assert said.keys() == {"error", "code", "field", "request_id"}
+    assert said["request_id"] == answer.headers["x-request-id"]
+    assert len(answer.body) < 500
+    for leak in (CANARY, "Traceback", "/work", "site-packages", ".py"):
+        assert leak.encode() not in answer.body
+
+
+def test_a_method_that_does_not_fit_is_told_which_does(server):
+    answer = server.ask("PUT", "/v1/translate", {"text": "a"})
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+
+
+def test_logs_have_routes_and_codes_but_no_text(server):
+    server.translate(CANARY)
+    server.post("/v1/translate", {"text": CANARY, "model": CANARY})
+    server.get(f"/{CANARY}?{CANARY}={CANARY}")
+    server.post("/translate", f"q={CANARY}&target={CANARY}".encode(), content_type="application/x-www-form-urlencoded")
+    until(lambda: "/v1/translate 200" in server.log.read_text())
+    assert CANARY not in server.log.read_text()
+    assert CANARY not in server.get("/metrics").body.decode()
+
+
+def test_nothing_is_fetched_from_anywhere(start, run, tmp_path):
+    """Every connection that any process of the server opens would be written down."""
+    watcher = """
+import os, sys
+def heard(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
+        with open(os.environ["WATCHED"], "a") as file:
+            print(os.getpid(), event, arguments[-1] if event != "socket.getaddrinfo" else arguments[:2], file=file)
+sys.addaudithook(heard)
+"""
+    (tmp_path / "sitecustomize.py").write_text(watcher)
+    watched = tmp_path / "watched"
+    server = start(run, PYTHONPATH=str(tmp_path), WATCHED=str(watched))
+    server.translate("a b c")
+    server.post("/v1/attention", {"text": "a b c"})
+    server.get("/")
+    assert server.stop() == 0
+    lines = watched.read_text().splitlines()
+    assert lines, "the watcher heard of the address that we listen on"
+    assert all("socket.getaddrinfo ('127.0.0.1', 0)" in line for line in lines), lines
+
+
+def test_the_front_holds_no_torch(server):
+    loaded = Path(f"/proc/{server.process.pid}/maps").read_text()
+    assert "torch" not in loaded
+    assert "torch" in Path(f"/proc/{server.worker()}/maps").read_text()
+
+
+def test_the_description_of_the_api_names_every_field(server):
+    described = server.get("/openapi.json").json()
+    fields = described["paths"]["/v1/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert {"text", "texts", "beam", "n_best", "prefix", "details", "stream"} <= fields["properties"].keys()
+    assert json.dumps(described).count("$ref") > 5

@@ -1,0 +1,151 @@
+"""D8, D9, D15: workers die, servers are told to stop, trainings go on; nobody is left without an answer."""
+
+import os
+import shutil
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import dragoman
+from conftest import until
+
+
+@pytest.fixture
+def own_run(run, tmp_path):
+    return shutil.copytree(run, tmp_path / "toy")
+
+
+@pytest.fixture(scope="module")
+def hurried(start, run):
+    return start(run, "--limit", "deadline_seconds=1")
+
+
+def test_what_is_not_finished_in_time_is_given_up_and_leaves_no_trace(hurried):
+    with hurried.paused():
+        answer = hurried.post("/v1/translate", {"text": "a b"})
+    assert (answer.status, answer.json()["code"]) == (503, "deadline")
+    until(lambda: hurried.metric("waiting") == 0)
+    until(lambda: hurried.get("/healthz").status == 200)
+
+
+def test_a_killed_worker_costs_those_in_flight_a_503_and_is_back_within_seconds(server):
+    with ThreadPoolExecutor(4) as pool:
+        with server.paused():
+            inside = [pool.submit(server.post, "/v1/translate", {"text": "a b c"}) for _ in range(4)]
+            until(lambda: server.metric("waiting ") == 4)
+            first = server.worker()
+            os.kill(first, signal.SIGKILL)
+            answers = [each.result() for each in inside]
+        assert {answer.status for answer in answers} == {503}
+        assert {answer.json()["code"] for answer in answers} == {"restarting"}
+        assert all("retry-after" in answer.headers for answer in answers)
+    assert server.get("/readyz").status == 503
+    assert server.get("/healthz").status == 503
+    assert server.post("/v1/translate", {"text": "a"}).status == 503
+    seconds = until(lambda: server.get("/readyz").status == 200, 30)
+    assert seconds < 15, "5 s on a machine that does nothing else; see benchmarks/server_load.py"
+    assert server.get("/healthz").status == 200
+    assert server.worker() != first
+    assert server.metric("restarts_total") >= 1
+
+
+def test_a_server_that_is_asked_to_stop_answers_what_it_has_accepted(start, run):
+    server = start(run)
+    kept = server.connection()
+    kept.request("GET", "/readyz")
+    assert kept.getresponse().read() == b'{"ready":true}'
+    with ThreadPoolExecutor(8) as pool, server.paused():
+        inside = [pool.submit(server.post, "/v1/translate", {"text": "a b c"}) for _ in range(8)]
+        until(lambda: server.metric("waiting ") == 8)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.15)
+        kept.request("GET", "/readyz")
+        answer = kept.getresponse()
+        assert (answer.status, answer.getheader("connection")) == (503, "close")
+        os.kill(server.worker(), signal.SIGCONT)
+        assert [each.result().status for each in inside] == [200] * 8
+    assert server.process.wait(20) == 0
+    with pytest.raises(ConnectionRefusedError):
+        server.get("/readyz")
+
+
+def test_the_worker_ends_with_a_front_that_was_killed(hurried):
+    worker = hurried.worker()
+    hurried.process.kill()
+    until(lambda: not os.path.exists(f"/proc/{worker}") or "Z" in state(worker), 10)  # noqa: PTH110
+
+
+def state(process):
+    with open(f"/proc/{process}/stat") as file:  # noqa: PTH123
+        return file.read().split()[2]
+
+
+def test_new_weights_are_taken_whole_while_requests_go_on(start, own_run, run):
+    """A checkpoint that is half there is passed over; one that is whole is taken, and no request fails meanwhile."""
+    (own_run / "model.safetensors").unlink()
+    steps = sorted((own_run / "checkpoints").iterdir())
+    newest = steps[-1].rename(own_run / "newest")
+    server = start(own_run)
+    served = lambda: server.get("/v1/info").json()["models"][0]["weights"]  # noqa: E731
+    assert served() == f"checkpoints/{steps[-2].name}"
+    statuses, stop = [], threading.Event()
+
+    def keep_asking():
+        while not stop.is_set():
+            statuses.append(server.post("/v1/translate", {"text": "a b c"}).status)
+
+    with ThreadPoolExecutor(2) as pool:
+        asking = [pool.submit(keep_asking) for _ in range(2)]
+        half = own_run / "checkpoints" / "000000009"
+        half.mkdir()
+        shutil.copy(newest / "model.safetensors", half)
+        time.sleep(1.5)
+        assert served() == f"checkpoints/{steps[-2].name}"
+        newest.rename(steps[-1])
+        until(lambda: served() == f"checkpoints/{steps[-1].name}", 10)
+        os.replace(shutil.copy(run / "model.safetensors", own_run / "new"), own_run / "model.safetensors")  # noqa: PTH105
+        until(lambda: served() == "model.safetensors", 10)
+        stop.set()
+        [each.result() for each in asking]
+    assert set(statuses) == {200}
+    assert server.translate("a b c d") == dragoman.load(run).translate("a b c d")
+    assert server.metric("reloads_total") == 2
+    assert server.stop() == 0
+
+
+@pytest.mark.long
+def test_a_hundred_kills(server):
+    for _ in range(100):
+        os.kill(server.worker(), signal.SIGKILL)
+        until(lambda: server.get("/readyz").status == 503, 5)
+        assert until(lambda: server.get("/healthz").status == 200, 30) < 15
+    assert server.translate("a b")
+
+
+@pytest.mark.long
+def test_twenty_restarts_under_load_lose_nothing(start, run):
+    """Each client opens a connection for each request; one that was accepted must be answered."""
+    for _ in range(20):
+        server = start(run)
+        lost, answered, stop = [], [], threading.Event()
+
+        def keep_asking(server=server, lost=lost, answered=answered, stop=stop):
+            while not stop.is_set():
+                try:
+                    answered.append(server.post("/v1/translate", {"text": "a b c"}).status)
+                except ConnectionRefusedError:
+                    return
+                except OSError as error:
+                    lost.append(error)
+
+        with ThreadPoolExecutor(8) as pool:
+            asking = [pool.submit(keep_asking) for _ in range(8)]
+            time.sleep(0.5)
+            assert server.stop() == 0
+            stop.set()
+            [each.result() for each in asking]
+        assert not lost
+        assert set(answered) == {200}

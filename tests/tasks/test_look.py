@@ -1,0 +1,147 @@
+"""A look inside: what is shown is what was computed (promise B13), and what can be asked for."""
+
+import numpy as np
+import pytest
+import torch
+
+import dragoman
+from dragoman.model.attention import MultiHeadAttention
+from dragoman.tokens import START
+from dragoman.viewer.document import contents
+
+TEXT = "a b c d"
+
+
+@pytest.fixture(scope="module")
+def model(trained):
+    return dragoman.load(trained)
+
+
+@pytest.fixture
+def uses(model, monkeypatch):
+    """Everything that every attention gave in an ordinary pass: values in, and what left the layer."""
+    seen = []
+    plain = MultiHeadAttention.look
+
+    def look(self, looking, key, value, mask, *, record=False):
+        output = plain(self, looking, key, value, mask, record=record)
+        seen.append((self, value, output[0]))
+        return output
+
+    monkeypatch.setattr(MultiHeadAttention, "look", look)
+    record = model.look(TEXT)
+    source = model.row(model.source_tokens(TEXT))
+    written = model.row([START, *model.target_tokenizer.encode(record.target_text)])
+    seen.clear()
+    with torch.inference_mode():
+        model.model.decode(written, model.model.encode(source))
+    return record, seen
+
+
+def test_the_weights_shown_make_the_output_of_every_layer(uses):
+    record, seen = uses
+    layers = len(record.encoder)
+    shown = [*record.encoder, *(weights for pair in zip(record.decoder, record.cross, strict=True) for weights in pair)]
+    assert len(seen) == len(shown) == 3 * layers
+    for weights, (attention, value, output) in zip(shown, seen, strict=True):
+        heads = torch.from_numpy(weights)[None] @ value
+        with torch.inference_mode():
+            again = attention.output(heads.transpose(1, 2).flatten(2))
+        assert (again - output).abs().max() <= 1e-6 * output.abs().max().clamp(min=1)
+
+
+def test_rows_sum_to_one_and_what_lies_ahead_is_exactly_zero(model):
+    record = model.look(TEXT)
+    for kind in ("encoder", "decoder", "cross"):
+        assert np.abs(record.weights(kind).sum(-1) - 1).max() < 1e-6
+    assert not np.triu(record.decoder, 1).any()
+
+
+def test_looking_changes_nothing(model):
+    before = model.translate(TEXT)
+    assert model.look(TEXT, trace=True).target_text == before == model.translate(TEXT)
+
+
+def test_a_given_target_is_read_along(model):
+    assert model.look(TEXT, target="C B A").target_text == "C B A"
+
+
+def test_a_translation_begins_with_the_prefix(model):
+    assert model.look(TEXT, prefix="H G").target_text.split()[:2] == ["H", "G"]
+    assert model.look(TEXT, prefix="H G").given == 2
+    found = model.search([TEXT, "b"], prefix="H ", n_best=3)
+    assert all(one.text.split()[0] == "H" for row in found for one in row)
+
+
+def test_the_prefix_belongs_to_the_first_part_of_a_text_that_is_read_in_parts(model):
+    text = ". ".join(["a b c d e"] * 3)
+    (best,) = model.search([text], prefix="H")[0]
+    assert best.parts > 1
+    assert best.text.startswith("H")
+
+
+def test_the_chosen_path_of_the_tree_is_the_translation(model):
+    record = model.look(TEXT, trace=True, beam=4)
+    chosen = [node for node in record.beam.nodes if node.state == "chosen"]
+    assert tuple(node.piece for node in chosen) == record.target_pieces[: len(chosen)]
+    assert [node.text for node in chosen if node.piece != "⟨end⟩"][-1] == record.target_text
+
+
+def test_the_tree_says_where_each_step_looked(model):
+    record = model.look(TEXT, trace=True)
+    shown = record.beam.attention
+    assert shown.shape == (len(record.beam.nodes), len(record.source_pieces))
+    chosen = [place for place, node in enumerate(record.beam.nodes) if node.state == "chosen"]
+    assert np.abs(shown[chosen] - record.cross[record.beam.layer].mean(0)[: len(chosen)]).max() < 1e-5
+
+
+def test_each_step_names_the_likeliest_pieces_and_the_written_one_has_its_probability(model):
+    record = model.look(TEXT, beam=1)
+    whole = sum(step.log_probability for step in record.steps)
+    assert whole == pytest.approx(model.score([TEXT], [record.target_text])[0].log_probability, abs=1e-4)
+    assert all(step.best[0].log_probability >= step.log_probability - 1e-6 for step in record.steps)
+
+
+def test_a_head_that_is_switched_off_is_named_and_missed(model):
+    heads = [("cross", 0, 0), ("cross", 0, 1), ("encoder", 0, 0)]
+    record = model.look(TEXT, without=heads)
+    assert record.without == tuple(sorted(heads))
+    assert contents(record)["without"] == [list(head) for head in sorted(heads)]
+    assert not np.allclose(record.encoder, 0)
+    plain = model.look(TEXT, target=record.target_text)
+    assert sum(step.log_probability for step in record.steps) != pytest.approx(
+        sum(step.log_probability for step in plain.steps), abs=1e-3
+    )
+
+
+def test_few_models_without_heads_are_kept(model):
+    first = model.knocked_out((("encoder", 0, 0),))
+    assert model.knocked_out((("encoder", 0, 0),)) is first
+    for kind in ("encoder", "decoder", "cross"):
+        for heads in ([0], [1], [0, 1]):
+            model.knocked_out(tuple((kind, 0, head) for head in heads))
+    assert len(model.knockouts.models) == 8
+
+
+def test_a_record_can_be_made_again_with_something_changed(model):
+    record = model.look(TEXT)
+    assert record.again(text="d c").source_text == "d c"
+    assert record.again(without=[["cross", 0, 1]]).without == (("cross", 0, 1),)
+    assert record.again(trace=True).beam is not None
+
+
+@pytest.mark.parametrize("head", [("cross", 1, 0), ("cross", 0, 2), ("self", 0, 0), ("cross", 0), ("cross", "0", 0)])
+def test_a_head_that_is_not_there_is_refused_with_those_that_are(model, head):
+    with pytest.raises(dragoman.UserError, match=r"a layer from 0 to 0 and a head from 0 to 1"):
+        model.look(TEXT, without=[head])
+
+
+def test_a_target_and_a_prefix_are_one_too_many(model):
+    with pytest.raises(dragoman.UserError, match="choose one"):
+        model.look(TEXT, target="A", prefix="A")
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_there_is_nothing_to_see_in_an_empty_text(model, text):
+    with pytest.raises(dragoman.UserError, match="empty text"):
+        model.look(text)

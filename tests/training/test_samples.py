@@ -1,0 +1,26 @@
+"""Some validation sentences are written down at every validation, as they were translated then."""
+
+from traces import journal
+
+from dragoman.tasks.translate import SHOWN, SHOWN_CHARACTERS, shown
+
+
+def test_each_validation_in_the_journal_has_its_samples(trained):
+    validations = [entry for entry in journal(trained) if entry["event"] == "validation"]
+    assert [entry["step"] for entry in validations] == [4, 8]
+    for entry in validations:
+        assert [set(sample) for sample in entry["samples"]] == [{"source", "reference", "translation"}] * 2
+    first, last = ([sample["source"] for sample in entry["samples"]] for entry in validations)
+    assert first == last
+
+
+def test_the_first_sentence_and_others_far_from_it_are_shown():
+    texts = [str(number) for number in range(200)]
+    samples = shown(texts, texts, texts)
+    assert [sample.source for sample in samples] == ["0", "34", "68", "102", "136", "170"]
+    assert len(samples) == SHOWN
+
+
+def test_few_sentences_are_all_shown_and_long_ones_cut():
+    (sample,) = shown(["a" * 9999], ["b"], ["c"])
+    assert (len(sample.source), sample.reference, sample.translation) == (SHOWN_CHARACTERS, "b", "c")

@@ -1,0 +1,21 @@
+"""A page that is served by a real process, as `dragoman train --watch` starts it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sites import Site
+
+from dragoman.server.serving import bound
+from dragoman.watch.beside import watched
+
+
+@pytest.fixture(scope="module")
+def site(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The page of a copy of the trained run."""
+    run = shutil.copytree(trained, tmp_path_factory.mktemp("watched") / "run")
+    listening = bound("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    with watched(run, listening):
+        yield Site(f"http://127.0.0.1:{port}/", run)

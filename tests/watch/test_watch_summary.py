@@ -1,0 +1,134 @@
+"""What the page is told, at every moment of a run's life."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dragoman.run import Run
+from dragoman.training.checkpoints import MANIFEST
+from dragoman.watch import state
+from dragoman.watch.summary import POINTS, Watched, thinned
+
+
+def test_the_files_are_those_that_a_run_has(tmp_path):
+    run = Run(tmp_path)
+    named = (state.RECIPE, state.METRICS, state.LOCK, state.CARD, state.CHECKPOINTS)
+    own = (run.recipe_file, run.metrics_file, run.lock_file, run.card_file, run.checkpoints)
+    assert named == tuple(path.name for path in own)
+    assert state.MANIFEST == MANIFEST
+
+
+def test_a_finished_run_is_told_whole(trained):
+    told = Watched(trained).summary()
+    assert (told["run"], told["situation"], told["step"], told["steps"]) == ("trained", "finished", 8, 8)
+    assert told["checkpoints"] == [4, 6, 8]
+    assert told["validations"] == [4, 8]
+    assert [step for step, _ in told["curves"]["loss"]["training"]] == list(range(1, 9))
+    assert [step for step, _ in told["curves"]["bleu"]["validation"]] == [4, 8]
+    assert set(told["curves"]) == {"loss", "perplexity", "bleu", "rate", "speed"}
+    assert told["best"]["step"] in (4, 8)
+    assert set(told["samples"][0]) == {"source", "reference", "translation"}
+    assert told["facts"]["Model"] == "1 + 1 layers, width 16, 2 heads"
+    assert told["left"] is None
+    json.dumps(told, allow_nan=False)
+
+
+def test_samples_of_every_validation_can_be_asked_for(trained):
+    watched = Watched(trained)
+    watched.summary()
+    assert watched.samples(4) and watched.samples(8)
+    assert watched.samples(5) is None
+
+
+@pytest.mark.parametrize("content", [None, "", "not toml [", "training = 7", "[training]\nsteps = 'x'"])
+def test_a_run_that_is_not_there_or_half_written_is_waited_for(tmp_path, content):
+    if content is not None:
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "recipe.toml").write_text(content)
+    told = Watched(tmp_path / "run").summary()
+    assert (told["situation"], told["step"], told["steps"], told["checkpoints"]) == ("missing", 0, None, [])
+    assert told["curves"]["loss"] == {"training": [], "validation": []}
+
+
+def test_a_run_that_is_erased_and_begun_anew_is_followed(trained, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "run")
+    watched = Watched(run)
+    assert watched.summary()["step"] == 8
+    Run(run).erase()
+    told = watched.summary()
+    assert (told["situation"], told["step"]) == ("missing", 0)
+    (run / "metrics.jsonl").write_text('{"event": "train", "step": 1, "nll": 3.0}\n')
+    assert watched.summary()["step"] == 1
+
+
+HOLD = """
+import sys, time
+from dragoman.run import Run
+with Run(sys.argv[1]).lock():
+    print(flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_training_that_holds_its_lock_is_going_on_until_it_dies(tmp_path):
+    run = tmp_path / "run"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdout=subprocess.PIPE)
+    assert holder.stdout
+    holder.stdout.readline()
+    assert state.situation(run) == "preparing"
+    (run / "metrics.jsonl").write_text('{"event": "train", "step": 1}\n')
+    assert state.situation(run) == "training"
+    holder.kill()
+    holder.wait()
+    assert state.situation(run) == "stopped"
+    (run / "README.md").write_text("done")
+    assert state.situation(run) == "finished"
+
+
+def test_a_process_that_only_has_the_number_of_the_trainer_is_none(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("{}\n")
+    (tmp_path / ".lock").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}))
+    assert state.situation(tmp_path) == "stopped"
+
+
+def test_looking_never_takes_the_lock(trained, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "run")
+    with Run(run).lock():
+        state.situation(run)
+    before = (run / ".lock").read_bytes()
+    state.situation(run)
+    assert (run / ".lock").read_bytes() == before
+
+
+def test_a_training_on_another_machine_is_known_by_its_writing(tmp_path):
+    (tmp_path / ".lock").write_text(json.dumps({"process": 1, "host": "elsewhere"}))
+    (tmp_path / "metrics.jsonl").write_text("{}\n")
+    assert state.situation(tmp_path) == "training"
+    os.utime(tmp_path / "metrics.jsonl", (1, 1))
+    assert state.situation(tmp_path) == "stopped"
+
+
+def test_the_time_left_is_that_of_the_steps_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "is_held", lambda _: True)
+    (tmp_path / "recipe.toml").write_text("[training]\nsteps = 100\n")
+    lines = [json.dumps({"event": "train", "step": step, "seconds": 2.0 * step}) + "\n" for step in range(1, 61)]
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
+    assert Watched(tmp_path).summary()["left"] == pytest.approx(80)
+
+
+def test_a_long_training_is_drawn_with_few_points_that_keep_its_level_and_its_end():
+    steps = np.arange(1.0, 100_001)
+    points = thinned(steps, 5 + np.where(steps % 2, 1.0, -1.0))
+    assert len(points) == POINTS
+    assert points[-1][0] == 100_000
+    assert all(abs(value - 5) < 0.02 for _, value in points)
+
+
+def test_steps_without_a_number_leave_no_gap():
+    assert thinned(np.array([1.0, 2, 3]), np.array([1.0, np.nan, 3])) == [[1, 1.0], [3, 3.0]]
