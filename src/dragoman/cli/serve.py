@@ -60,6 +60,7 @@ def serve(
     from dragoman.server.serving import serve as serve_until_stopped
 
     check_door(host, token, twice=without_token and open_to_all)
+    check_runs(runs)
     plan = Plan(
         tuple(map(str, runs)), host, port, token, pairs(languages or []), tuple(allow_host or []), behind_proxy,
         threads, device, Limits().with_changes(limit or []),
@@ -88,6 +89,15 @@ def check_door(host: str, token: str | None, *, twice: bool) -> None:
             f"--host {host} can be reached from other machines, and without --token anyone there may use it. "
             "Give a token, or say both --without-token and --open-to-all."
         )
+
+
+def check_runs(runs: list[Path]) -> None:
+    """Refuse at once what the worker would refuse after seconds."""
+    for run in runs:
+        if not run.is_dir():
+            raise UserError(f"{run}: no such run directory. `dragoman train` makes one.")
+        if not (run / "recipe.toml").exists():
+            raise UserError(f"{run} is not a run directory: it has no recipe.toml. `dragoman train` makes one.")
 
 
 def pairs(languages: list[str]) -> dict[str, tuple[str, str]]:

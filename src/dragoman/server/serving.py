@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from dragoman.errors import UserError
-from dragoman.server.app import build
+from dragoman.server.app import Switchboard, build
 from dragoman.server.connections import Connection, keep_sweeping
 from dragoman.server.doors import Doors
 from dragoman.server.guard import Guard
@@ -87,7 +87,7 @@ async def serve(plan: Plan, listening: socket.socket, opened: Callable[[Service]
     guard = Guard(refuse_all, plan.limits, Doors(plan.token, plan.names), behind_proxy=plan.behind_proxy)
     keeper = Keeper(plan.for_worker(), guard.metrics)
     service = Service(keeper, guard.admission, plan.limits, guard.metrics)
-    guard.app = build(service, key_required=plan.token is not None)
+    guard.app = Switchboard(build(service, key_required=plan.token is not None))
     guard.overdue = keeper.suspect
     await keeper.start()
     server = Server(configured(guard, plan.limits), guard, service, listening)

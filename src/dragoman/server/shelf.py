@@ -4,6 +4,7 @@ Runs in the worker. A replaced model stays alive as long as something is decoded
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,8 +75,9 @@ class Shelf:
         if unused:
             known = ", ".join(model.name for model in found)
             raise UserError(f"--languages {min(unused)}=…: no run of that name is served; there is {known}.")
+        names = Counter(model.name for model in found)
         for model in found:
-            self.add(model, ambiguous=sum(model.name == other.name for other in found) > 1)
+            self.add(model, ambiguous=names[model.name] > 1)
 
     def add(self, model: Served, *, ambiguous: bool) -> None:
         """Put a model on the shelf; of two runs of one name each is called by its languages too."""

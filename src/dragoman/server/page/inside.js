@@ -148,7 +148,9 @@ function drawControls() {
   find("look", HTMLElement).setAttribute("aria-expanded", String(state.open));
 }
 
-find("look", HTMLButtonElement).onclick = () => {
+const button = find("look", HTMLButtonElement);
+button.onpointerenter = button.onfocus = () => void loaded().catch(() => undefined); // it will be there when it is wanted
+button.onclick = () => {
   state.open = !state.open;
   hold({ look: state.open ? "inside" : "" });
   drawControls();

@@ -1,6 +1,6 @@
 // The beam as a tree: every hypothesis that was ever in it, what became of it, and a way to go on from any of them.
 
-import { button, make, plain, tableOf, written } from "./dom.js";
+import { button, make, plain, tableOf } from "./dom.js";
 import { at, percent, probability } from "./look.js";
 import { csv } from "./matrix.js";
 import { asSvg, short, widthOf } from "./pen.js";
@@ -278,14 +278,14 @@ export function beamTree(inside, beam, store, theme, go) {
           "p",
           { className: "dv-note" },
           "Likeliest: ",
-          step.best.map(([piece, value]) => `${plain(piece)} ${probability(value)}`).join(" · "),
+          step.best.map(([piece, value]) => `${piece.trim() || "␣"} ${probability(value)}`).join(" · "),
           margin === null ? "" : ` (margin ${percent(margin)})`,
         )
       : "";
     const text = make(
       "p",
       {},
-      make("b", {}, written(node.piece)),
+      make("b", {}, node.piece.trim() || "␣"),
       " ",
       make("span", { className: "dv-note" }, facts.join(" · ")),
     );

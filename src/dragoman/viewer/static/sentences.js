@@ -81,7 +81,11 @@ export function sentences(inside, store, { changed = new Set() } = {}) {
    */
   function wordOf(side, unit) {
     const shown = unit.span && unit.span[1] > unit.span[0] ? inside.look[side].text.slice(...unit.span) : null;
-    const label = make("span", { className: "dv-label" }, ...(shown === null ? [written(unit.label, "span")] : [shown]));
+    const label = make(
+      "span",
+      { className: "dv-label" },
+      ...(shown === null ? [written(unit.label, "span")] : [shown]),
+    );
     const element = make("span", { className: "dv-word" }, label, make("span", { className: "dv-share" }));
     const isNew = side === "target" && [...changed].some((piece) => piece >= unit.first && piece < unit.end);
     element.classList.toggle("dv-special", unit.special);

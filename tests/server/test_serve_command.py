@@ -1,0 +1,71 @@
+"""`dragoman serve` says in a sentence what is wrong, and opens no door that nobody asked for."""
+
+import shutil
+import socket
+
+import pytest
+
+from dragoman.server import serving
+
+
+@pytest.fixture
+def listening():
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        own.listen()
+        yield own.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--host", "0.0.0.0"], "without --token anyone there may use it"),
+        (["--host", "0.0.0.0", "--without-token"], "say both --without-token and --open-to-all"),
+        (["--host", "::", "--open-to-all"], "say both --without-token and --open-to-all"),
+        (["--token", "short"], "8 to 512 letters"),
+        (["--token", "with some spaces"], "without spaces"),
+        (["--languages", "toy"], "as in NAME=en:de"),
+        (["--languages", "toy=en"], "as in NAME=en:de"),
+        (["--limit", "bodybytes=3"], 'Did you mean "body_bytes"'),
+        (["--host", "no.such.host.invalid", "--token", "long-enough"], "Cannot listen on no.such.host.invalid"),
+        (["--host", "192.0.2.1", "--token", "long-enough"], "Cannot listen on 192.0.2.1"),
+    ],
+)
+def test_wrong_options_are_explained(command, run, options, words):
+    outcome = command("serve", run, *options)
+    assert outcome.code == 2
+    assert words in outcome.err
+    assert not outcome.out
+
+
+def test_a_port_in_use_is_named(command, run, listening):
+    outcome = command("serve", run, "--port", listening)
+    assert outcome.code == 2
+    assert f"port {listening}: Address already in use. Choose another --port" in outcome.err
+
+
+def test_what_is_no_run_is_named(command, tmp_path):
+    assert f"{tmp_path / 'none'}: no such run directory" in command("serve", tmp_path / "none").err
+    outcome = command("serve", tmp_path)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"{tmp_path} is not a run directory: it has no recipe.toml" in outcome.err
+
+
+def test_two_runs_that_nobody_could_tell_apart_are_refused(command, run, tmp_path):
+    twin = shutil.copytree(run, tmp_path / "toy")
+    outcome = command("serve", run, twin, "--port", 0)
+    assert outcome.code == 2
+    assert f"{run} and {twin} have the same name and the same languages (source to target)" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_told_twice_a_server_may_be_open_to_all(command, run, monkeypatch):
+    seen = []
+
+    async def served(plan, listening, _opened):
+        seen.append((plan.host, plan.token))
+        listening.close()
+
+    monkeypatch.setattr(serving, "serve", served)
+    outcome = command("serve", run, "--host", "0.0.0.0", "--port", 0, "--without-token", "--open-to-all")
+    assert (outcome.code, seen) == (0, [("0.0.0.0", None)])
