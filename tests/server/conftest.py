@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -108,15 +107,6 @@ class Served:
     def stop(self) -> int:
         self.process.terminate()
         return self.process.wait(60)
-
-
-def until(true: Callable[[], Any], seconds: float = 20) -> float:
-    """Wait until something is so, and return how long that took."""
-    began_at = time.monotonic()
-    while not true():
-        assert time.monotonic() - began_at < seconds, f"not so within {seconds} s"
-        time.sleep(0.02)
-    return time.monotonic() - began_at
 
 
 @pytest.fixture(scope="session")

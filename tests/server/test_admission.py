@@ -6,8 +6,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from patience import until
 
-from conftest import until
 from dragoman.errors import UserError
 from dragoman.server.admission import Admission
 from dragoman.server.limits import Limits

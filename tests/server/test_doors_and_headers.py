@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from patience import until
 
-from conftest import until
 from dragoman.server.app import ROUTES, build, routes_of
 from dragoman.server.doors import Doors, closed
 from dragoman.server.problems import Problem

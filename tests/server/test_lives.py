@@ -8,9 +8,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from patience import until
 
 import dragoman
-from conftest import until
 
 
 @pytest.fixture

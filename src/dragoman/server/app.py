@@ -264,6 +264,8 @@ def described(route: Any, asked: type[BaseModel] | None, answer: Any) -> dict[st
     codes = [401, 403, 421, 503] + ([400, 404, 408, 413, 415, 422, 429] if asked else []) + BY_PATH.get(path, [])
     responses: dict[int | str, dict[str, Any]] = {code: {"model": ErrorAnswer} for code in sorted(set(codes))}
     responses[200] = {"model": answer} if answer else {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    if asked is TranslateRequest:  # with stream: true
+        responses[200]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
     more: dict[str, Any] = {"parameters": [MODEL_OF_ADDRESS]} if path in ("/v1/report", "/v1/checkpoints") else {}
     if asked:
         more["requestBody"] = {"required": True, "content": contents_of(asked)}
