@@ -1,6 +1,6 @@
 """A cheap HTTP client for load tests: one asyncio protocol a connection, no library between it and the socket.
 
-Measured against httpx with 64 connections to a server that answers at once: see docs/results.md.
+What it costs is in the record of `server_load.py` (`client_us`), beside what the front and the worker cost.
 """
 
 import asyncio

@@ -44,6 +44,8 @@ export function grid(inside, kind, store, theme, reported, toggle = null) {
   );
   const cells = make("div", { className: "dv-cells" });
   cells.style.gridTemplateColumns = `max-content repeat(${heads}, minmax(0, 1fr))`;
+  // One canvas has all thumbnails: a browser pays for each canvas on every frame.
+  const sheet = make("canvas", { className: "dv-sheet" });
   const overlay = make("canvas", { className: "dv-overlay" });
   const most = Math.max(
     1e-9,
@@ -63,7 +65,7 @@ export function grid(inside, kind, store, theme, reported, toggle = null) {
     cells.append(label, ...thumbs.slice(layer * heads, (layer + 1) * heads).map((each) => each.element)),
   );
   const heading = make("h3", {}, ABOUT[kind].name, " ", make("span", { className: "dv-note" }, ABOUT[kind].about));
-  const box = make("div", { className: "dv-gridbox" }, cells, overlay);
+  const box = make("div", { className: "dv-gridbox" }, sheet, cells, overlay);
   const element = make("section", { className: "dv-grid" }, heading, box);
   element.setAttribute("aria-label", ABOUT[kind].name);
   rove(
@@ -75,8 +77,8 @@ export function grid(inside, kind, store, theme, reported, toggle = null) {
   /** @param {HeadPlace} place */
   function thumb(place) {
     const [layer, head] = place;
-    const canvas = make("canvas", { width: columns.length, height: rows.length });
-    const element = make("button", { type: "button", className: "dv-thumb" }, canvas);
+    const room = make("span", { className: "dv-room" });
+    const element = make("button", { type: "button", className: "dv-thumb" }, room);
     const report = reported(kind, layer, head);
     const isOff = off.has(`${layer} ${head}`);
     const badges = report?.badges ?? [];
@@ -98,7 +100,7 @@ export function grid(inside, kind, store, theme, reported, toggle = null) {
       if (event.key === "+") add(place);
       if (event.key === "x") toggle?.([place]);
     });
-    return { place, canvas, element };
+    return { place, room, element };
   }
 
   /**
@@ -128,14 +130,22 @@ export function grid(inside, kind, store, theme, reported, toggle = null) {
     const { colour, grey } = theme();
     const bytes = inside.bytes(kind);
     const size = rows.length * columns.length;
-    thumbs.forEach(({ canvas }, place) => {
+    const scale = sheet.width / Math.max(1, box.clientWidth);
+    const small = make("canvas", { width: columns.length, height: rows.length });
+    const [context, one] = [sheet.getContext("2d"), small.getContext("2d")];
+    if (!context || !one) return;
+    context.clearRect(0, 0, sheet.width, sheet.height);
+    context.imageSmoothingEnabled = false;
+    places.forEach(({ left, top, width, height }, number) => {
       const image = new ImageData(columns.length, rows.length);
       const out = new Uint32Array(image.data.buffer);
       for (let i = 0; i < size; i++) {
-        const scale = store.state.grey && special[i % columns.length] ? grey : colour;
-        out[i] = at(scale, bytes[place * size + i] ?? 0);
+        const shades = store.state.grey && special[i % columns.length] ? grey : colour;
+        out[i] = at(shades, bytes[number * size + i] ?? 0);
       }
-      canvas.getContext("2d")?.putImageData(image, 0, 0);
+      one.putImageData(image, 0, 0);
+      context.globalAlpha = off.has(at(thumbs, number).place.join(" ")) ? 0.3 : 1;
+      context.drawImage(small, left * scale, top * scale, width * scale, height * scale);
     });
   }
 
@@ -175,12 +185,13 @@ export function grid(inside, kind, store, theme, reported, toggle = null) {
   function measure() {
     const outer = box.getBoundingClientRect();
     const scale = Math.min(2, devicePixelRatio);
-    overlay.width = Math.round(outer.width * scale);
-    overlay.height = Math.round(outer.height * scale);
-    places = thumbs.map(({ canvas }) => {
-      const { left, top, width, height } = canvas.getBoundingClientRect();
+    sheet.width = overlay.width = Math.round(outer.width * scale);
+    sheet.height = overlay.height = Math.round(outer.height * scale);
+    places = thumbs.map(({ room }) => {
+      const { left, top, width, height } = room.getBoundingClientRect();
       return { left: left - outer.left, top: top - outer.top, width, height };
     });
+    paint();
     highlight();
   }
 
@@ -193,7 +204,6 @@ export function grid(inside, kind, store, theme, reported, toggle = null) {
 
   const observer = new ResizeObserver(measure);
   observer.observe(box);
-  paint();
   mark();
   return { element, draw, destroy: () => observer.disconnect() };
 }

@@ -2,7 +2,7 @@
 
 import { make, plain } from "./dom.js";
 import { at, pointed, pointOf, touched } from "./look.js";
-import { asSvg, short, widthOf } from "./pen.js";
+import { asSvg, onCanvas, short, SvgPen, widthOf } from "./pen.js";
 
 /**
  * @typedef {import("./colours.js").Theme} Theme
@@ -17,8 +17,7 @@ const STEP = 24; // pixels from word to word
 const FAINTEST = 0.02; // weights below this are not drawn
 
 /**
- * @typedef {{ rows: (Element | null)[], columns: (Element | null)[],
- *   lines: { element: Element | null, r: number, c: number, opacity: number }[] }} Parts what was drawn
+ * @typedef {{ rows: (Element | null)[], columns: (Element | null)[] }} Labels that were drawn
  */
 
 /**
@@ -26,10 +25,11 @@ const FAINTEST = 0.02; // weights below this are not drawn
  * @param {Table} table
  * @param {Theme} theme
  * @param {boolean} grey
- * @param {(parts: Parts) => void} [drawn] is given what was drawn
+ * @param {{ only?: (r: number, c: number) => boolean, drawn?: ((labels: Labels) => void) | null }} [how] which lines;
+ *   drawn is given the labels, or is null where there shall be none
  * @returns {Drawing}
  */
-export function linesDrawing({ values, rows, columns }, theme, grey, drawn) {
+export function linesDrawing({ values, rows, columns }, theme, grey, { only = () => true, drawn = () => {} } = {}) {
   const widest = (/** @type {import("./look.js").Unit[]} */ units) =>
     Math.ceil(Math.max(0, ...units.map((unit) => widthOf(short(plain(unit.label), 24), 14))));
   const left = widest(rows) + 14;
@@ -40,24 +40,24 @@ export function linesDrawing({ values, rows, columns }, theme, grey, drawn) {
     width: right + widest(columns) + 20,
     height: height + 6,
     draw(pen) {
-      /** @type {Parts} */
-      const parts = { rows: [], columns: [], lines: [] };
-      pen.text(left, 12, "looks", { size: 11, anchor: "end", fill: theme.faint });
-      pen.text(right, 12, "is looked at", { size: 11, fill: theme.faint });
+      /** @type {Labels} */
+      const parts = { rows: [], columns: [] };
       rows.forEach((_, r) =>
         columns.forEach((column, c) => {
           const weight = values[r * columns.length + c] ?? 0;
-          if (weight < FAINTEST) return;
+          if (weight < FAINTEST || !only(r, c)) return;
           const stroke = grey && column.special ? theme.faint : theme.accent;
           const opacity = Math.min(1, Math.sqrt(weight)) * (grey && column.special ? 0.35 : 0.9);
-          const element = pen.curve([left + 6, y(r)], [right - 6, y(c)], {
+          pen.curve([left + 6, y(r)], [right - 6, y(c)], {
             stroke,
             width: 0.8 + 3.4 * weight,
             opacity,
           });
-          parts.lines.push({ element, r, c, opacity });
         }),
       );
+      if (!drawn) return;
+      pen.text(left, 12, "looks", { size: 11, anchor: "end", fill: theme.faint });
+      pen.text(right, 12, "is looked at", { size: 11, fill: theme.faint });
       rows.forEach((unit, r) =>
         parts.rows.push(
           pen.text(left, y(r), short(plain(unit.label), 24), {
@@ -75,7 +75,7 @@ export function linesDrawing({ values, rows, columns }, theme, grey, drawn) {
           }),
         ),
       );
-      drawn?.(parts);
+      drawn(parts);
     },
   };
 }
@@ -87,20 +87,28 @@ export function linesDrawing({ values, rows, columns }, theme, grey, drawn) {
  * @param {() => Theme} theme
  */
 export function lines(inside, store, theme) {
-  const element = make("div", { className: "dv-scroll" });
-  /** @type {Parts} */
-  let parts = { rows: [], columns: [], lines: [] };
+  // All lines are drawn once, on a canvas that pales; those that are pointed at are drawn over it.
+  const all = make("canvas");
+  const over = make("div", { className: "dv-over" });
+  const element = make("div", { className: "dv-scroll" }, make("div", { className: "dv-layers" }, all, over));
+  /** @type {Labels} */
+  let parts = { rows: [], columns: [] };
   /** @type {Table} */
   let table;
+  /** @type {SVGElement | null} */
+  let lit = null;
 
   function paint() {
     const { kind, heads, units, grey } = store.state;
     table = inside.table(kind, heads, units);
-    const svg = asSvg(linesDrawing(table, theme(), grey, (found) => (parts = found)));
+    onCanvas(linesDrawing(table, theme(), grey, { drawn: null }), all);
+    const drawn = (/** @type {Labels} */ found) => void (parts = found);
+    const svg = asSvg(linesDrawing(table, theme(), grey, { only: () => false, drawn }));
     svg.setAttribute("class", "dv-lines");
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", "Weights as lines; the table has them as numbers");
-    element.replaceChildren(svg);
+    lit = svg.insertBefore(document.createElementNS("http://www.w3.org/2000/svg", "g"), svg.firstChild);
+    over.replaceChildren(svg);
     parts.rows.forEach((label, r) => listen(label, "row", r));
     parts.columns.forEach((label, c) => listen(label, "column", c));
     mark();
@@ -124,19 +132,20 @@ export function lines(inside, store, theme) {
   }
 
   function mark() {
-    const { kind, point, partner } = store.state;
+    const { kind, point, partner, grey } = store.state;
     const { row, column } = pointed(kind, point, partner);
     const rows = touched(table.rows, row);
     const columns = touched(table.columns, column);
     const within = (/** @type {[number, number] | null} */ range, /** @type {number} */ i) =>
       Boolean(range && i >= range[0] && i < range[1]);
     const any = Boolean(rows || columns);
-    for (const { element, r, c, opacity } of parts.lines) {
-      const lit = !any || ((!rows || within(rows, r)) && (!columns || within(columns, c)));
-      element?.setAttribute("opacity", String(lit ? opacity : opacity * 0.08));
-    }
-    parts.rows.forEach((label, r) => label?.setAttribute("font-weight", within(rows, r) ? "700" : "400"));
-    parts.columns.forEach((label, c) => label?.setAttribute("font-weight", within(columns, c) ? "700" : "400"));
+    const only = (/** @type {number} */ r, /** @type {number} */ c) =>
+      any && (!rows || within(rows, r)) && (!columns || within(columns, c));
+    all.style.opacity = any ? "0.1" : "1";
+    lit?.replaceChildren();
+    if (any && lit) linesDrawing(table, theme(), grey, { only, drawn: null }).draw(new SvgPen(lit));
+    parts.rows.forEach((label, r) => embolden(label, within(rows, r)));
+    parts.columns.forEach((label, c) => embolden(label, within(columns, c)));
   }
 
   /** @param {Set<keyof State>} changes */
@@ -150,4 +159,13 @@ export function lines(inside, store, theme) {
     linesDrawing(inside.table(store.state.kind, store.state.heads, store.state.units), theme(), store.state.grey);
   paint();
   return { element, draw, drawing };
+}
+
+/**
+ * @param {Element | null} label
+ * @param {boolean} bold
+ */
+function embolden(label, bold) {
+  const weight = bold ? "700" : "400";
+  if (label && label.getAttribute("font-weight") !== weight) label.setAttribute("font-weight", weight);
 }

@@ -149,6 +149,9 @@ function handles([x, y], [toX, toY], upright) {
 
 const ruler = document.createElement("canvas").getContext("2d");
 
+/** @type {Map<string, number>} widths that are known */
+const measured = new Map();
+
 /**
  * Return how wide a text is.
  * @param {string} text
@@ -156,8 +159,14 @@ const ruler = document.createElement("canvas").getContext("2d");
  */
 export function widthOf(text, size = 13) {
   if (!ruler) return text.length * size * 0.6;
+  const key = `${size} ${text}`;
+  const known = measured.get(key);
+  if (known !== undefined) return known;
   ruler.font = `400 ${size}px ${FONT}`;
-  return ruler.measureText(text).width;
+  const { width } = ruler.measureText(text);
+  if (measured.size > 5000) measured.clear();
+  measured.set(key, width);
+  return width;
 }
 
 /**

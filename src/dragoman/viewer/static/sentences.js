@@ -137,8 +137,13 @@ export function sentences(inside, store, { changed = new Set() } = {}) {
         const share = found[side][i] ?? 0;
         const notable = share >= NOTABLE;
         const here = Boolean(chosen && i >= chosen[0] && i < chosen[1]);
+        const partnered = Boolean(other && i >= other[0] && i < other[1]);
+        // Most words stay as they are; to touch them all would cost a layout each time.
+        const now = `${notable ? share : 0} ${here} ${partnered} ${state.locked}`;
+        if (word.dataset.now === now) return;
+        word.dataset.now = now;
         word.classList.toggle("dv-chosen", here);
-        word.classList.toggle("dv-partner", Boolean(other && i >= other[0] && i < other[1]));
+        word.classList.toggle("dv-partner", partnered);
         word.style.setProperty("--dv-weight", notable ? Math.sqrt(share).toFixed(3) : "0");
         word.setAttribute("aria-pressed", String(here && state.locked));
         /** @type {HTMLElement} */ (word.lastChild).textContent = notable ? percent(share) : "";
