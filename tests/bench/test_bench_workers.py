@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from threading import Timer
+from threading import Timer, main_thread
 
 import pytest
 
@@ -73,10 +73,12 @@ def test_afterwards_no_process_is_left():
 
 def test_an_interruption_ends_a_worker_in_the_middle_of_its_turn():
     started_here = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever other tests have left
     with pytest.raises(KeyboardInterrupt), started({"a": (Sleeper, ())}, nobody) as workers:
         started_here.append(workers["a"].process)
-        Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        Timer(0.2, signal.pthread_kill, (main_thread().ident, signal.SIGINT)).start()
         workers["a"].ask()
+    signal.signal(signal.SIGINT, before)
     assert not started_here[0].is_alive()
 
 

@@ -17,6 +17,7 @@ HEADERS = 100
 OVERHEAD_BYTES = 2 << 20  # of a request, beside its body: headers, and the marks of very small chunks
 DISCARDED_BYTES = 64 << 20  # the same while the rest of a refused body is thrown away
 TURNED_AWAY = 1024  # connections that are told at a time that there is no room
+PATIENCE_SECONDS = 1.0  # before a connection without a whole request may lose its place to another
 SWEEP_SECONDS = 0.25
 
 
@@ -59,8 +60,13 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
 
     def make_room(self) -> bool:
-        """Drop whoever has waited longest without a whole request; one that never asked anything goes first."""
-        waiting = [each for each in self.connections if isinstance(each, Connection) and each.evictable]
+        """Drop whoever has waited longest without a whole request; one that never asked anything goes first.
+
+        Nobody is dropped who came just now: in a crowd each would be pushed out by the next before it is heard.
+        """
+        before = self.loop.time() - PATIENCE_SECONDS
+        own = (each for each in self.connections if isinstance(each, Connection))
+        waiting = [each for each in own if each.evictable and each.since < before]
         if not waiting:
             return False
         victim = min(waiting, key=lambda each: (each.answers > 0, each.since))

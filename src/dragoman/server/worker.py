@@ -25,6 +25,7 @@ from dragoman.server.shelf import Served, Shelf
 
 LOG = logging.getLogger("dragoman.server")
 REFRESH_SECONDS = 1.0
+FRONT_FIRST = 5  # steps of priority that the worker is behind the front
 
 
 class Worker:
@@ -92,6 +93,7 @@ class Worker:
 def main(number: int) -> None:
     """Load the models, say so, and work until the front is gone."""
     prefer_to_die()
+    let_the_front_go_first()
     keep_freed_memory()
     end = WorkerEnd(socket.socket(fileno=number))
     messages = end.messages()
@@ -143,6 +145,12 @@ def prefer_to_die() -> None:
     """Tell the system which of us to end when memory runs out: this process can be started again."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def let_the_front_go_first() -> None:
+    """Have refusals leave at once, however busy the cores are with decoding."""
+    with suppress(OSError):
+        os.nice(FRONT_FIRST)
 
 
 if __name__ == "__main__":
