@@ -17,7 +17,7 @@ HEADERS = 100
 OVERHEAD_BYTES = 2 << 20  # of a request, beside its body: headers, and the marks of very small chunks
 DISCARDED_BYTES = 64 << 20  # the same while the rest of a refused body is thrown away
 TURNED_AWAY = 1024  # connections that are told at a time that there is no room
-PATIENCE_SECONDS = 1.0  # before a connection without a whole request may lose its place to another
+PATIENCE_SECONDS = 0.25  # before a connection that has not been heard yet may lose its place to another
 SWEEP_SECONDS = 0.25
 
 
@@ -66,7 +66,7 @@ class Connection(HttpToolsProtocol):
         """
         before = self.loop.time() - PATIENCE_SECONDS
         own = (each for each in self.connections if isinstance(each, Connection))
-        waiting = [each for each in own if each.evictable and each.since < before]
+        waiting = [each for each in own if each.evictable and (each.heard or each.since < before)]
         if not waiting:
             return False
         victim = min(waiting, key=lambda each: (each.answers > 0, each.since))
@@ -164,6 +164,11 @@ class Connection(HttpToolsProtocol):
             self.stuck_at = now
         elif now - self.stuck_at > self.limits.write_seconds:
             self.transport.abort()
+
+    @property
+    def heard(self) -> bool:
+        """Say whether anything has ever been read from the client."""
+        return self.begun_at is not None or self.answers > 0
 
     @property
     def head_due(self) -> float:
