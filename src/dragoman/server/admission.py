@@ -11,6 +11,7 @@ from dragoman.server.problems import Problem, busy
 
 MEASURED_SECONDS = 0.5
 REMEMBERED = 0.9
+SLOWEST = 100.0  # characters a second: less is a stall, from which nothing is to be learned
 
 
 class Admission:
@@ -85,7 +86,7 @@ class Admission:
         seconds = self.now() - self.since
         if seconds >= MEASURED_SECONDS:
             # Little is done where little is asked for, so a lower rate is believed only slowly.
-            self.rate = max(self.counted / seconds, REMEMBERED * self.rate)
+            self.rate = max(self.counted / seconds, REMEMBERED * self.rate, SLOWEST)
             self.counted, self.since = 0, self.now()
 
     def seconds_for(self, characters: int) -> float:

@@ -1,7 +1,8 @@
 """The worker: a process of its own with torch and the models, so that whatever happens here, the front still answers.
 
 `python -m dragoman.server.worker NUMBER` is started by the front with one end of a pair of sockets, by its number. It
-reads messages in its first thread and decodes in others; when the front is gone, so is the worker.
+reads messages in its first thread, cuts texts into pieces in a second and decodes in others; when the front is gone, so is
+the worker.
 """
 
 import logging
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Literal
 
 from dragoman.errors import UserError
@@ -29,14 +31,33 @@ FRONT_FIRST = 5  # steps of priority that the worker is behind the front
 
 
 class Worker:
-    """What the first thread does with each message."""
+    """What is done with each message."""
 
     def __init__(self, end: WorkerEnd, shelf: Shelf, line: Line, limits: dict[str, Any]) -> None:
         self.end, self.shelf, self.line, self.limits = end, shelf, line, limits
+        self.inbox: SimpleQueue[Message] = SimpleQueue()
+        self.gone: set[int] = set()  # requests that were cancelled before they were looked at
         self.operations: dict[str, Callable[[Message], None]] = {
             "translate": self.translate, "stream": self.stream, "continue": self.go_on, "look": self.look,
-            "report": self.report, "checkpoints": self.checkpoints, "cancel": self.cancel,
+            "report": self.report, "checkpoints": self.checkpoints,
         }  # fmt: skip
+
+    def hear(self, message: Message) -> None:
+        """Keep a message for its turn; that somebody has gone is noted at once, before any work for them begins."""
+        if message["op"] == "cancel":
+            self.gone.add(message["id"])
+            self.line.cancel(message["id"])
+        self.inbox.put(message)
+
+    def work(self) -> None:
+        """Handle one message after the other."""
+        while True:
+            message = self.inbox.get()
+            if message["op"] == "cancel":
+                self.line.cancel(message["id"])
+                self.gone.discard(message["id"])
+            elif message["id"] not in self.gone:
+                self.handle(message)
 
     def handle(self, message: Message) -> None:
         """Do what a message asks for; what goes wrong is answered."""
@@ -75,10 +96,6 @@ class Worker:
         """Send which checkpoints a model's run has."""
         self.end.send([{"id": message["id"], "found": checkpoints(self.model(message))}])
 
-    def cancel(self, message: Message) -> None:
-        """Forget a request whose client has gone."""
-        self.line.cancel(message["id"])
-
     def model(self, message: Message) -> Served:
         """Return the model that a message names."""
         return self.shelf.models[message["model"]]
@@ -107,8 +124,9 @@ def main(number: int) -> None:
     line = Line(settings["threads"])
     begin(line, shelf, end)
     worker = Worker(end, shelf, line, settings["limits"])
+    threading.Thread(target=worker.work, daemon=True).start()
     for message in messages:
-        worker.handle(message)
+        worker.hear(message)
 
 
 def begin(line: Line, shelf: Shelf, end: WorkerEnd) -> None:
