@@ -1,8 +1,8 @@
 """The worker: a process of its own with torch and the models, so that whatever happens here, the front still answers.
 
 `python -m dragoman.server.worker NUMBER` is started by the front with one end of a pair of sockets, by its number. It
-reads messages in its first thread, cuts texts into pieces in a second and decodes in others; when the front is gone, so is
-the worker.
+reads messages in its first thread, cuts texts into pieces in a second and decodes in others; when the front is gone, so
+is the worker.
 """
 
 import logging
