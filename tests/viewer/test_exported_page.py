@@ -178,7 +178,7 @@ def test_the_address_opens_what_was_seen(whole, opened):
     tab.click(".dv-grid >> nth=1 >> .dv-thumb >> nth=6")
     tab.click("text=Sub-words")
     tab.click(".dv-target .dv-word >> nth=2")
-    tab.wait_for_function("location.hash.includes('lock=')")
+    tab.wait_for_function("() => location.hash.includes('lock=')")
     address = tab.evaluate("location.hash")
     tab.goto("about:blank")
     again = opened(page(whole), address)
@@ -283,13 +283,13 @@ def test_the_search_goes_on_from_any_piece_of_the_tree(served):
     served.click("role=tab[name='Beam']")
     served.click(".dv-beam text:text-is('Leuchte')")
     served.click("text=Continue from here")
-    served.wait_for_function("asked.length")
+    served.wait_for_function("() => asked.length")
     assert served.evaluate("asked[0].prefix") == "Die Leuchte"
 
 
 def test_the_slider_asks_for_a_checkpoint(served):
     served.fill(".dv-slider input", "0")
-    served.wait_for_function("asked.length")
+    served.wait_for_function("() => asked.length")
     assert served.evaluate("asked[0].checkpoint") == 100
 
 
