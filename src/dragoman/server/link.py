@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 Message = dict[str, Any]
@@ -45,15 +46,29 @@ class WorkerEnd:
         with self.writing:
             self.socket.sendall(written)
 
-    def messages(self) -> Iterator[Message]:
-        """Yield what the front sends, until it is gone."""
+    def messages(self) -> Iterator[list[Message]]:
+        """Yield what the front has sent meanwhile, all of it together, until it is gone."""
         waiting = bytearray()
         while chunk := self.socket.recv(BLOCK):
-            waiting += chunk
-            while len(waiting) >= LENGTH.size:
-                (length,) = LENGTH.unpack_from(waiting)
-                end = LENGTH.size + length
-                if len(waiting) < end:
-                    break
-                yield json.loads(bytes(waiting[LENGTH.size : end]))
-                del waiting[:end]
+            waiting += chunk + self.rest()
+            if some := list(unpacked(waiting)):
+                yield some
+
+    def rest(self) -> bytes:
+        """Return what else has arrived, without waiting for more."""
+        chunks = []
+        with suppress(BlockingIOError):
+            while chunk := self.socket.recv(BLOCK, socket.MSG_DONTWAIT):
+                chunks.append(chunk)
+        return b"".join(chunks)
+
+
+def unpacked(waiting: bytearray) -> Iterator[Message]:
+    """Take every whole message out of what has arrived."""
+    while len(waiting) >= LENGTH.size:
+        (length,) = LENGTH.unpack_from(waiting)
+        end = LENGTH.size + length
+        if len(waiting) < end:
+            return
+        yield json.loads(bytes(waiting[LENGTH.size : end]))
+        del waiting[:end]

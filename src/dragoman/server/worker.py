@@ -1,8 +1,7 @@
 """The worker: a process of its own with torch and the models, so that whatever happens here, the front still answers.
 
 `python -m dragoman.server.worker NUMBER` is started by the front with one end of a pair of sockets, by its number. It
-reads messages in its first thread, cuts texts into pieces in a second and decodes in others; when the front is gone, so
-is the worker.
+reads messages in its first thread and decodes in others; when the front is gone, so is the worker.
 """
 
 import logging
@@ -14,7 +13,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Literal
 
 from dragoman.errors import UserError
@@ -27,7 +25,6 @@ from dragoman.server.shelf import Served, Shelf
 
 LOG = logging.getLogger("dragoman.server")
 REFRESH_SECONDS = 1.0
-FRONT_FIRST = 5  # steps of priority that the worker is behind the front
 
 
 class Worker:
@@ -35,28 +32,18 @@ class Worker:
 
     def __init__(self, end: WorkerEnd, shelf: Shelf, line: Line, limits: dict[str, Any]) -> None:
         self.end, self.shelf, self.line, self.limits = end, shelf, line, limits
-        self.inbox: SimpleQueue[Message] = SimpleQueue()
-        self.gone: set[int] = set()  # requests that were cancelled before they were looked at
         self.operations: dict[str, Callable[[Message], None]] = {
             "translate": self.translate, "stream": self.stream, "continue": self.go_on, "look": self.look,
             "report": self.report, "checkpoints": self.checkpoints,
         }  # fmt: skip
 
-    def hear(self, message: Message) -> None:
-        """Keep a message for its turn; that somebody has gone is noted at once, before any work for them begins."""
-        if message["op"] == "cancel":
-            self.gone.add(message["id"])
-            self.line.cancel(message["id"])
-        self.inbox.put(message)
-
-    def work(self) -> None:
-        """Handle one message after the other."""
-        while True:
-            message = self.inbox.get()
-            if message["op"] == "cancel":
-                self.line.cancel(message["id"])
-                self.gone.discard(message["id"])
-            elif message["id"] not in self.gone:
+    def hear(self, messages: list[Message]) -> None:
+        """Do what has been asked for meanwhile, but nothing for those who have gone again."""
+        gone = {message["id"] for message in messages if message["op"] == "cancel"}
+        for number in gone:
+            self.line.cancel(number)
+        for message in messages:
+            if message["id"] not in gone:
                 self.handle(message)
 
     def handle(self, message: Message) -> None:
@@ -110,11 +97,10 @@ class Worker:
 def main(number: int) -> None:
     """Load the models, say so, and work until the front is gone."""
     prefer_to_die()
-    let_the_front_go_first()
     keep_freed_memory()
     end = WorkerEnd(socket.socket(fileno=number))
     messages = end.messages()
-    settings = next(messages)
+    (settings,) = next(messages)  # the front says nothing else before it has heard of us
     shelf = Shelf(settings["device"])
     try:
         shelf.fill(settings["runs"], {name: (pair[0], pair[1]) for name, pair in settings["languages"].items()})
@@ -124,9 +110,8 @@ def main(number: int) -> None:
     line = Line(settings["threads"])
     begin(line, shelf, end)
     worker = Worker(end, shelf, line, settings["limits"])
-    threading.Thread(target=worker.work, daemon=True).start()
-    for message in messages:
-        worker.hear(message)
+    for some in messages:
+        worker.hear(some)
 
 
 def begin(line: Line, shelf: Shelf, end: WorkerEnd) -> None:
@@ -163,12 +148,6 @@ def prefer_to_die() -> None:
     """Tell the system which of us to end when memory runs out: this process can be started again."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
-
-
-def let_the_front_go_first() -> None:
-    """Have refusals leave at once, however busy the cores are with decoding."""
-    with suppress(OSError):
-        os.nice(FRONT_FIRST)
 
 
 if __name__ == "__main__":
