@@ -92,9 +92,19 @@ class Tokenizer(Settings):
             )
 
 
-class Model(Settings):
-    """The size of the network; `base` and `big` are rows of the paper's table 3."""
+Architecture = Literal["transformer", "recurrent", "convolutional", "dilated", "averaged", "concatenated", "joined"]
+Score = Literal["scaled_dot", "dot", "general", "additive", "none"]
+TRANSFORMER_SCORES = "scaled_dot, dot and additive"
+Pattern = Literal["full", "window", "dilated", "sparse"]
 
+
+class Model(Settings):
+    """The network: the paper's, of any size (`base` and `big` are rows of its table 3), its variations, its rivals."""
+
+    architecture: Architecture = Field(
+        "transformer",
+        description="transformer; its rivals recurrent, convolutional, dilated, averaged, concatenated; joined: one stack",
+    )
     layers: int = Field(6, ge=1, le=200, description="layers in the encoder, and again in the decoder (N)")
     width: int = Field(512, ge=2, le=65536, description="size of every vector between layers (d_model)")
     inner_width: int = Field(2048, ge=1, le=1 << 20, description="inside the feed-forward layers (d_ff)")
@@ -105,25 +115,41 @@ class Model(Settings):
     value_width: int | None = Field(None, ge=1, le=65536, description="values of one head (d_v); unset: width / heads")
     dropout: Share = Field(0.1, description="share of each sub-layer's output dropped in training (P_drop)")
     norm: Literal["post", "pre"] = Field("post", description="normalise after each sub-layer (the paper) or before it")
+    normalisation: Literal["layer", "batch"] = Field("layer", description="over each vector, or over the batch")
     activation: Literal["relu", "gelu"] = Field("relu", description="between the two feed-forward matrices")
-    positions: Literal["sinusoidal", "learned"] = Field("sinusoidal", description="how places are told apart")
+    positions: Literal["sinusoidal", "learned", "none"] = Field("sinusoidal", description="how places are told apart")
     longest: int = Field(1024, ge=8, le=1_000_000, description="places that learned positions can tell apart")
+    score: Score = Field(
+        "scaled_dot", description="how attention compares: the paper's, dot, additive; recurrent: general or none too"
+    )
+    pattern: Pattern = Field("full", description="where self-attention looks: everywhere, or at some neighbours")
+    window: int = Field(128, ge=1, le=1_000_000, description="places that a pattern other than full looks at (r)")
+    cell: Literal["lstm", "gru"] = Field("lstm", description="of the recurrent architecture")
+    kernel: int = Field(3, ge=1, le=255, description="places that a convolution reads (k)")
     share_embeddings: bool = Field(True, description="one embedding matrix for source and target")
     share_output: bool = Field(True, description="the target embedding is the output projection too")
 
     def contradictions(self) -> Iterator[str]:
         """Without widths of their own, the heads share the model's width; sines and cosines share it too."""
-        if self.width % self.heads and None in (self.key_width, self.value_width):
+        attentive = self.architecture in ("transformer", "joined")
+        if attentive and self.width % self.heads and None in (self.key_width, self.value_width):
             fits = -(-self.width // self.heads) * self.heads
             yield f"width {self.width} cannot be shared by {self.heads} heads; {fits} can"
-        if self.width % 2 and self.positions == "sinusoidal":
+        if attentive and self.width % 2 and self.positions == "sinusoidal":
             yield f"width {self.width} is odd; sinusoidal positions pair sines with cosines, so make it even"
+        if attentive and self.score in ("general", "none"):
+            yield f'score "{self.score}" is for architecture "recurrent"; a {self.architecture} has {TRANSFORMER_SCORES}'
+        if not attentive and self.pattern != "full":
+            yield f'pattern "{self.pattern}" restricts self-attention, and architecture "{self.architecture}" has none'
+        if self.pattern != "full" and self.score != "scaled_dot":
+            yield f'pattern "{self.pattern}" compares by "scaled_dot" only, not by "{self.score}"'
 
 
 class Training(Settings):
     """How the parameters are learned (section 5 of the paper)."""
 
     steps: int = Field(100_000, ge=1, description="updates of the parameters, at most")
+    minutes: float = Field(0.0, ge=0, description="minutes of training, at most; 0: as long as the steps take")
     batch_tokens: int = Field(4096, ge=16, description="tokens a batch, padding included, on the longer side")
     accumulate: int = Field(1, ge=1, description="batches whose gradients make one update")
     schedule: Literal["noam", "linear", "cosine", "constant"] = Field(
