@@ -1,5 +1,6 @@
 """What a training may find in its directory, and what it must find to go on (A13)."""
 
+import json
 import shutil
 
 import pytest
@@ -149,3 +150,13 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_touched(begun,
     found = refusal(begun("training.device=mps"), overwrite=True)
     assert 'This machine has no device "mps" that torch can use' in found
     assert sorted((tmp_path / "run" / "checkpoints").iterdir()) == checkpoints
+
+
+def test_a_training_ends_when_its_minutes_are_over_and_more_minutes_go_on_with_it(toy_recipe, tmp_path):
+    def trained(minutes, **how):
+        run = dragoman.train(toy_recipe(tmp_path / "run", "training.steps=40", f"training.minutes={minutes}"), **how)
+        events = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+        return [event["step"] for event in events if event["event"] == "train"], events[-1]["event"]
+
+    assert trained(1e-9) == ([1], "validation")
+    assert trained(60.0, resume=True) == (list(range(1, 41)), "validation")

@@ -29,7 +29,7 @@ class Display:
         self.bleu: float | None = None
         self.loss = self.nll = self.speed = 0.0
         self.step_at = self.line_at = time.monotonic()
-        self.seconds_left = math.nan
+        self.seconds_left, self.ends_at = math.nan, math.inf
 
     def __enter__(self) -> "Display":
         self.bar.start()
@@ -76,9 +76,10 @@ class Display:
         begun = f"{left:,} of {plan.steps:,} steps left" if plan.steps_done else f"{plan.steps:,} steps"
         say(
             f"{begun}, {plan.steps / plan.steps_per_epoch:.1f} times through the data; on this machine about "
-            f"{duration(left * plan.seconds_per_step)}. Ctrl-C saves and stops; --resume goes on."
+            f"{duration(min(left * plan.seconds_per_step, plan.seconds_left))}. Ctrl-C saves and stops; --resume goes on."
         )
         self.step_at = self.line_at = time.monotonic()
+        self.ends_at = self.step_at + plan.seconds_left
 
     def step(self, step: Step) -> None:
         """Move the bar on by one step."""
@@ -91,7 +92,8 @@ class Display:
             self.nll = weight * self.nll + (1 - weight) * step.nll
             self.speed = weight * self.speed + (1 - weight) * step.tokens / seconds
         left = (self.plan.steps - step.number) * step.tokens / max(self.speed, 1e-6)
-        self.seconds_left = left if math.isnan(self.seconds_left) else 0.9 * self.seconds_left + 0.1 * left
+        smooth = left if math.isnan(self.seconds_left) else 0.9 * self.seconds_left + 0.1 * left
+        self.seconds_left = min(smooth, max(0.0, self.ends_at - now))
         what = f"step {step.number:,}/{self.plan.steps:,}"
         facts = [
             f"{duration(self.seconds_left)} left",

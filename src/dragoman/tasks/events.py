@@ -31,6 +31,7 @@ class Plan:
     steps_done: int
     steps_per_epoch: int
     seconds_per_step: float
+    seconds_left: float  # that training.minutes leaves, infinitely many if it is not set
     device: str
     threads: int
 

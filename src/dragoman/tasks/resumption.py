@@ -9,7 +9,8 @@ from dragoman.run import Run
 from dragoman.training.checkpoints import Progress
 
 ENDLESS = ("noam", "constant")  # schedules whose rates do not depend on the number of steps
-MAY_CHANGE = ("run", "training.steps", "training.patience", "training.keep")  # between a run and its resumption
+# between a run and its resumption
+MAY_CHANGE = ("run", "training.steps", "training.minutes", "training.patience", "training.keep")
 
 
 def refuse_unasked(run: Run, recipe: Recipe, resume: bool, overwrite: bool) -> None:

@@ -1,5 +1,6 @@
 """The task of translation: from sentence pairs in files to a trained translator in a run directory."""
 
+import math
 import os
 import shutil
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from dragoman.data.batches import Numbers, Order, collate
 from dragoman.errors import Stopped, UserError
 from dragoman.evaluation.scores import bleu, score
 from dragoman.memory import keep_freed_memory
-from dragoman.model.transformer import Transformer
+from dragoman.model.architectures import build
 from dragoman.recipe import Recipe
 from dragoman.run import Run, write_weights, write_whole
 from dragoman.tasks.card import card
@@ -80,7 +81,7 @@ class Trainer:
         torch.set_num_threads(threads)
         self.crew = Crew(threads if self.device.type == "cpu" else 1)
         torch.manual_seed(plan.seed)
-        self.model = Transformer(recipe.model, len(data.source), len(data.target)).to(self.device)
+        self.model = build(recipe.model, len(data.source), len(data.target)).to(self.device)
         self.optimizer = adam(self.model, plan)
         self.order = Order(
             data.train.source_lengths, data.train.target_lengths, plan.batch_tokens, plan.accumulate, plan.seed
@@ -93,7 +94,7 @@ class Trainer:
         keep_freed_memory()
         progress = self.restored()
         self.refuse_full_disk()
-        self.listen(self.plan(progress.step))
+        self.listen(self.plan(progress.step, progress.seconds))
         session = Session(
             self.run, self.recipe.training, self.model, self.optimizer, self.batches, self.validate,
             self.recipe.model.width, self.world, self.crew, self.stop, progress,
@@ -135,7 +136,7 @@ class Trainer:
                 f"({each / 1e6:,.0f} MB each), but {free / 1e6:,.0f} MB are free. Make room, or lower training.keep."
             )
 
-    def plan(self, done: int) -> Plan:
+    def plan(self, done: int, spent_seconds: float = 0.0) -> Plan:
         """Say what is about to happen and how long it will take here."""
         plan = self.recipe.training
         return Plan(
@@ -150,6 +151,7 @@ class Trainer:
             seconds_per_step=seconds_per_step(self.model, self.batches, plan, crew=self.crew)
             if done < plan.steps
             else 0.0,
+            seconds_left=max(0.0, 60 * plan.minutes - spent_seconds) if plan.minutes else math.inf,
             device=str(self.device),
             threads=torch.get_num_threads(),
         )

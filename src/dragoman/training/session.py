@@ -118,7 +118,7 @@ class Session:
         self.stop.granted_later = True
         try:
             yield from self.pending_validation()
-            if not self.out_of_patience():
+            if not self.ends_early():
                 yield from self.steps()
         finally:
             self.stop.granted_later = False
@@ -158,8 +158,8 @@ class Session:
             if self.is_milestone() or self.stopping():
                 yield from self.save()
             self.leave_if_asked()
-            if self.out_of_patience():
-                yield Notice(f"No better validation loss {self.progress.stale} times in a row: training ends early.")
+            if self.ends_early():
+                yield Notice(f"{self.why_early()}: training ends early.")
                 return
             began_at = time.perf_counter() if self.progress.validated_at == step.number else began_at
 
@@ -174,7 +174,9 @@ class Session:
             raise Stopped(f"Stopped after step {self.progress.step}; all is saved. Go on with --resume.")
 
     def count(self, step: Step, seconds: float) -> None:
-        """Note a step in the progress and in the journal."""
+        """Note a step in the progress and in the journal. Processes whose clocks differ agree on the mean."""
+        if self.plan.minutes:
+            seconds = self.world.total(seconds) / self.world.size
         self.progress = self.progress.after(
             step=step.number,
             skipped=step.skipped,
@@ -201,7 +203,7 @@ class Session:
     def validation_is_due(self) -> bool:
         """Say whether the present step is one to validate."""
         step = self.progress.step
-        return step % self.plan.validate_every == 0 or step == self.plan.steps
+        return step % self.plan.validate_every == 0 or step == self.plan.steps or self.out_of_time()
 
     def validation(self) -> Iterator[Event]:
         """Validate, and note what came out. An interrupted validation is saved as not done and repeated on resuming."""
@@ -241,7 +243,7 @@ class Session:
 
     def is_last(self) -> bool:
         """Say whether no step comes after the present one."""
-        return self.progress.step == self.plan.steps or self.out_of_patience()
+        return self.progress.step == self.plan.steps or self.ends_early()
 
     def save(self) -> Iterator[Event]:
         """Write a checkpoint; if that fails, say so, keep the one before, and insist only at the end."""
@@ -262,6 +264,20 @@ class Session:
             return
         self.saved_at = step
         yield Saved(step)
+
+    def ends_early(self) -> bool:
+        """Say whether training is over before its last step."""
+        return self.out_of_time() or self.out_of_patience()
+
+    def why_early(self) -> str:
+        """Say why training is over before its last step."""
+        if self.out_of_time():
+            return f"{self.plan.minutes:g} minutes of training are over, after step {self.progress.step}"
+        return f"No better validation loss {self.progress.stale} times in a row"
+
+    def out_of_time(self) -> bool:
+        """Say whether all the time that the plan allows was spent on steps, in all sittings together."""
+        return bool(self.plan.minutes) and self.progress.seconds >= 60 * self.plan.minutes
 
     def out_of_patience(self) -> bool:
         """Say whether validation has not got better for as long as the plan allows."""
