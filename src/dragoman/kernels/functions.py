@@ -187,6 +187,11 @@ def cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> tuple[flo
     return losses[0], losses[1]
 
 
+def can_attend_prefixes(joint: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Say whether `attend_prefixes` takes these: keys as wide as values, in whole vectors of single precision."""
+    return available(joint, keys) and keys.shape == values.shape and keys.shape[-1] % LANES == 0
+
+
 def attend_prefixes(joint: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor) -> Tensor:
     """Note one more key and value of each hypothesis in the caches and attend to its prefix; return B W (H K).
 

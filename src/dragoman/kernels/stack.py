@@ -140,6 +140,7 @@ class Packed:
         self.linear = Linear(inputs, outputs, **pointers)
 
 
-def norm_of(norm: nn.LayerNorm) -> Norm:
-    """Point to a norm's parameters."""
+def norm_of(norm: nn.Module) -> Norm:
+    """Point to the parameters of a layer norm, and take nothing else for one."""
+    assert isinstance(norm, nn.LayerNorm), f"this is no layer norm: {type(norm)}"
     return Norm(norm.weight.data_ptr(), norm.bias.data_ptr())

@@ -5,7 +5,7 @@ A mask is True where looking is allowed.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import cast
@@ -29,20 +29,59 @@ def explicit() -> Iterator[None]:
         _explicit.reset(token)
 
 
+Compare = Callable[[Tensor, Tensor], Tensor]  # queries B H T K and keys B H S K to scores B H T S
+
+
+def scaled_dot(query: Tensor, key: Tensor) -> Tensor:
+    """Compare as the paper does: Q Kᵀ / √d_k."""
+    return query @ key.mT / math.sqrt(query.shape[-1])
+
+
+def dot(query: Tensor, key: Tensor) -> Tensor:
+    """Compare without the scaling, whose reason section 3.2.1 gives: Q Kᵀ."""
+    return query @ key.mT
+
+
+class Additive(nn.Module):
+    """Compare by a small network (Bahdanau et al. 2015, arXiv 1409.0473): vᵀ tanh(W_q q + W_k k), a v a head.
+
+    W_q and W_k are the head's own projections, so the queries and keys that come here are summed as they are.
+    """
+
+    def __init__(self, heads: int, key_width: int) -> None:
+        super().__init__()
+        self.direction = nn.Parameter(torch.empty(heads, key_width))  # H K
+        nn.init.normal_(self.direction, std=key_width**-0.5)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return the scores; every pair of places has a vector of its own in memory (B H T S K)."""
+        bent = (query[:, :, :, None] + key[:, :, None]).tanh()  # B H T S K
+        return (bent.flatten(2, 3) @ self.direction[:, :, None]).view(bent.shape[:-1])
+
+
+SCORES: dict[str, Callable[[int, int], Compare]] = {  # of so many heads with keys so wide
+    "scaled_dot": lambda _heads, _key_width: scaled_dot,
+    "dot": lambda _heads, _key_width: dot,
+    "additive": Additive,
+}
+FUSED: dict[Compare, float | None] = {scaled_dot: None, dot: 1.0}  # torch's kernel knows these, by its `scale`
+
+
 def attend(
     query: Tensor,  # B H T K
     key: Tensor,  # B H S K
     value: Tensor,  # B H S K
     mask: Tensor | None,  # broadcasts to B H T S
     *,
+    compare: Compare = scaled_dot,
     record: bool = False,
 ) -> tuple[Tensor, Tensor | None]:  # B H T K, and the weights B H T S if recorded
-    """Equation 1: softmax(Q Kᵀ / √d_k) V. A row that may look nowhere gets zeros."""
-    if not record and kernels.can_attend(query, key, value, mask):
+    """Equation 1: softmax(Q Kᵀ / √d_k) V, or of other scores. A row that may look nowhere gets zeros."""
+    if not record and compare is scaled_dot and kernels.can_attend(query, key, value, mask):
         return kernels.attend(query, key, value, mask), None
-    if not record and not _explicit.get():
-        return F.scaled_dot_product_attention(query, key, value, mask), None
-    scores = query @ key.mT / math.sqrt(query.shape[-1])  # B H T S
+    if not record and compare in FUSED and not _explicit.get():
+        return F.scaled_dot_product_attention(query, key, value, mask, scale=FUSED[compare]), None
+    scores = compare(query, key)  # B H T S
     if mask is None:
         weights = scores.softmax(dim=-1)
     else:
@@ -60,9 +99,10 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
 class MultiHeadAttention(nn.Module):
     """Section 3.2.2: h attentions side by side, each in its own projection of the vectors."""
 
-    def __init__(self, width: int, heads: int, key_width: int, value_width: int) -> None:
+    def __init__(self, width: int, heads: int, key_width: int, value_width: int, compare: Compare = scaled_dot) -> None:
         super().__init__()
         self.heads = heads
+        self.compare = compare
         self.query = nn.Linear(width, heads * key_width)
         self.key = nn.Linear(width, heads * key_width)
         self.value = nn.Linear(width, heads * value_width)
@@ -83,7 +123,7 @@ class MultiHeadAttention(nn.Module):
         self, looking: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, record: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Look at projected keys and values (B H S K)."""
-        heads, weights = attend(self.split(self.query(looking)), key, value, mask, record=record)
+        heads, weights = attend(self.split(self.query(looking)), key, value, mask, compare=self.compare, record=record)
         return self.output(heads.transpose(1, 2).flatten(2)), weights  # B T D
 
     def look_back(self, x: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor) -> Tensor:  # B W D
@@ -93,7 +133,7 @@ class MultiHeadAttention(nn.Module):
         its sentence a hypothesis finds each position, itself the last.
         """
         joint = F.linear(x, *self.joint())  # B W 3HK
-        if kernels.available(joint, keys) and keys.shape == values.shape and keys.shape[-1] % kernels.LANES == 0:
+        if self.compare is scaled_dot and kernels.can_attend_prefixes(joint, keys, values):
             return cast(Tensor, self.output(kernels.attend_prefixes(joint, keys, values, ancestors)))
         batch, beam, length = ancestors.shape
         widths = [layer.out_features for layer in (self.query, self.key, self.value)]
@@ -102,7 +142,7 @@ class MultiHeadAttention(nn.Module):
         values[:, :beam, length - 1] = value.view(batch, beam, self.heads, -1)
         where = (torch.arange(batch, device=x.device)[:, None, None], ancestors, torch.arange(length, device=x.device))
         own_keys, own_values = (cache[where].flatten(0, 1).transpose(1, 2) for cache in (keys, values))  # BW H T K
-        seen, _ = attend(self.split(query.flatten(0, 1)[:, None]), own_keys, own_values, None)
+        seen, _ = attend(self.split(query.flatten(0, 1)[:, None]), own_keys, own_values, None, compare=self.compare)
         return cast(Tensor, self.output(seen.flatten(1).view(batch, beam, -1)))
 
     def joint(self) -> tuple[Tensor, Tensor]:

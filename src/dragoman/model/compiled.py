@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from dragoman.kernels import stack as kernels
 from dragoman.kernels.functions import LANES, Caches, available, refuse
 from dragoman.kernels.stack import Finished, Layer, Norm, Packed, Plan, Rows, Stack
-from dragoman.model.attention import version
+from dragoman.model.attention import MultiHeadAttention, scaled_dot, version
+from dragoman.model.layers import Residual
 from dragoman.model.transducer import Memory, State
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, KeyValue, Prefixes, Transformer
 from dragoman.recipe import Precision
@@ -44,8 +45,12 @@ def compiled(model: Any, precision: Precision) -> Any:
 
 
 def fits(model: Transformer) -> bool:
-    """Say whether there is a compiler, and all that is multiplied comes in whole vectors of single precision."""
+    """Say whether there is a compiler, and this is the paper's model, all in whole vectors of single precision."""
     layer = cast(DecoderLayer, model.decoder[0])
+    scaled = all(part.compare is scaled_dot for part in model.modules() if isinstance(part, MultiHeadAttention))
+    layered = all(isinstance(part.norm, nn.LayerNorm) for part in model.modules() if isinstance(part, Residual))
+    if not (scaled and layered):
+        return False
     sizes = (model.output.shape[1], layer.feed_forward.inner.out_features, layer.attention.key.out_features)
     whole_heads = layer.attention.key.out_features % (layer.attention.heads * LANES) == 0
     alike = layer.attention.key.out_features == layer.attention.value.out_features
@@ -108,7 +113,7 @@ class CompiledTransformer:
             gelu=like.feed_forward.activation is nn.functional.gelu,
             embedding=self.kept(embedding).data_ptr(),
             scale=math.sqrt(embedding.shape[1]),
-            epsilon=like.around_attention.norm.eps,
+            epsilon=cast(nn.LayerNorm, like.around_attention.norm).eps,
             layer=(Layer * len(layers))(*layers),
             last=kernels.norm_of(last) if isinstance(last, nn.LayerNorm) else Norm(),
         )

@@ -1,4 +1,4 @@
-"""What the architectures share: embeddings, the feed-forward layer, dropout, the residual connection."""
+"""What the architectures share: embeddings, the feed-forward layer, dropout, norms, the residual connection."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -91,12 +91,67 @@ class FeedForward(nn.Module):
         return transformed
 
 
+_counted: ContextVar[Tensor | None] = ContextVar("counted", default=None)
+
+
+@contextmanager
+def counted(mask: Tensor) -> Iterator[None]:
+    """Let batch normalisation inside this block, in this thread, see only the positions that the mask (B T) allows."""
+    token = _counted.set(mask)
+    try:
+        yield
+    finally:
+        _counted.reset(token)
+
+
+class BatchNorm(nn.Module):
+    """Normalise each feature over all positions of a batch but padding (Ioffe and Szegedy 2015, arXiv 1502.03167).
+
+    The running statistics, by which a trained model normalises, are part of its weights.
+    """
+
+    running_mean: Tensor
+    running_variance: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.register_buffer("running_mean", torch.zeros(width))
+        self.register_buffer("running_variance", torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise vectors (B T D): in training by this batch, else by the running statistics, each by itself."""
+        x = x.to(self.weight.dtype)
+        if not self.training:
+            return self.normalised(x.flatten(0, -2)).view_as(x)
+        mask = _counted.get()
+        assert mask is not None, "batch normalisation in training must be told what is padding: see `counted`"
+        normalised = torch.zeros_like(x)
+        normalised[mask] = self.normalised(x[mask])
+        return normalised
+
+    def normalised(self, rows: Tensor) -> Tensor:
+        """Normalise rows (N D); a single one has no variance, so that it is normalised as if training were over."""
+        training = self.training and len(rows) > 1
+        return F.batch_norm(rows, self.running_mean, self.running_variance, self.weight, self.bias, training)
+
+
+NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "batch": BatchNorm}
+
+
 class Residual(nn.Module):
     """The way around a sub-layer: the paper's LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x))."""
 
-    def __init__(self, width: int, dropout: float, order: Literal["post", "pre"]) -> None:
+    def __init__(
+        self,
+        width: int,
+        dropout: float,
+        order: Literal["post", "pre"],
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+    ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width)
+        self.norm = norm(width)
         self.dropout = Dropout(dropout)
         self.order = order
 

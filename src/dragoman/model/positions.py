@@ -1,4 +1,4 @@
-"""Where a token stands (section 3.5). Both kinds are asked the same way: `positions(first, length)` gives T D."""
+"""Where a token stands (section 3.5). All kinds are asked the same way: `positions(first, length)` gives T D."""
 
 import math
 
@@ -45,3 +45,17 @@ class LearnedPositions(nn.Module):
         """Return the vectors (T D) of places first, first + 1, …"""
         assert first + length <= len(self.table), f"place {first + length} is beyond the {len(self.table)} learned ones"
         return self.table[first : first + length]
+
+
+class NoPositions(nn.Module):
+    """Zeros: the model sees a bag of tokens, but for what the causal mask tells the decoder."""
+
+    nothing: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("nothing", torch.zeros(width), persistent=False)
+
+    def forward(self, _first: int, length: int) -> Tensor:
+        """Return the vectors (T D) of as many places, all alike."""
+        return self.nothing.new_zeros(length, len(self.nothing))

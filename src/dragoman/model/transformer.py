@@ -3,15 +3,16 @@
 Shapes: B batch, S source positions, T target positions, D width, H heads, K width of one head, V vocabulary, W beam.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from dragoman.model.attention import MultiHeadAttention, causal_mask
-from dragoman.model.layers import Dropout, Embedding, FeedForward, Residual
-from dragoman.model.positions import LearnedPositions, SinusoidalPositions
+from dragoman.model.attention import SCORES, MultiHeadAttention, causal_mask
+from dragoman.model.layers import NORMS, Dropout, Embedding, FeedForward, Residual, counted
+from dragoman.model.positions import LearnedPositions, NoPositions, SinusoidalPositions
 from dragoman.model.transducer import Attention, Memory, State
 from dragoman.recipe import Model
 from dragoman.tokens import PAD
@@ -28,8 +29,8 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention = attention_of(how)
         self.feed_forward = FeedForward(how.width, how.inner_width, how.activation)
-        self.around_attention = Residual(how.width, how.dropout, how.norm)
-        self.around_feed_forward = Residual(how.width, how.dropout, how.norm)
+        self.around_attention = residual_of(how)
+        self.around_feed_forward = residual_of(how)
 
     def forward(self, x: Tensor, mask: Tensor, *, record: bool = False) -> tuple[Tensor, Tensor | None]:
         """Let every source position look at every other, then transform each."""
@@ -47,9 +48,9 @@ class DecoderLayer(nn.Module):
         self.attention = attention_of(how)
         self.cross_attention = attention_of(how)
         self.feed_forward = FeedForward(how.width, how.inner_width, how.activation)
-        self.around_attention = Residual(how.width, how.dropout, how.norm)
-        self.around_cross_attention = Residual(how.width, how.dropout, how.norm)
-        self.around_feed_forward = Residual(how.width, how.dropout, how.norm)
+        self.around_attention = residual_of(how)
+        self.around_cross_attention = residual_of(how)
+        self.around_feed_forward = residual_of(how)
 
     def forward(
         self, x: Tensor, memory: KeyValue, mask: Tensor, memory_mask: Tensor, *, record: bool = False
@@ -160,8 +161,8 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(how) for _ in range(how.layers))
         self.decoder = nn.ModuleList(DecoderLayer(how) for _ in range(how.layers))
         # Only norm-first needs a last norm: after the paper's order every layer ends with one.
-        self.encoder_norm = nn.LayerNorm(how.width) if how.norm == "pre" else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(how.width) if how.norm == "pre" else nn.Identity()
+        self.encoder_norm = NORMS[how.normalisation](how.width) if how.norm == "pre" else nn.Identity()
+        self.decoder_norm = NORMS[how.normalisation](how.width) if how.norm == "pre" else nn.Identity()
         self.packed: dict[str, Any] = {}  # what model/compiled.py keeps for the next search
         initialise(self)
 
@@ -197,10 +198,11 @@ class Transformer(nn.Module):
         mask = source != PAD  # B S
         x = self.dropout(self.source_embedding(source) + self.source_positions(0, source.shape[1]))  # B S D
         recorded: list[Tensor] = []
-        for layer in self.encoder:
-            x, weights = layer(x, mask[:, None, None], record=record)
-            recorded += [weights] if record else []
-        return Memory(self.encoder_norm(x), mask), recorded
+        with counted(mask):
+            for layer in self.encoder:
+                x, weights = layer(x, mask[:, None, None], record=record)
+                recorded += [weights] if record else []
+            return Memory(self.encoder_norm(x), mask), recorded
 
     def write(
         self, prefix: Tensor, memory: Memory, *, record: bool = False
@@ -211,11 +213,12 @@ class Transformer(nn.Module):
         x = self.dropout(self.target_embedding(prefix) + self.target_positions(0, length))  # B T D
         own: list[Tensor] = []
         cross: list[Tensor] = []
-        for layer, projected in zip(self.decoder, self.project(memory), strict=True):
-            x, own_weights, cross_weights = layer(x, projected, mask, memory.mask[:, None, None], record=record)
-            own += [own_weights] if record else []
-            cross += [cross_weights] if record else []
-        return self.decoder_norm(x), own, cross
+        with counted(prefix != PAD):
+            for layer, projected in zip(self.decoder, self.project(memory), strict=True):
+                x, own_weights, cross_weights = layer(x, projected, mask, memory.mask[:, None, None], record=record)
+                own += [own_weights] if record else []
+                cross += [cross_weights] if record else []
+            return self.decoder_norm(x), own, cross
 
     def project(self, memory: Memory) -> list[KeyValue]:
         """Return the memory's keys and values (B H S K) for each layer. What stands at padding is never looked at."""
@@ -242,12 +245,26 @@ class Transformer(nn.Module):
 def attention_of(how: Model) -> MultiHeadAttention:
     """Build the attention that a recipe asks for; unless told otherwise the heads share the width."""
     share = how.width // how.heads
-    return MultiHeadAttention(how.width, how.heads, how.key_width or share, how.value_width or share)
+    key_width, value_width = how.key_width or share, how.value_width or share
+    compare = SCORES[how.score](how.heads, key_width)
+    return MultiHeadAttention(how.width, how.heads, key_width, value_width, compare)
+
+
+def residual_of(how: Model) -> Residual:
+    """Build the way around a sub-layer that a recipe asks for."""
+    return Residual(how.width, how.dropout, how.norm, NORMS[how.normalisation])
+
+
+POSITIONS: dict[str, Callable[[Model], nn.Module]] = {
+    "sinusoidal": lambda how: SinusoidalPositions(how.width),
+    "learned": lambda how: LearnedPositions(how.width, how.longest),
+    "none": lambda how: NoPositions(how.width),
+}
 
 
 def positions_of(how: Model) -> nn.Module:
     """Build the positions that a recipe asks for."""
-    return SinusoidalPositions(how.width) if how.positions == "sinusoidal" else LearnedPositions(how.width, how.longest)
+    return POSITIONS[how.positions](how)
 
 
 def initialise(model: nn.Module) -> None:
