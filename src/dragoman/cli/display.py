@@ -73,10 +73,11 @@ class Display:
             f"vocabulary {pieces}; {plan.parameters / 1e6:.1f} million parameters; "
             f"{plan.device} with {plan.threads} thread{'s' if plan.threads > 1 else ''}."
         )
+        soon = duration(min(left * plan.seconds_per_step, plan.seconds_left))
         begun = f"{left:,} of {plan.steps:,} steps left" if plan.steps_done else f"{plan.steps:,} steps"
         say(
             f"{begun}, {plan.steps / plan.steps_per_epoch:.1f} times through the data; on this machine about "
-            f"{duration(min(left * plan.seconds_per_step, plan.seconds_left))}. Ctrl-C saves and stops; --resume goes on."
+            f"{soon}. Ctrl-C saves and stops; --resume goes on."
         )
         self.step_at = self.line_at = time.monotonic()
         self.ends_at = self.step_at + plan.seconds_left

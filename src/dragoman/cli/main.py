@@ -16,6 +16,7 @@ from dragoman.cli.export import export
 from dragoman.cli.heads import heads
 from dragoman.cli.info import info
 from dragoman.cli.init import init
+from dragoman.cli.lab import lab
 from dragoman.cli.quickstart import quickstart
 from dragoman.cli.serve import serve
 from dragoman.cli.shortlist import shortlist
@@ -30,7 +31,7 @@ app = typer.Typer(
 )
 for verb in (
     quickstart, check, init, train, watch, translate, evaluate, attention, heads, serve, average, shortlist, export,
-    info, bench,
+    info, lab, bench,
 ):  # fmt: skip
     app.command()(verb)
 

@@ -36,7 +36,6 @@ SMALL: dict[str, Any] = {
         "validation_sample": 0, "checkpoint_every": 100, "keep": 5, "average": 3,
     },
 }  # fmt: skip
-REFERENCE_SHARE = 0.6  # of the time of an experiment that trains the shared model for itself
 
 
 @dataclass(frozen=True)
@@ -128,9 +127,13 @@ class Laboratory:
         material: Material | None = None,
     ) -> Trained:
         """Train the small model with some settings changed ({"model.heads": 1}) for so long, or find it trained."""
-        place = Run(self.folder / "models" / name)
+        place = self.place(name)
         recipe = self.recipe(place, settings, seconds, self.seed if seed is None else seed, material or self.material)
         return self.finished(place, recipe, name)
+
+    def place(self, name: str) -> Run:
+        """Return the run directory of a model to order."""
+        return Run(self.folder / "models" / name)
 
     def reference(self) -> Trained:
         """Return the model that several experiments look into: trained once, or the one that was given."""
@@ -151,9 +154,8 @@ class Laboratory:
             "source": str(material.train[0]), "target": str(material.train[1]),
             "valid_source": str(material.valid[0]), "valid_target": str(material.valid[1]),
         }  # fmt: skip
-        table = laid_over(
-            SMALL, {"run": str(place), "data": files, "training": {"minutes": seconds / 60, "seed": seed}}
-        )
+        training = {"minutes": seconds / 60, "seed": seed}
+        table = laid_over(SMALL, {"run": str(place), "data": files, "training": training})
         for setting, value in settings.items():
             branch, _, key = setting.partition(".")
             table = laid_over(table, {branch: {key: value}})
@@ -162,36 +164,31 @@ class Laboratory:
     def finished(self, place: Run, recipe: Recipe, name: str) -> Trained:
         """Train a run to its end, from wherever it is."""
         mark = place.folder / "trained.json"
-        fingerprint = recipe.to_toml() + self.material_mark(recipe)
+        fingerprint = recipe.to_toml() + sizes(recipe)
         there = read_json(mark)
         if not (isinstance(there, dict) and there.get("recipe") == fingerprint):
             there = self.train(place, recipe, name) | {"recipe": fingerprint}
             write_whole(mark, to_json(there))
         return Trained(place, there["parameters"], there["diverged"])
 
-    def material_mark(self, recipe: Recipe) -> str:
-        """Return what tells whether the training text has been replaced since: sizes and times of its files."""
-        files = [Path(name) for name in (recipe.data.source, recipe.data.target) if name]
-        return "".join(f"# {file.name} {file.stat().st_size}\n" for file in files)
-
     def train(self, place: Run, recipe: Recipe, name: str) -> dict[str, Any]:
         """Train, and return the number of parameters and whether the loss was lost on the way."""
         seen = Seen(self, name, 60 * recipe.training.minutes)
-        same = place.exists and not differs(place, recipe)
+        begun = any(place.checkpoints.glob("*")) and not differs(place, recipe)
         try:
-            train(
-                recipe,
-                resume=same and any(place.checkpoints.glob("*")),
-                overwrite=not same,
-                listen=seen,
-                stop=self.stop,
-            )
+            train(recipe, resume=begun, overwrite=not begun, listen=seen, stop=self.stop)
         except Diverged as error:
             self.listen(Notice(f"{self.name}, {name}: {error}", serious=True))
             return {"parameters": seen.parameters, "diverged": True}
         except Stopped:
             raise Stopped(f"Stopped in {self.name}, {name}; all is saved. The same command goes on.") from None
         return {"parameters": seen.parameters, "diverged": False}
+
+
+def sizes(recipe: Recipe) -> str:
+    """Return what tells whether the training text has been replaced since: the sizes of its files."""
+    files = [Path(name) for name in (recipe.data.source, recipe.data.target) if name]
+    return "".join(f"# {file.name} {file.stat().st_size}\n" for file in files)
 
 
 def differs(place: Run, recipe: Recipe) -> bool:

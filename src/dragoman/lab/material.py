@@ -48,7 +48,7 @@ class Material:
                     f"{self.name}: no {split} pair has fewer than {words} words; there is nothing to train on."
                 )
             short[split] = write_pairs(folder / f"{split}.under{words}", kept)
-        return replace(self, name=f"{self.name}, under {words} words", **short)
+        return replace(self, name=f"{self.name}, under {words} words", train=short["train"], valid=short["valid"])
 
 
 def material(wanted: str, folder: Path, seed: int = 1) -> Material:
@@ -71,8 +71,8 @@ def phrasebook_material(folder: Path, seed: int) -> Material:
     if not (folder / "test.links").exists():
         make_folder(folder)
         write_phrasebook(folder, PHRASEBOOK, seed=seed)
-    splits = [(folder / f"{split}.en", folder / f"{split}.de") for split in PHRASEBOOK]
-    return Material("phrasebook", *splits, links=folder / "test.links")
+    train, valid, test = ((folder / f"{split}.en", folder / f"{split}.de") for split in PHRASEBOOK)
+    return Material("phrasebook", train, valid, test, links=folder / "test.links")
 
 
 def divided(corpus: Corpus, folder: Path, seed: int) -> Material:
@@ -85,14 +85,19 @@ def divided(corpus: Corpus, folder: Path, seed: int) -> Material:
         )
     Random(seed).shuffle(pairs)
     make_folder(folder)
-    parts = {"test": pairs[:held_out], "valid": pairs[held_out : 2 * held_out], "train": pairs[2 * held_out :]}
-    files = {split: write_pairs(folder / split, part) for split, part in parts.items()}
-    return Material(str(corpus), **files)
+    test, valid, train = pairs[:held_out], pairs[held_out : 2 * held_out], pairs[2 * held_out :]
+    return Material(
+        str(corpus),
+        write_pairs(folder / "train", train),
+        write_pairs(folder / "valid", valid),
+        write_pairs(folder / "test", test),
+    )
 
 
 def found_in(folder: Path) -> Material:
     """Find train, valid and test files of two languages in a folder; English comes first if it is there."""
-    languages = sorted({language(path) for path in folder.iterdir() if path.name.startswith("train.")})
+    named = {language(path) for path in folder.iterdir() if path.name.startswith("train.")}
+    languages = sorted(named - {"links", "antecedents"})  # which the phrasebook has beside its languages
     languages.sort(key=lambda name: name != "en")
     if len(languages) < 2:
         raise UserError(f"{folder} has no two files train.LANGUAGE; name two files as SOURCE:TARGET instead.")

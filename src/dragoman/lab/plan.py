@@ -23,7 +23,7 @@ from dragoman.lab.report import Chapter, Json, Part, Picture, Report, Table, mar
 from dragoman.run import Run, make_folder, to_json, write_whole
 from dragoman.tasks.events import Listen
 from dragoman.tasks.translate import cores
-from dragoman.training.session import Stop
+from dragoman.training.session import Notice, Stop
 
 REFERENCE_SECONDS = 300  # of ninety minutes, for the model that `heads` and `alignment` look into
 SECONDS = {  # of ninety minutes, for each experiment; in this order
@@ -120,6 +120,7 @@ def laboratory(name: str, order: Order, rate: float, listen: Listen, stop: Stop)
     plan = read_json(file)
     if not isinstance(plan, dict) or {key: plan.get(key) for key in what} != what:
         plan = {"seconds": SECONDS[name] * rate, "reference_seconds": REFERENCE_SECONDS * rate, **what}
+        (folder / "results.json").unlink(missing_ok=True)
         write_whole(file, to_json(plan))
     return Laboratory(
         name, folder, order.home, plan["seconds"], order.seed, order.material, listen, stop,
@@ -128,24 +129,25 @@ def laboratory(name: str, order: Order, rate: float, listen: Listen, stop: Stop)
 
 
 def chapter(experiment: Experiment, lab: Laboratory, order: Order) -> Chapter:
-    """Make an experiment, or find it made, and write its report."""
+    """Make an experiment and write its report, or find it made."""
+    there = read_json(lab.folder / "results.json")
+    if isinstance(there, dict):
+        lab.listen(Notice(f"{lab.folder} is finished already; --overwrite makes it again."))
+        return Chapter(lab.name, experiment.TITLE, experiment.QUESTION, lab.folder, read_report(there), there["facts"])
     began_at = time.monotonic()
-    report = kept_report(lab) or experiment.run(lab)
+    report = experiment.run(lab)
     facts = {
         "command": order.command,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "corpus": f"{lab.material.name} (fingerprint {lab.material.fingerprint})",
         "seed": str(lab.seed),
         "time given": f"{lab.budget_seconds:.0f} s",
-        "time taken": f"{time.monotonic() - began_at:.0f} s",
+        "time taken": f"{time.monotonic() - began_at:.0f} s, without what was kept from an earlier beginning",
         "machine": str(this_machine(torch.get_num_threads(), cores())),
     }
-    there = read_json(lab.folder / "results.json")
-    if isinstance(there, dict) and kept_report(lab):
-        facts = there["facts"]
     made = Chapter(lab.name, experiment.TITLE, experiment.QUESTION, lab.folder, report, facts)
-    write_whole(lab.folder / "results.json", to_json(plain(made)))
     write_reports(experiment.TITLE, [made], lab.folder)
+    write_whole(lab.folder / "results.json", to_json(plain(made)))
     return made
 
 
@@ -163,15 +165,9 @@ def plain_part(part: Part) -> Json:
     return part if isinstance(part, str) else {"kind": type(part).__name__.lower(), **asdict(part)}
 
 
-def kept_report(lab: Laboratory) -> Report | None:
-    """Return the report of an experiment that is finished already."""
-    there = read_json(lab.folder / "results.json")
-    if not isinstance(there, dict) or there.get("experiment") != lab.name:
-        return None
-    if (there_plan := there.get("results", {})) is None:
-        return None
-    parts = tuple(read_part(part) for part in there["parts"])
-    return Report(tuple(there["findings"]), parts, there_plan)
+def read_report(there: dict[str, Json]) -> Report:
+    """Read a report as it was written."""
+    return Report(tuple(there["findings"]), tuple(map(read_part, there["parts"])), there["results"])
 
 
 def read_part(part: Json) -> Part:

@@ -1,5 +1,6 @@
 """What an experiment found: sentences, tables and pictures, as one page that needs no other file, and as Markdown."""
 
+import os
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -92,9 +93,7 @@ def markdown_part(part: Part, chapter: Chapter, beside: Path) -> str:
     if isinstance(part, str):
         return part
     if isinstance(part, Picture):
-        where = (
-            (chapter.folder / part.file).relative_to(beside, walk_up=True) if beside != chapter.folder else part.file
-        )
+        where = Path(os.path.relpath(chapter.folder / part.file, beside)).as_posix()
         return f"![{part.caption}]({where})\n\n{part.caption}"
     lines = [part.header, ("---",) * len(part.header), *(tuple(map(written, row)) for row in part.rows)]
     rows = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
@@ -110,7 +109,8 @@ STYLE = """
 }
 body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem;
   margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.3rem; margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 2rem; }
+h1 { font-size: 1.6rem; }
+h2 { font-size: 1.3rem; margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 2rem; }
 .question { color: var(--soft); font-style: italic; } figure { margin: 1.5rem 0; }
 figure img { max-width: 100%; background: #fff; border-radius: 6px; }
 figcaption, caption, .note, dl { color: var(--soft); font-size: .9rem; } caption { text-align: left; padding: .4rem 0; }
@@ -118,7 +118,8 @@ figcaption, caption, .note, dl { color: var(--soft); font-size: .9rem; } caption
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } thead th { border-bottom-width: 2px; }
 .findings { background: var(--tint); border-radius: 6px; padding: .8rem 1rem .8rem 2rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .8rem; } dd { margin: 0; overflow-wrap: anywhere; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .8rem; }
+dd { margin: 0; overflow-wrap: anywhere; }
 """
 
 
@@ -140,8 +141,8 @@ def section(chapter: Chapter) -> str:
     findings = "".join(f"<li>{escape(finding)}</li>" for finding in chapter.report.findings)
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in chapter.facts.items())
     return (
-        f'<section id="{chapter.name}"><h2>{escape(chapter.title)}</h2><p class="question">{escape(chapter.question)}</p>'
-        f'<ul class="findings">{findings}</ul>'
+        f'<section id="{chapter.name}"><h2>{escape(chapter.title)}</h2>'
+        f'<p class="question">{escape(chapter.question)}</p><ul class="findings">{findings}</ul>'
         + "\n".join(html_part(part, chapter.folder) for part in chapter.report.parts)
         + f"<dl>{facts}</dl></section>"
     )

@@ -1,0 +1,258 @@
+"""Table 2: the Transformer and its rivals, with the same corpus, vocabulary, number of parameters and time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from dragoman.evaluation.scores import bleu, compare, score
+from dragoman.lab.drawing import draw_lines, panels, save
+from dragoman.lab.laboratory import Laboratory, Trained, parameters_of
+from dragoman.lab.report import Cell, Json, Picture, Report, Table
+from dragoman.model.architectures import build
+from dragoman.recipe import Model
+from dragoman.tokens import END, RESERVED, START
+
+TITLE = "Table 2: the Transformer and its rivals"
+QUESTION = "What do recurrence, convolution and attention reach with the same text, size and time?"
+
+# The learning rate of each was chosen on the validation text among 0.001, 0.002, 0.005 and 0.01 (docs/log.md).
+CONTENDERS: dict[str, dict[str, Any]] = {
+    "averaged embeddings": {"model.architecture": "averaged", "model.kernel": 4},
+    "concatenated embeddings": {"model.architecture": "concatenated", "model.kernel": 4, "model.longest": 64},
+    "recurrent, no attention": {"model.architecture": "recurrent", "model.score": "none"},
+    "recurrent, additive": {"model.architecture": "recurrent", "model.score": "additive"},
+    "recurrent, dot product": {"model.architecture": "recurrent", "model.score": "dot"},
+    "recurrent, general": {"model.architecture": "recurrent", "model.score": "general"},
+    "recurrent, scaled dot product": {"model.architecture": "recurrent", "model.score": "scaled_dot"},
+    "convolutional (ConvS2S)": {"model.architecture": "convolutional", "model.layers": 4},
+    "dilated (ByteNet)": {"model.architecture": "dilated", "model.layers": 5},
+    "Transformer": {},
+}
+TRANSFORMER, BOTTLENECK = "Transformer", "recurrent, no attention"
+ATTENTIVE = [name for name in CONTENDERS if name.startswith("recurrent") and name != BOTTLENECK]
+OVERHEAD_SECONDS = 15.0  # beside the training of a model: preparing its data, translating the validation and test text
+LEAST_SECONDS = 3.0  # of training
+RANGES = 4  # of sentence lengths, with about as many test sentences in each
+MARGIN = 0.05  # of probability that chance alone made a difference: from here on it is called none
+
+
+def run(lab: Laboratory) -> Report:
+    """Train every contender for the same time and see how well it translates sentences that it has not seen."""
+    seconds = max(LEAST_SECONDS, lab.budget_seconds / len(CONTENDERS) - OVERHEAD_SECONDS)
+    pairs = lab.material.pairs("test")
+    vocabulary = len(lab.trained("Transformer", {}, seconds=seconds).translator.target_tokenizer)
+    goal = size_of({}, vocabulary, lab)
+    rows = {name: result(lab, name, matched(name, goal, vocabulary, lab), seconds, pairs) for name in CONTENDERS}
+    lengths = length_ranges(pairs)
+    by_length = {name: bleu_by_length(row["translations"], pairs, lengths) for name, row in rows.items()}
+    pictures = draw(lab, rows, by_length, lengths)
+    for name, row in rows.items():
+        row["by_length"] = dict(zip(map(written_range, lengths), by_length[name], strict=True))
+    parts = (explanation(seconds, goal), main_table(rows), length_table(by_length, lengths), *pictures)
+    results = {name: {key: value for key, value in row.items() if key != "curve"} for name, row in rows.items()}
+    return Report(findings(rows, by_length, pairs, lengths), parts, {"contenders": results, "seconds_each": seconds})
+
+
+def explanation(seconds: float, goal: int) -> str:
+    """Say what was equal."""
+    return (
+        f"Every model read the same sentences with the same vocabulary, had about {goal:,} parameters (the width of "
+        f"each was chosen for that) and {seconds:.0f} seconds of training with all cores. Operations are counted: the "
+        "matrix products of forward and backward pass, a multiplication and an addition for each weight."
+    )
+
+
+# One contender
+
+
+def result(
+    lab: Laboratory, name: str, settings: Mapping[str, Any], seconds: float, pairs: Sequence[tuple[str, str]]
+) -> dict[str, Json]:
+    """Train one model and score it; what was found is kept."""
+    trained = lab.trained(name.replace(",", "").replace(" ", "-"), settings, seconds=seconds)
+
+    def measure() -> Json:
+        translations = trained.translations(pairs)
+        found = score(translations, [target for _, target in pairs])
+        return {
+            "bleu": found.bleu.value, "interval": found.bleu.interval, "chrf": found.chrf.value,
+            "signature": found.bleu.signature, "translations": translations,
+            "operations_per_token": operations_per_token(trained),
+        }  # fmt: skip
+
+    kept = lab.kept(f"score {name}", measure, settings=dict(settings), seconds=seconds)
+    return {
+        **kept,
+        "settings": dict(settings),
+        "width": trained.translator.recipe.model.width,
+        "parameters": trained.parameters,
+        "perplexity": trained.perplexity,
+        "steps": trained.steps,
+        "seconds": trained.seconds,
+        "tokens": trained.tokens,
+        "curve": [(e["seconds"], e["loss"]) for e in trained.curve if e["event"] == "validation" and "loss" in e],
+    }
+
+
+def matched(name: str, goal: int, vocabulary: int, lab: Laboratory) -> dict[str, Any]:
+    """Return the settings of a contender, as wide as it takes to have the number of parameters that all have."""
+    settings = CONTENDERS[name]
+    if name == TRANSFORMER:
+        return dict(settings)
+    widths = range(16, 513, 8)
+    best = min(widths, key=lambda width: abs(size_of({**settings, **as_wide(width)}, vocabulary, lab) - goal))
+    return {**settings, **as_wide(best)}
+
+
+def as_wide(width: int) -> dict[str, Any]:
+    """Return the settings of a width; the inner layers keep their proportion."""
+    return {"model.width": width, "model.inner_width": 2 * width}
+
+
+def size_of(settings: Mapping[str, Any], vocabulary: int, lab: Laboratory) -> int:
+    """Count the parameters of a model without giving it memory."""
+    how = lab.recipe(lab.place("none"), settings, 1.0, lab.seed, lab.material).model
+    with torch.device("meta"):
+        return parameters_of(build(how, vocabulary, vocabulary))
+
+
+def operations_per_token(trained: Trained) -> float:
+    """Count the operations of a training step for each target token, on sentences of a usual length."""
+    how, pieces = trained.translator.recipe.model, trained.translator.target_tokenizer
+    return counted_operations(how, len(trained.translator.source_tokenizer), len(pieces))
+
+
+def counted_operations(how: Model, source_vocabulary: int, target_vocabulary: int, length: int = 12) -> float:
+    """Count what one batch takes, forward and backward. In double precision nothing goes past the counter."""
+    model = build(how, source_vocabulary, target_vocabulary).double().train()
+    words = torch.randint(RESERVED, min(source_vocabulary, target_vocabulary), (8, length))
+    source = torch.cat([words, torch.full((8, 1), END)], dim=1)
+    prefix = torch.cat([torch.full((8, 1), START), words], dim=1)
+    with FlopCounterMode(display=False) as counter:
+        (model.hidden(prefix, model.encode(source)) @ model.output.T).sum().backward()
+    return float(counter.get_total_flops() / prefix.numel())
+
+
+# Sentence lengths
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """A range of source lengths in words, both ends included."""
+
+    least: int
+    most: int
+
+
+def length_ranges(pairs: Sequence[tuple[str, str]]) -> list[Lengths]:
+    """Cut the lengths of the sources into ranges with about as many sentences in each."""
+    lengths = np.array([len(source.split()) for source, _ in pairs])
+    cuts = sorted({int(cut) for cut in np.quantile(lengths, np.linspace(0, 1, RANGES + 1)[1:], method="lower")})
+    return [Lengths(before + 1, cut) for before, cut in zip([int(lengths.min()) - 1, *cuts], cuts, strict=False)]
+
+
+def bleu_by_length(
+    translations: Sequence[str], pairs: Sequence[tuple[str, str]], lengths: Sequence[Lengths]
+) -> list[float]:
+    """Return BLEU of the sentences of each range."""
+    found = []
+    for each in lengths:
+        chosen = [number for number, (source, _) in enumerate(pairs) if within(source, each)]
+        found.append(bleu([translations[number] for number in chosen], [pairs[number][1] for number in chosen]))
+    return found
+
+
+def within(source: str, lengths: Lengths) -> bool:
+    """Say whether a sentence has such a length."""
+    return lengths.least <= len(source.split()) <= lengths.most
+
+
+def written_range(lengths: Lengths) -> str:
+    """Write a range as 4–7."""
+    return f"{lengths.least}–{lengths.most}" if lengths.least < lengths.most else str(lengths.least)
+
+
+# What is shown
+
+
+def main_table(rows: Mapping[str, dict[str, Json]]) -> Table:
+    """Return the paper's table 2 for this corpus."""
+    lines: list[tuple[Cell, ...]] = []
+    for name, row in rows.items():
+        cost = row["operations_per_token"] * row["tokens"]
+        points = f"{row['bleu']:.1f} ± {row['interval']:.1f}"
+        speed = round(row["tokens"] / max(row["seconds"], 1e-9))
+        facts = (row["width"], row["parameters"], row["steps"], round(row["seconds"]), speed, f"{cost:.1e}")
+        lines.append((name, points, row["perplexity"], *facts))
+    header = ("model", "BLEU", "perplexity", "width", "parameters", "steps", "seconds", "tokens/s", "operations")
+    note = "BLEU on the test text with its 95 % interval; perplexity per piece on the validation text."
+    return Table("Quality and cost of training", header, tuple(lines), note)
+
+
+def length_table(by_length: Mapping[str, list[float]], lengths: Sequence[Lengths]) -> Table:
+    """Return BLEU by sentence length."""
+    header = ("model", *(f"{written_range(each)} words" for each in lengths))
+    rows = tuple((name, *(f"{value:.1f}" for value in values)) for name, values in by_length.items())
+    return Table("BLEU by the length of the source", header, rows)
+
+
+def draw(
+    lab: Laboratory, rows: Mapping[str, dict[str, Json]], by_length: Mapping[str, list[float]], lengths: list[Lengths]
+) -> tuple[Picture, Picture]:
+    """Draw BLEU against the length of the source, and the loss against time."""
+    figure, (axes,) = panels(width=9, height=5)
+    middles = [(each.least + each.most) / 2 for each in lengths]
+    lines = {name: (middles, values) for name, values in by_length.items()}
+    draw_lines(axes, lines, across="words in the source", up="BLEU on the test text")
+    first = Picture(save(figure, lab.folder / "bleu-by-length.png"), "BLEU by the length of the source sentence.")
+    figure, (axes,) = panels(width=9, height=5)
+    curves = {name: tuple(zip(*row["curve"], strict=True)) for name, row in rows.items() if row["curve"]}
+    up = "validation loss per piece (nats)"
+    draw_lines(axes, curves, across="seconds of training", up=up, markers=False)  # type: ignore[arg-type]
+    second = Picture(save(figure, lab.folder / "learning-curves.png"), "Validation loss against the time of training.")
+    return first, second
+
+
+def findings(
+    rows: Mapping[str, dict[str, Json]],
+    by_length: Mapping[str, list[float]],
+    pairs: Sequence[tuple[str, str]],
+    lengths: Sequence[Lengths],
+) -> tuple[str, ...]:
+    """Say who was better than whom, and whether that can be chance."""
+    best = max(ATTENTIVE, key=lambda name: rows[name]["perplexity"] * -1)
+    order = sorted(rows, key=lambda name: -rows[name]["bleu"])
+    ranked = ", ".join(f"{name} {rows[name]['bleu']:.1f}" for name in order)
+    return (
+        f"BLEU at equal time and size, the best first: {ranked}.",
+        against(TRANSFORMER, best, rows, pairs),
+        against(best, BOTTLENECK, rows, pairs),
+        over_lengths(TRANSFORMER, best, by_length, lengths),
+        over_lengths(best, BOTTLENECK, by_length, lengths),
+    )
+
+
+def against(one: str, other: str, rows: Mapping[str, dict[str, Json]], pairs: Sequence[tuple[str, str]]) -> str:
+    """Compare two contenders by paired bootstrap resampling."""
+    references = [target for _, target in pairs]
+    found = compare(rows[one]["translations"], rows[other]["translations"], references)
+    difference = rows[one]["bleu"] - rows[other]["bleu"]
+    if found.p_value >= MARGIN:
+        return f"{one} and {other} do not differ beyond chance ({difference:+.1f} BLEU, p = {found.p_value:.3f})."
+    word = "better" if difference > 0 else "worse"
+    return f"{one} is {abs(difference):.1f} BLEU {word} than {other} (p = {found.p_value:.3f})."
+
+
+def over_lengths(one: str, other: str, by_length: Mapping[str, list[float]], lengths: Sequence[Lengths]) -> str:
+    """Say how the difference between two contenders changes with the length of the sentence."""
+    differences = [ours - theirs for ours, theirs in zip(by_length[one], by_length[other], strict=True)]
+    first, last = written_range(lengths[0]), written_range(lengths[-1])
+    where = "most" if differences[-1] == max(differences) and len(differences) > 1 else "not most"
+    return (
+        f"{one} minus {other}: {differences[0]:+.1f} BLEU on sentences of {first} words, {differences[-1]:+.1f} on "
+        f"those of {last}; the difference is {where} on the longest."
+    )
