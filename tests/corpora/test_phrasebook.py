@@ -489,7 +489,7 @@ def test_an_unknown_split_names_the_known_ones():
 def test_the_files_of_a_split_run_line_by_line(tmp_path):
     write_phrasebook(tmp_path / "corpus", {"train": 30, "test": 10})
     assert sorted(path.name for path in (tmp_path / "corpus").iterdir()) == [
-        f"{split}.{suffix}" for split in ("test", "train") for suffix in ("de", "en", "links")
+        f"{split}.{suffix}" for split in ("test", "train") for suffix in ("antecedents", "de", "en", "links")
     ]
     texts = [(tmp_path / "corpus" / f"test.{suffix}").read_bytes().decode() for suffix in ("en", "de", "links")]
     expected = list(phrasebook("test", 10))

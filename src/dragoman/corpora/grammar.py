@@ -17,11 +17,20 @@ from dragoman.corpora.lexicon import BE, LIKE, Adverb, Noun, Verb
 from dragoman.corpora.meanings import WHO, Case, Clause, Order, Phrase, Predicate, Pronoun, Sentence
 
 
+class Mention(NamedTuple):
+    """What a noun, or a pronoun that takes it up again, speaks of."""
+
+    noun: Noun
+    plural: bool
+    again: bool = False  # by a pronoun
+
+
 class Word(NamedTuple):
     """A word of a sentence, with the keys of the meanings that it expresses."""
 
     text: str
     keys: tuple[object, ...] = ()
+    mention: Mention | None = None  # of an English noun, at its last word, and of an English pronoun
 
 
 class Both(NamedTuple):
@@ -115,7 +124,8 @@ def noun_phrase(phrase: Phrase | Pronoun, case: Case, negation: object = None) -
     if isinstance(phrase, Pronoun):
         key = object()
         form = phrase.english if case == "nom" else phrase.english_object
-        return Both([Word(form, (key,))], [Word(getattr(phrase, case), (key,))])
+        again = None if phrase.noun is None else Mention(phrase.noun, phrase.plural, again=True)
+        return Both([Word(form, (key,), again)], [Word(getattr(phrase, case), (key,))])
     noun, adjective, plural = phrase.noun, phrase.adjective, phrase.plural
     gender = "p" if plural else noun.gender
     which, what = object(), object()
@@ -127,6 +137,7 @@ def noun_phrase(phrase: Phrase | Pronoun, case: Case, negation: object = None) -
         english.append(Word(adjective.english, (how,)))
         german.append(Word(adjective.stem + endings[case][gender], (how,)))
     english += spread(noun.english_plural if plural else noun.english, what)
+    english[-1] = english[-1]._replace(mention=Mention(noun, plural))
     german.append(Word(german_noun(noun, case, plural=plural), (what,)))
     if phrase.determiner == "a" and english[1].text[0] in "aeiou":
         english[0] = Word("an", (which,))
@@ -151,7 +162,7 @@ def prepositional(english: str, german: str, phrase: Phrase | Pronoun, case: Cas
     definite = isinstance(phrase, Phrase) and phrase.determiner == "the"
     words = inner.english
     if english and words[0].text == "that":  # the relative pronoun after a preposition: "on which"
-        words = [Word("which", words[0].keys)]
+        words = [words[0]._replace(text="which")]
     return Both(spread(english, key) + words, contracted(Word(german, (key,)), inner.german, definite=definite))
 
 

@@ -11,12 +11,15 @@ A stable hash gives every combination to one split. A sentence with a combinatio
 otherwise, one with a combination of the validation split is a validation sentence; only the rest is training. So each
 test sentence shows two words together that training never shows together. Each of the words by itself, in the very
 form, is among the first 8000 training pairs of the same seed.
+
+Where a pronoun stands for a noun of its sentence, the grammar knows which: the gold answer for whoever looks for what
+it refers to. "His" and "her" before a noun are drawn without an owner in mind and have no such answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -24,7 +27,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from dragoman.corpora.grammar import Word, render
+from dragoman.corpora.grammar import Mention, Word, render
 from dragoman.corpora.lexicon import BE, VERBS, adjectives_for, nouns_of
 from dragoman.corpora.meanings import Clause, Phrase, Sentence
 from dragoman.corpora.patterns import draw_sentence
@@ -34,6 +37,7 @@ SPLITS = ("train", "valid", "test")
 HELD_OUT_PERCENT = {"test": 4, "valid": 2}  # of all combinations
 SHORTEST, LONGEST = 4, 20  # English words and marks
 LESSONS = 8000  # training pairs whose words the other splits may use
+PERSONAL = frozenset(("it", "he", "him", "she", "her", "they", "them"))
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,14 @@ class Pair:
     source: str
     target: str
     links: tuple[tuple[int, int], ...]  # positions in words(source) and words(target), counted from 0, sorted
+    nouns: tuple[int, ...] = ()  # positions in words(source); of a noun of two words, the second
+    antecedents: tuple[tuple[int, int], ...] = ()  # in words(source): a pronoun, and the noun that it stands for
+
+    @property
+    def anaphora(self) -> tuple[tuple[int, int], ...]:
+        """Return the antecedents of personal pronouns; those of relative ones stand right before them."""
+        said = words(self.source)
+        return tuple((pronoun, noun) for pronoun, noun in self.antecedents if said[pronoun].lower() in PERSONAL)
 
 
 def words(text: str) -> list[str]:
@@ -52,8 +64,9 @@ def words(text: str) -> list[str]:
 
 def pair(sentence: Sentence) -> Pair:
     """Write a sentence out in both languages."""
-    both = render(sentence)
-    return Pair(written(both.english), written(both.german), links(both.english, both.german))
+    english, german = render(sentence)
+    nouns = tuple(place for place, word in enumerate(english) if word.mention and not word.mention.again)
+    return Pair(written(english), written(german), links(english, german), nouns, antecedents(english))
 
 
 def written(line: list[Word]) -> str:
@@ -70,6 +83,21 @@ def links(english: list[Word], german: list[Word]) -> tuple[tuple[int, int], ...
             places.setdefault(key, []).append(position)
     found = {(i, j) for i, word in enumerate(english) for key in word.keys for j in places.get(key, ())}
     return tuple(sorted(found))
+
+
+def antecedents(english: list[Word]) -> tuple[tuple[int, int], ...]:
+    """Return the positions of each pronoun and of the noun that it takes up: the last of its kind before it."""
+    said: dict[Mention, int] = {}
+    found = []
+    for place, word in enumerate(english):
+        if word.mention is None:
+            continue
+        meant = word.mention._replace(again=False)
+        if not word.mention.again:
+            said[meant] = place
+        elif meant in said:
+            found.append((place, said[meant]))
+    return tuple(found)
 
 
 # The splits
@@ -150,30 +178,36 @@ def fair(drawn: Pair, known: frozenset[str]) -> bool:
     return known.issuperset(words(drawn.source)) and known.issuperset(words(drawn.target))
 
 
-def phrasebook(split: str, count: int, *, seed: int = 1) -> Iterator[Pair]:
-    """Return `count` different pairs of a split, always the same ones for the same arguments."""
+def every(_: Pair) -> bool:
+    """Take any pair."""
+    return True
+
+
+def phrasebook(split: str, count: int, *, seed: int = 1, keep: Callable[[Pair], bool] = every) -> Iterator[Pair]:
+    """Return `count` different pairs of a split that one keeps, always the same ones for the same arguments."""
     if split not in SPLITS:
         raise UserError(
             f'The phrasebook has the splits {", ".join(SPLITS)}, not "{split}".{nearest(split, list(SPLITS))}'
         )
-    drawn = pairs(split, seed)
+    drawn = filter(keep, pairs(split, seed))
     if split == "train":
         return islice(drawn, count)
     return islice((each for each in drawn if fair(each, taught(seed))), count)
 
 
 def write_phrasebook(folder: Path, sizes: Mapping[str, int], *, seed: int = 1) -> None:
-    """Write each split as a file of each language, one sentence a line, and its links in the Pharaoh format."""
+    """Write each split as a file of each language, one sentence a line, its links and its antecedents as "0-0 1-2"."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, count in sizes.items():
         drawn = list(phrasebook(split, count, seed=seed))
         write_lines(folder / f"{split}.en", (each.source for each in drawn))
         write_lines(folder / f"{split}.de", (each.target for each in drawn))
         write_lines(folder / f"{split}.links", (pharaoh(each.links) for each in drawn))
+        write_lines(folder / f"{split}.antecedents", (pharaoh(each.antecedents) for each in drawn))
 
 
 def pharaoh(linked: tuple[tuple[int, int], ...]) -> str:
-    """Write links as "0-0 1-2"."""
+    """Write pairs of positions as "0-0 1-2"."""
     return " ".join(f"{source}-{target}" for source, target in linked)
 
 
