@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.evaluation.scores import bleu, compare, score
@@ -116,8 +117,7 @@ def as_wide(width: int) -> dict[str, Any]:
 def size_of(settings: Mapping[str, Any], vocabulary: int, lab: Laboratory) -> int:
     """Count the parameters of a model without giving it memory."""
     how = lab.recipe(lab.place("none"), settings, 1.0, lab.seed, lab.material).model
-    with torch.device("meta"):
-        return parameters_of(build(how, vocabulary, vocabulary))
+    return parameters_of(how, vocabulary, vocabulary)
 
 
 def operations_per_token(trained: Trained) -> float:
@@ -128,7 +128,8 @@ def operations_per_token(trained: Trained) -> float:
 
 def counted_operations(how: Model, source_vocabulary: int, target_vocabulary: int, length: int = 12) -> float:
     """Count what one batch takes, forward and backward. In double precision nothing goes past the counter."""
-    model = build(how, source_vocabulary, target_vocabulary).double().train()
+    model = build(how, source_vocabulary, target_vocabulary).train()
+    cast(nn.Module, model).double()
     words = torch.randint(RESERVED, min(source_vocabulary, target_vocabulary), (8, length))
     source = torch.cat([words, torch.full((8, 1), END)], dim=1)
     prefix = torch.cat([torch.full((8, 1), START), words], dim=1)

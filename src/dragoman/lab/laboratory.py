@@ -13,29 +13,35 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dragoman.errors import Diverged, Stopped, UserError
+import torch
+
+from dragoman.errors import Diverged, Stopped
 from dragoman.evaluation.scores import bleu
 from dragoman.lab.material import Material
 from dragoman.lab.report import Json
-from dragoman.recipe import Recipe, laid_over
+from dragoman.lab.side_by_side import is_begun, trained_side_by_side
+from dragoman.model.architectures import build
+from dragoman.recipe import Model, Recipe, laid_over
 from dragoman.run import Run, make_folder, to_json, write_whole
 from dragoman.tasks.events import Finished, Listen, Plan, Working
-from dragoman.tasks.translate import train
+from dragoman.tasks.translate import cores, train
 from dragoman.tasks.translator import Translator, load
 from dragoman.training.journal import read_metrics
 from dragoman.training.loop import Step
 from dragoman.training.session import Event, Notice, Stop
 
 # A small model with norm first, which learns the phrasebook in a minute or two. The inverse square root needs no last
-# step to be known, so a training ends when its time is over.
+# step to be known, so a training ends when its time is over. In so short a time dropout only slows learning down.
 SMALL: dict[str, Any] = {
     "tokenizer": {"size": 3000},
-    "model": {"layers": 2, "width": 128, "inner_width": 256, "heads": 4, "dropout": 0.1, "norm": "pre"},
+    "model": {"layers": 2, "width": 128, "inner_width": 256, "heads": 4, "dropout": 0.0, "norm": "pre"},
     "training": {
-        "steps": 1_000_000, "batch_tokens": 2048, "rate": 0.005, "warmup": 100, "clip": 1.0, "validate_every": 100,
+        "steps": 1_000_000, "batch_tokens": 1024, "rate": 0.005, "warmup": 100, "clip": 1.0, "validate_every": 100,
         "validation_sample": 0, "checkpoint_every": 100, "keep": 5, "average": 3,
     },
 }  # fmt: skip
+
+MARK = "trained.json"  # in a run directory: its training was finished
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,14 @@ class Trained:
     """A model that was trained to order."""
 
     run: Run
-    parameters: int
     diverged: bool = False
+
+    @cached_property
+    def parameters(self) -> int:
+        """How many numbers were learned; counted without giving a model memory."""
+        recipe = self.run.read_recipe()
+        source, target = self.run.read_tokenizers(recipe.tokenizer.joint)
+        return parameters_of(recipe.model, len(source), len(target))
 
     @cached_property
     def translator(self) -> Translator:
@@ -129,7 +141,22 @@ class Laboratory:
         """Train the small model with some settings changed ({"model.heads": 1}) for so long, or find it trained."""
         place = self.place(name)
         recipe = self.recipe(place, settings, seconds, self.seed if seed is None else seed, material or self.material)
-        return self.finished(place, recipe, name)
+        return self.finished(recipe, name)
+
+    def trained_together(self, orders: Mapping[str, tuple[Mapping[str, Any], int]]) -> dict[str, Trained]:
+        """Train several models, each with its settings and seed, as many at a time as there are cores."""
+        recipes = {
+            name: self.recipe(self.place(name), {**settings, "training.threads": 1}, 0.0, seed, self.material)
+            for name, (settings, seed) in orders.items()
+        }
+        missing = {name: recipe for name, recipe in recipes.items() if found(recipe) is None}
+        try:
+            for count, (name, code) in enumerate(trained_side_by_side(missing, self.stop, cores()), 1):
+                mark_finished(missing[name], diverged=code == Diverged.exit_code)
+                self.listen(Working(f"{self.name}: models trained", len(recipes) - len(missing) + count, len(recipes)))
+        except Stopped:
+            raise Stopped(f"Stopped in {self.name}; all is saved. The same command goes on.") from None
+        return {name: self.finished(recipe, name) for name, recipe in recipes.items()}
 
     def place(self, name: str) -> Run:
         """Return the run directory of a model to order."""
@@ -138,15 +165,14 @@ class Laboratory:
     def reference(self) -> Trained:
         """Return the model that several experiments look into: trained once, or the one that was given."""
         if self.given is not None:
-            translator = load(self.given)
-            return Trained(self.given, parameters_of(translator.model))
+            return Trained(self.given)
         place = Run(self.home / "reference")
         recipe = self.recipe(place, {}, self.reference_seconds, self.seed, self.material)
         if place.recipe_file.exists():  # another experiment may have given it another time
             before = place.read_recipe()
             minutes = before.training.minutes
             recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"minutes": minutes})})
-        return self.finished(place, recipe, "reference")
+        return self.finished(recipe, "reference")
 
     def recipe(self, place: Run, settings: Mapping[str, Any], seconds: float, seed: int, material: Material) -> Recipe:
         """Return the recipe of a model to order."""
@@ -161,56 +187,54 @@ class Laboratory:
             table = laid_over(table, {branch: {key: value}})
         return Recipe.from_table(table, where=f"lab {self.name}")
 
-    def finished(self, place: Run, recipe: Recipe, name: str) -> Trained:
+    def finished(self, recipe: Recipe, name: str) -> Trained:
         """Train a run to its end, from wherever it is."""
-        mark = place.folder / "trained.json"
-        fingerprint = recipe.to_toml() + sizes(recipe)
-        there = read_json(mark)
-        if not (isinstance(there, dict) and there.get("recipe") == fingerprint):
-            there = self.train(place, recipe, name) | {"recipe": fingerprint}
-            write_whole(mark, to_json(there))
-        return Trained(place, there["parameters"], there["diverged"])
+        return found(recipe) or mark_finished(recipe, diverged=self.diverges(recipe, name))
 
-    def train(self, place: Run, recipe: Recipe, name: str) -> dict[str, Any]:
-        """Train, and return the number of parameters and whether the loss was lost on the way."""
-        seen = Seen(self, name, 60 * recipe.training.minutes)
-        begun = any(place.checkpoints.glob("*")) and not differs(place, recipe)
+    def diverges(self, recipe: Recipe, name: str) -> bool:
+        """Train, and return whether the loss was lost on the way."""
+        seen, begun = Seen(self, name, 60 * recipe.training.minutes), is_begun(recipe)
         try:
             train(recipe, resume=begun, overwrite=not begun, listen=seen, stop=self.stop)
         except Diverged as error:
             self.listen(Notice(f"{self.name}, {name}: {error}", serious=True))
-            return {"parameters": seen.parameters, "diverged": True}
+            return True
         except Stopped:
             raise Stopped(f"Stopped in {self.name}, {name}; all is saved. The same command goes on.") from None
-        return {"parameters": seen.parameters, "diverged": False}
+        return False
 
 
-def sizes(recipe: Recipe) -> str:
+def found(recipe: Recipe) -> Trained | None:
+    """Return the model of a recipe if its training was finished, and with the same text."""
+    there = read_json(Path(recipe.run) / MARK)
+    if not isinstance(there, dict) or there.get("recipe") != recipe.to_toml() or there.get("sizes") != sizes(recipe):
+        return None
+    return Trained(Run(recipe.run), there["diverged"])
+
+
+def mark_finished(recipe: Recipe, *, diverged: bool) -> Trained:
+    """Note that a training is finished."""
+    facts = {"recipe": recipe.to_toml(), "sizes": sizes(recipe), "diverged": diverged}
+    write_whole(Path(recipe.run) / MARK, to_json(facts))
+    return Trained(Run(recipe.run), diverged)
+
+
+def sizes(recipe: Recipe) -> list[int]:
     """Return what tells whether the training text has been replaced since: the sizes of its files."""
-    files = [Path(name) for name in (recipe.data.source, recipe.data.target) if name]
-    return "".join(f"# {file.name} {file.stat().st_size}\n" for file in files)
-
-
-def differs(place: Run, recipe: Recipe) -> bool:
-    """Say whether a run was begun with another recipe."""
-    try:
-        return place.read_recipe() != recipe
-    except UserError:
-        return True
+    return [Path(name).stat().st_size for name in (recipe.data.source, recipe.data.target) if name]
 
 
 class Seen:
     """Hears a training and passes on what someone who waits for a whole experiment wants to know."""
 
     def __init__(self, lab: Laboratory, name: str, seconds: float) -> None:
-        self.lab, self.name, self.seconds, self.parameters = lab, name, seconds, 0
+        self.lab, self.name, self.seconds = lab, name, seconds
         self.began_at = time.monotonic()
 
     def __call__(self, event: Event | Working | Plan | Finished) -> None:
         """Pass on progress and warnings."""
         match event:
             case Plan():
-                self.parameters = event.parameters
                 self.began_at = time.monotonic() - max(0.0, self.seconds - event.seconds_left)
             case Step():
                 spent = min(int(time.monotonic() - self.began_at), int(self.seconds))
@@ -219,8 +243,10 @@ class Seen:
                 self.lab.listen(replace(event, text=f"{self.lab.name}, {self.name}: {event.text}"))
 
 
-def parameters_of(model: Any) -> int:
-    """Count what a model has learned."""
+def parameters_of(how: Model, source_vocabulary: int, target_vocabulary: int) -> int:
+    """Count the parameters of a model without giving it memory."""
+    with torch.device("meta"):
+        model = build(how, source_vocabulary, target_vocabulary)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

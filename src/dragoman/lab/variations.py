@@ -8,15 +8,16 @@ from typing import Any
 
 from dragoman.lab.architectures import counted_operations
 from dragoman.lab.drawing import COLOURS, label, panels, save
-from dragoman.lab.laboratory import Laboratory
+from dragoman.lab.laboratory import Laboratory, Trained
 from dragoman.lab.report import Cell, Json, Picture, Report, Table
+from dragoman.tasks.translate import cores
 
 TITLE = "Table 3: variations of the Transformer"
 QUESTION = "What do perplexity and BLEU become when one choice of the paper is changed and all others stay?"
 
 BASE: dict[str, Any] = {
-    "tokenizer.size": 1500, "model.layers": 2, "model.width": 64, "model.inner_width": 256, "model.heads": 4,
-    "training.label_smoothing": 0.1, "training.validate_every": 1_000_000, "training.checkpoint_every": 50,
+    "model.layers": 2, "model.width": 64, "model.inner_width": 256, "model.heads": 4, "training.schedule": "linear",
+    "training.batch_tokens": 512, "training.validate_every": 1_000_000, "training.average": 1,
 }  # fmt: skip
 
 
@@ -43,8 +44,8 @@ VARIATIONS = (
     Variation("C", "width 128 (d_model)", {"model.width": 128}),
     Variation("C", "inner width 128 (d_ff)", {"model.inner_width": 128}),
     Variation("C", "inner width 512 (d_ff)", {"model.inner_width": 512}),
-    Variation("D", "no dropout", {"model.dropout": 0.0}),
-    Variation("D", "dropout 0.2", {"model.dropout": 0.2}),
+    Variation("D", "dropout 0.1", {"model.dropout": 0.1}),
+    Variation("D", "dropout 0.3", {"model.dropout": 0.3}),
     Variation("D", "no label smoothing", {"training.label_smoothing": 0.0}),
     Variation("D", "label smoothing 0.2", {"training.label_smoothing": 0.2}),
     Variation("E", "learned positions", {"model.positions": "learned"}),
@@ -54,7 +55,7 @@ GROUPS = {
     "E": "positions",
 }  # fmt: skip
 SEEDS = 3
-OVERHEAD_SECONDS = 5.0  # beside the training of a model
+OVERHEAD_SECONDS = 9.0  # beside the training of a model: to start, to prepare the text, to translate
 LEAST_STEPS = 20
 PILOT_STEPS = 60
 
@@ -63,9 +64,23 @@ def run(lab: Laboratory) -> Report:
     """Train every variation with several seeds for the same number of steps."""
     steps = lab.kept("steps", lambda: affordable_steps(lab))
     pairs = lab.material.pairs("test")
-    rows = {each.name: [one(lab, each, steps, number, pairs) for number in range(SEEDS)] for each in VARIATIONS}
+    orders = {
+        f"{folder_name(each)}-{number + 1}": ({**BASE, **each.settings, "training.steps": steps}, lab.seed + number)
+        for number in range(SEEDS)
+        for each in VARIATIONS
+    }
+    trained = lab.trained_together(orders)
+    rows = {
+        each.name: [one(lab, f"{folder_name(each)}-{number + 1}", orders, trained, pairs) for number in range(SEEDS)]
+        for each in VARIATIONS
+    }
     parts = (explanation(steps), table(rows), *draw(lab, rows))
     return Report(findings(rows), parts, {"steps": steps, "rows": rows})
+
+
+def folder_name(variation: Variation) -> str:
+    """Return a name without spaces."""
+    return variation.name.replace(" ", "-").replace("(", "").replace(")", "")
 
 
 def explanation(steps: int) -> str:
@@ -78,15 +93,17 @@ def explanation(steps: int) -> str:
 
 
 def affordable_steps(lab: Laboratory) -> int:
-    """Return how many steps all models can make in the time there is, by the speed of a short training."""
+    """Return how many steps all models can make in the time there is, by the speed of a short training on each core."""
     began_at = time.monotonic()
-    pilot = lab.trained("pilot", {**BASE, "training.steps": PILOT_STEPS}, seconds=lab.budget_seconds)
-    vocabulary = len(pilot.translator.target_tokenizer)
-    left = lab.budget_seconds - (time.monotonic() - began_at) - SEEDS * len(VARIATIONS) * OVERHEAD_SECONDS
+    settings = {**BASE, "training.steps": PILOT_STEPS}
+    pilots = lab.trained_together({f"pilot-{core + 1}": (settings, lab.seed + core) for core in range(cores())})
+    vocabulary = len(pilots["pilot-1"].translator.target_tokenizer)
     operations = {each.name: operations_of(lab, each, vocabulary) for each in VARIATIONS}
     costs = [max(1.0, operations[each.name] / operations["base"]) for each in VARIATIONS]
-    seconds_per_step = pilot.seconds / max(pilot.steps, 1)
-    return max(LEAST_STEPS, int(left / (SEEDS * sum(costs) * seconds_per_step)))
+    left = (lab.budget_seconds - (time.monotonic() - began_at)) * cores()
+    seconds_per_step = max(pilot.seconds / max(pilot.steps, 1) for pilot in pilots.values())
+    spare = left - SEEDS * len(VARIATIONS) * OVERHEAD_SECONDS
+    return max(LEAST_STEPS, int(spare / (SEEDS * sum(costs) * seconds_per_step)))
 
 
 def operations_of(lab: Laboratory, variation: Variation, vocabulary: int) -> float:
@@ -97,21 +114,23 @@ def operations_of(lab: Laboratory, variation: Variation, vocabulary: int) -> flo
 
 
 def one(
-    lab: Laboratory, variation: Variation, steps: int, number: int, pairs: Sequence[tuple[str, str]]
+    lab: Laboratory,
+    name: str,
+    orders: Mapping[str, tuple[Mapping[str, Any], int]],
+    trained: Mapping[str, Trained],
+    pairs: Sequence[tuple[str, str]],
 ) -> dict[str, Json]:
-    """Train and score one model."""
-    name = f"{variation.name} {number + 1}"
-    settings = {**BASE, **variation.settings, "training.steps": steps}
+    """Score one model."""
+    settings, seed = orders[name]
 
     def measure() -> Json:
-        place = name.replace(" ", "-").replace("(", "").replace(")", "")
-        trained = lab.trained(place, settings, seconds=lab.budget_seconds, seed=lab.seed + number)
+        model = trained[name]
         return {
-            "perplexity": trained.perplexity, "bleu": trained.bleu(pairs), "parameters": trained.parameters,
-            "seconds": trained.seconds, "seed": lab.seed + number, "settings": settings,
+            "perplexity": model.perplexity, "bleu": model.bleu(pairs), "parameters": model.parameters,
+            "seconds": model.seconds, "seed": seed, "settings": dict(settings),
         }  # fmt: skip
 
-    found: dict[str, Json] = lab.kept(name, measure, settings=settings)
+    found: dict[str, Json] = lab.kept(f"score {name}", measure, settings=dict(settings))
     return found
 
 
