@@ -1,0 +1,154 @@
+"""The floor under all rivals: feed-forward networks that see the source as one vector, and only the last words written.
+
+Two ways to make one vector of a source: `averaged` embeddings lose the order of the words; `concatenated` ones keep
+it, but need an input layer as wide as the longest source, and a longer one is cut. The decoder is the neural n-gram
+model of Bengio et al. (2003): from that vector and the last k embeddings of the prefix, through hidden layers, to the
+next word. Nothing recurs, nothing attends, nothing is normalised; it is what the others must beat.
+
+Shapes: B batch, S source positions, T target positions, D width, F inner width, V vocabulary, W beam,
+k words that the decoder reads (the setting `kernel`).
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dragoman.model.layers import ACTIVATIONS, Dropout, Embedding
+from dragoman.model.transducer import Attention, Memory, State
+from dragoman.recipe import Model
+from dragoman.tokens import PAD
+
+MOST_PLACES = 64  # of the source that are concatenated: at width 512 the input layer is 32 768 wide already
+
+
+class Averaged(nn.Module):
+    """A source as the mean of its embeddings, whatever their order."""
+
+    def __init__(self, how: Model) -> None:
+        super().__init__()
+        self.inner = nn.Linear(how.width, how.inner_width)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Return what embeddings (B S D, zeros at padding) give to the first hidden layer (B F)."""
+        count = mask.sum(dim=1, keepdim=True).clamp(min=1)  # B 1
+        return cast(Tensor, self.inner(states.sum(dim=1) / count))
+
+
+class Concatenated(nn.Module):
+    """A source as its first embeddings side by side: `longest` of the recipe, but 64 at most; the rest is not seen."""
+
+    def __init__(self, how: Model) -> None:
+        super().__init__()
+        self.inner = nn.Linear(min(how.longest, MOST_PLACES) * how.width, how.inner_width)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
+        """Return what embeddings (B S D, zeros at padding) give to the first hidden layer (B F)."""
+        wide = states.flatten(1)[:, : self.inner.in_features]
+        return F.linear(wide, self.inner.weight[:, : wide.shape[1]], self.inner.bias)  # places left empty add nothing
+
+
+@dataclass(frozen=True)
+class Recent:
+    """The decoder's state: the words it has read last, and what the source gives to each step."""
+
+    tokens: Tensor  # B W k-1, the first ones PAD while there are fewer
+    context: Tensor  # B F
+
+    def reorder(self, parents: Tensor) -> "Recent":
+        """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
+        tokens = self.tokens.gather(1, parents[..., None].expand(-1, -1, self.tokens.shape[2]))
+        return Recent(tokens, self.context)
+
+    def keep(self, sentences: Tensor) -> "Recent":
+        """Forget all sentences but the given ones."""
+        return Recent(self.tokens[sentences], self.context[sentences])
+
+
+class Floor(nn.Module):
+    """A feed-forward translator; a `Transducer`."""
+
+    def __init__(self, how: Model, source_vocabulary: int, target_vocabulary: int, squeeze: nn.Module) -> None:
+        super().__init__()
+        assert not how.share_embeddings or source_vocabulary == target_vocabulary, (
+            f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
+        )
+        width, inner = how.width, how.inner_width
+        self.source_embedding = Embedding(source_vocabulary, width)
+        self.target_embedding = self.source_embedding if how.share_embeddings else Embedding(target_vocabulary, width)
+        self.projection = None if how.share_output else nn.Linear(width, target_vocabulary, bias=False)
+        self.read_last = how.kernel
+        self.squeeze = squeeze
+        self.recent = nn.Linear(how.kernel * width, inner, bias=False)  # the context brings the bias
+        self.middle = nn.ModuleList(nn.Linear(inner, inner) for _ in range(how.layers - 1))
+        self.outer = nn.Linear(inner, width)
+        self.activation = ACTIVATIONS[how.activation]
+        self.dropout = Dropout(how.dropout)
+        initialise(self)
+
+    @property
+    def output(self) -> Tensor:
+        """The matrix that turns hidden vectors into logits (V D); it may be the target embedding too."""
+        return self.target_embedding.weight if self.projection is None else self.projection.weight
+
+    def encode(self, source: Tensor) -> Memory:
+        """Look up `source` (B S, padded with PAD)."""
+        return Memory(self.dropout(self.source_embedding(source)), source != PAD)
+
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
+        return self.hidden(prefix, memory) @ self.output.T
+
+    def hidden(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the last hidden vectors (B T D) over `prefix`."""
+        windows = F.pad(prefix, (self.read_last - 1, 0), value=PAD).unfold(1, self.read_last, 1)  # B T k
+        return self.think(windows, self.context(memory))
+
+    def start(self, memory: Memory) -> Recent:
+        """Return the state before the first token: one empty prefix a sentence."""
+        nothing = torch.full((len(memory.mask), 1, self.read_last - 1), PAD, device=memory.mask.device)
+        return Recent(nothing, self.context(memory))
+
+    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Recent]:  # noqa: ARG002
+        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
+        assert isinstance(state, Recent), f"this is the state of another model: {type(state)}"
+        window = torch.cat([state.tokens, token[..., None]], dim=-1)  # B W k
+        return self.think(window, state.context) @ self.output.T, Recent(window[..., 1:], state.context)
+
+    def attention(self, source: Tensor, prefix: Tensor) -> Attention:  # noqa: ARG002
+        """Return no weights: nothing attends."""
+        return Attention([], [], [])
+
+    def context(self, memory: Memory) -> Tensor:
+        """Return what the source gives to each step (B F)."""
+        states = memory.states.masked_fill(~memory.mask[..., None], 0.0)
+        return cast(Tensor, self.squeeze(states, memory.mask))
+
+    def think(self, windows: Tensor, context: Tensor) -> Tensor:
+        """Return the hidden vector (B T D) after each window of words (B T k)."""
+        words = self.dropout(self.target_embedding(windows)).flatten(2)  # B T kD
+        x = self.activation(self.recent(words) + context[:, None])  # B T F
+        for layer in self.middle:
+            x = self.activation(layer(self.dropout(x)))
+        return cast(Tensor, self.outer(self.dropout(x)))
+
+
+def averaged(how: Model, source_vocabulary: int, target_vocabulary: int) -> Floor:
+    """Build the floor that loses the order of the source."""
+    return Floor(how, source_vocabulary, target_vocabulary, Averaged(how))
+
+
+def concatenated(how: Model, source_vocabulary: int, target_vocabulary: int) -> Floor:
+    """Build the floor that keeps the order, in a very wide input layer."""
+    return Floor(how, source_vocabulary, target_vocabulary, Concatenated(how))
+
+
+def initialise(model: nn.Module) -> None:
+    """Draw every matrix from Kaiming's distribution, made for what a ReLU cuts off; start every bias at zero."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.kaiming_uniform_(module.weight, nonlinearity="relu")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
