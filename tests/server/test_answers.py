@@ -126,6 +126,13 @@ def test_a_look_at_a_saved_checkpoint_is_a_look_at_that_model(server, run):
     assert shown["target"]["text"] == dragoman.load(run, checkpoint=step).translate("a b c")
 
 
+def test_a_look_at_a_checkpoint_that_is_not_there_does_not_tell_where_the_runs_are(server):
+    """The answer named the run's directory; a request that nobody had thought of showed it."""
+    answer = server.post("/v1/attention", {"text": "a b c", "checkpoint": 671})
+    assert answer.status == 422
+    assert answer.json()["error"] == "There is no whole checkpoint of step 671; /v1/checkpoints lists what there is."
+
+
 def test_too_long_a_sentence_is_not_shown(strict_server):
     answer = strict_server.post("/v1/attention", {"text": "a b c d e f g " * 5})
     assert answer.status == 422

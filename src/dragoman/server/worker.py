@@ -72,7 +72,7 @@ class Worker:
 
     def look(self, message: Message) -> None:
         """Show one translation from inside."""
-        model = self.shelf.at(message["model"], message.get("checkpoint"))
+        model = self.then(message)
         self.put_alone(message, lambda _pause: look(model, message, self.limits["look_pieces"]), "look")
 
     def report(self, message: Message) -> None:
@@ -86,6 +86,16 @@ class Worker:
     def model(self, message: Message) -> Served:
         """Return the model that a message names."""
         return self.shelf.models[message["model"]]
+
+    def then(self, message: Message) -> Served:
+        """Return the model that a message names, at the checkpoint that it names; our folders are not told."""
+        step = message.get("checkpoint")
+        try:
+            return self.shelf.at(message["model"], step)
+        except UserError:
+            raise UserError(
+                f"There is no whole checkpoint of step {step}; /v1/checkpoints lists what there is."
+            ) from None
 
     def put_alone(
         self, message: Message, task: Callable[[Callable[[Any], None]], Any], lane: Literal["alone", "look"] = "alone"
