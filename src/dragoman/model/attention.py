@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -91,18 +91,49 @@ def attend(
     return weights @ value, weights if record else None
 
 
+class Pattern(Protocol):
+    """Where self-attention may look, if not everywhere, and how to attend there at no greater cost: see patterns.py."""
+
+    def mask(self, length: int, causal: bool, device: torch.device | None = None) -> Tensor:
+        """Return n n: where each place may look."""
+        ...
+
+    def back(self, place: int) -> Tensor:
+        """Return the places, in their order, that a place of a decoder looks at; the last is its own."""
+        ...
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
+        """Attend to B H n K as far as this pattern and the mask (B n) of what is no padding allow."""
+        ...
+
+
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     """Return T T: position t may look at itself and at what came before."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 class MultiHeadAttention(nn.Module):
-    """Section 3.2.2: h attentions side by side, each in its own projection of the vectors."""
+    """Section 3.2.2: h attentions side by side, each in its own projection of the vectors.
 
-    def __init__(self, width: int, heads: int, key_width: int, value_width: int, compare: Compare = scaled_dot) -> None:
+    With a pattern they look at their own sequence alone, and where it allows; if causal, only back.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        key_width: int,
+        value_width: int,
+        compare: Compare = scaled_dot,
+        *,
+        pattern: Pattern | None = None,
+        causal: bool = False,
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.compare = compare
+        self.pattern = pattern
+        self.causal = causal
         self.query = nn.Linear(width, heads * key_width)
         self.key = nn.Linear(width, heads * key_width)
         self.value = nn.Linear(width, heads * value_width)
@@ -123,8 +154,21 @@ class MultiHeadAttention(nn.Module):
         self, looking: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, record: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Look at projected keys and values (B H S K)."""
-        heads, weights = attend(self.split(self.query(looking)), key, value, mask, compare=self.compare, record=record)
+        query = self.split(self.query(looking))
+        if self.pattern is not None:
+            heads, weights = self.restricted(self.pattern, query, key, value, mask, record=record)
+        else:
+            heads, weights = attend(query, key, value, mask, compare=self.compare, record=record)
         return self.output(heads.transpose(1, 2).flatten(2)), weights  # B T D
+
+    def restricted(
+        self, pattern: Pattern, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, record: bool = False
+    ) -> tuple[Tensor, Tensor | None]:  # B H n K, and the weights B H n n if recorded
+        """Look where a pattern allows; the mask (B 1 1 n) only says where padding stands."""
+        if not record:
+            return pattern.attend(query, key, value, None if mask is None else mask[:, 0, 0], causal=self.causal), None
+        allowed = pattern.mask(query.shape[2], self.causal, query.device)[None, None]
+        return attend(query, key, value, allowed if mask is None else allowed & mask, record=True)
 
     def look_back(self, x: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor) -> Tensor:  # B W D
         """Let one more position of each of W hypotheses (B W D) look at itself and at those before it.
@@ -133,14 +177,17 @@ class MultiHeadAttention(nn.Module):
         its sentence a hypothesis finds each position, itself the last.
         """
         joint = F.linear(x, *self.joint())  # B W 3HK
-        if self.compare is scaled_dot and kernels.can_attend_prefixes(joint, keys, values):
+        plain = self.compare is scaled_dot and self.pattern is None
+        if plain and kernels.can_attend_prefixes(joint, keys, values):
             return cast(Tensor, self.output(kernels.attend_prefixes(joint, keys, values, ancestors)))
         batch, beam, length = ancestors.shape
         widths = [layer.out_features for layer in (self.query, self.key, self.value)]
         query, key, value = torch.split(joint, widths, dim=-1)
         keys[:, :beam, length - 1] = key.view(batch, beam, self.heads, -1)
         values[:, :beam, length - 1] = value.view(batch, beam, self.heads, -1)
-        where = (torch.arange(batch, device=x.device)[:, None, None], ancestors, torch.arange(length, device=x.device))
+        place = torch.arange(length) if self.pattern is None else self.pattern.back(length - 1)
+        place = place.to(x.device)
+        where = (torch.arange(batch, device=x.device)[:, None, None], ancestors[..., place], place)
         own_keys, own_values = (cache[where].flatten(0, 1).transpose(1, 2) for cache in (keys, values))  # BW H T K
         seen, _ = attend(self.split(query.flatten(0, 1)[:, None]), own_keys, own_values, None, compare=self.compare)
         return cast(Tensor, self.output(seen.flatten(1).view(batch, beam, -1)))

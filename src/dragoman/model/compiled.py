@@ -47,7 +47,8 @@ def compiled(model: Any, precision: Precision) -> Any:
 def fits(model: Transformer) -> bool:
     """Say whether there is a compiler, and this is the paper's model, all in whole vectors of single precision."""
     layer = cast(DecoderLayer, model.decoder[0])
-    scaled = all(part.compare is scaled_dot for part in model.modules() if isinstance(part, MultiHeadAttention))
+    attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
+    scaled = all(part.compare is scaled_dot and part.pattern is None for part in attentions)
     layered = all(isinstance(part.norm, nn.LayerNorm) for part in model.modules() if isinstance(part, Residual))
     if not (scaled and layered):
         return False

@@ -10,8 +10,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from dragoman.model.attention import SCORES, MultiHeadAttention, causal_mask
+from dragoman.model.attention import SCORES, MultiHeadAttention, Pattern, causal_mask
 from dragoman.model.layers import NORMS, Dropout, Embedding, FeedForward, Residual, counted
+from dragoman.model.patterns import PATTERNS
 from dragoman.model.positions import LearnedPositions, NoPositions, SinusoidalPositions
 from dragoman.model.transducer import Attention, Memory, State
 from dragoman.recipe import Model
@@ -25,9 +26,9 @@ FIRST_ROOM = 16  # positions that a new cache has room for
 class EncoderLayer(nn.Module):
     """The left box of figure 1."""
 
-    def __init__(self, how: Model) -> None:
+    def __init__(self, how: Model, number: int = 0, *, causal: bool = False) -> None:
         super().__init__()
-        self.attention = attention_of(how)
+        self.attention = self_attention_of(how, number, causal=causal)
         self.feed_forward = FeedForward(how.width, how.inner_width, how.activation)
         self.around_attention = residual_of(how)
         self.around_feed_forward = residual_of(how)
@@ -43,9 +44,9 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """The right box of figure 1."""
 
-    def __init__(self, how: Model) -> None:
+    def __init__(self, how: Model, number: int = 0) -> None:
         super().__init__()
-        self.attention = attention_of(how)
+        self.attention = self_attention_of(how, number, causal=True)
         self.cross_attention = attention_of(how)
         self.feed_forward = FeedForward(how.width, how.inner_width, how.activation)
         self.around_attention = residual_of(how)
@@ -53,7 +54,7 @@ class DecoderLayer(nn.Module):
         self.around_feed_forward = residual_of(how)
 
     def forward(
-        self, x: Tensor, memory: KeyValue, mask: Tensor, memory_mask: Tensor, *, record: bool = False
+        self, x: Tensor, memory: KeyValue, mask: Tensor | None, memory_mask: Tensor, *, record: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:  # B T D, and the weights B H T T and B H T S if recorded
         """Let every target position look at those before it, then at the source, then transform each."""
         reading = self.around_attention.enter(x)
@@ -158,8 +159,8 @@ class Transformer(nn.Module):
         self.source_positions = positions_of(how)
         self.target_positions = positions_of(how)
         self.dropout = Dropout(how.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(how) for _ in range(how.layers))
-        self.decoder = nn.ModuleList(DecoderLayer(how) for _ in range(how.layers))
+        self.encoder = nn.ModuleList(EncoderLayer(how, number) for number in range(how.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(how, number) for number in range(how.layers))
         # Only norm-first needs a last norm: after the paper's order every layer ends with one.
         self.encoder_norm = NORMS[how.normalisation](how.width) if how.norm == "pre" else nn.Identity()
         self.decoder_norm = NORMS[how.normalisation](how.width) if how.norm == "pre" else nn.Identity()
@@ -209,7 +210,8 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Run the decoder; the other parts hold each layer's weights (B H T T, B H T S) if recorded."""
         length = prefix.shape[1]
-        mask = causal_mask(length, prefix.device)[None, None]  # 1 1 T T
+        patterned = cast(DecoderLayer, self.decoder[0]).attention.pattern is not None  # and causal by itself
+        mask = None if patterned else causal_mask(length, prefix.device)[None, None]  # 1 1 T T
         x = self.dropout(self.target_embedding(prefix) + self.target_positions(0, length))  # B T D
         own: list[Tensor] = []
         cross: list[Tensor] = []
@@ -242,12 +244,17 @@ class Transformer(nn.Module):
         return self.decoder_norm(x) @ self.output.T, state
 
 
-def attention_of(how: Model) -> MultiHeadAttention:
+def self_attention_of(how: Model, number: int, *, causal: bool) -> MultiHeadAttention:
+    """Build the self-attention of a layer (counted from 0), which may be restricted to a pattern."""
+    return attention_of(how, pattern=PATTERNS[how.pattern](how.window, number), causal=causal)
+
+
+def attention_of(how: Model, *, pattern: Pattern | None = None, causal: bool = False) -> MultiHeadAttention:
     """Build the attention that a recipe asks for; unless told otherwise the heads share the width."""
     share = how.width // how.heads
     key_width, value_width = how.key_width or share, how.value_width or share
     compare = SCORES[how.score](how.heads, key_width)
-    return MultiHeadAttention(how.width, how.heads, key_width, value_width, compare)
+    return MultiHeadAttention(how.width, how.heads, key_width, value_width, compare, pattern=pattern, causal=causal)
 
 
 def residual_of(how: Model) -> Residual:
