@@ -236,31 +236,31 @@ def is_utf8(path: Path) -> bool:
     return True
 
 
-def fit(tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor], where: Path) -> None:
-    """Copy tensors from a file into a model's parameters, after checking that they belong there."""
-    check_fit(tensors, parameters, where)
+def fit(tensors: Mapping[str, Tensor], weights: Mapping[str, Tensor], where: Path) -> None:
+    """Copy tensors from a file into a model's weights, after checking that they belong there."""
+    check_fit(tensors, weights, where)
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
+        for name, weight in weights.items():
+            weight.copy_(tensors[name])
 
 
-def check_fit(tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor], where: Path) -> None:
-    """Refuse tensors from a file that differ from a model's parameters in name or shape, or are not finite."""
-    missing, foreign = sorted(parameters.keys() - tensors.keys()), sorted(tensors.keys() - parameters.keys())
+def check_fit(tensors: Mapping[str, Tensor], weights: Mapping[str, Tensor], where: Path) -> None:
+    """Refuse tensors from a file that differ from a model's weights in name or shape, or are not finite."""
+    missing, foreign = sorted(weights.keys() - tensors.keys()), sorted(tensors.keys() - weights.keys())
     if missing or foreign:
         raise UserError(
             f"{where} does not fit the model of recipe.toml: {len(missing)} tensors are missing{example(missing)}, "
             f"{len(foreign)} are unknown{example(foreign)}. Restore the file, or train again."
         )
-    for name, parameter in parameters.items():
-        if tensors[name].shape != parameter.shape:
+    for name, weight in weights.items():
+        if tensors[name].shape != weight.shape:
             raise UserError(
                 f"{where}: {name} has the shape {list(tensors[name].shape)}, but the model of recipe.toml needs "
-                f"{list(parameter.shape)}. Restore the file or the recipe."
+                f"{list(weight.shape)}. Restore the file or the recipe."
             )
-        if tensors[name].dtype != parameter.dtype:
+        if tensors[name].dtype != weight.dtype:
             raise UserError(
-                f"{where}: {name} is of type {tensors[name].dtype}, but the model needs {parameter.dtype}. "
+                f"{where}: {name} is of type {tensors[name].dtype}, but the model needs {weight.dtype}. "
                 "Restore the file."
             )
         if not torch.isfinite(tensors[name]).all():

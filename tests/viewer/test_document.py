@@ -13,7 +13,7 @@ from dragoman.viewer.record import BeamNode, BeamTree, Choice, Step
 def test_every_key_of_the_contract_is_there(record):
     assert set(contents(record)) == {
         "title", "model", "skin", "prefix", "given", "source", "target", "kinds", "steps", "alignment", "beam",
-        "report", "history", "without", "compare",
+        "report", "history", "without", "switchable", "compare",
     }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from dragoman.bench.decoding import (
     measure_decoding,
     sentences_of,
 )
+from dragoman.bench.flops import check_countable
 from dragoman.bench.machine import Peak, this_machine
 from dragoman.bench.material import Material, Text, decoding_text, learned, material, random_run, training_text
 from dragoman.bench.measure import Measure
@@ -64,6 +65,7 @@ class Benchmark:
         self.listen(Working("Reading the text", 0))
         plan = self.plan
         self.recipe = self.run.read_recipe() if self.run else recipe_of_size("tiny", plan)
+        check_countable(self.recipe.model, self.run)
         text = training_text(plan) if plan.only != "decoding" else None
         self.translated = decoding_text(plan) if plan.only != "training" else None
         self.tokenizers = self.find_tokenizers(text or self.translated)

@@ -7,9 +7,22 @@ target with END, D the width, F the inner width, V the vocabulary; Q and U are t
 
 from collections.abc import Iterable
 
+from dragoman.errors import UserError
 from dragoman.recipe import Model
 
+COUNTED = {"architecture": ("transformer",), "score": ("scaled_dot", "dot"), "pattern": ("full",)}
 BACKWARD = 2  # for each product of the forward pass: one for the gradient of either factor
+
+
+def check_countable(how: Model, run: object) -> None:
+    """Refuse a model whose operations these formulas do not count."""
+    for name, known in COUNTED.items():
+        value = getattr(how, name)
+        if value not in known:
+            raise UserError(
+                f'{run} cannot be measured: its [model] {name} is "{value}", and `dragoman bench` counts operations '
+                f"of a Transformer with full attention. `dragoman lab architectures` compares all of them."
+            )
 
 
 def training_flops(how: Model, vocabulary: int, lengths: Iterable[tuple[int, int]]) -> float:

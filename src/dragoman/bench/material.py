@@ -14,7 +14,8 @@ from dragoman.data.arrays import TokenPairs, opened, prepare
 from dragoman.data.corpus import Corpus
 from dragoman.data.lines import read_lines
 from dragoman.errors import UserError
-from dragoman.model.transformer import Transformer
+from dragoman.model.architectures import build
+from dragoman.model.weights import weights
 from dragoman.recipe import Data, Recipe
 from dragoman.run import Run, make_folder, write_weights, write_whole
 from dragoman.tasks.preparation import Prepared
@@ -136,8 +137,8 @@ def random_run(folder: Path, recipe: Recipe, tokenizers: tuple[Tokenizer, Tokeni
     write_whole(run.recipe_file, recipe.to_toml().encode())
     run.write_tokenizers(*tokenizers, recipe.tokenizer.joint)
     torch.manual_seed(1)
-    model = Transformer(recipe.model, *map(len, tokenizers))
+    model = build(recipe.model, *map(len, tokenizers))
     with torch.no_grad():
         model.output[END] = 0.0  # its logit is 0, far below the best of thousands of random ones
-    write_weights(run.weights_file, dict(model.named_parameters()), {})
+    write_weights(run.weights_file, weights(model), {})
     return run

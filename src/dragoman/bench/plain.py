@@ -62,7 +62,9 @@ class PlainTransformer(nn.Module):
 def can_be_plain(how: Model) -> bool:
     """Say whether `torch.nn.Transformer` can be a model like this one."""
     share = how.width // how.heads
-    return how.positions == "sinusoidal" and {how.key_width, how.value_width} <= {None, share}
+    paper = how.positions == "sinusoidal" and how.score == "scaled_dot" and how.normalisation == "layer"
+    full = how.architecture == "transformer" and how.pattern == "full"
+    return paper and full and {how.key_width, how.value_width} <= {None, share}
 
 
 def batches_of(recipe: Recipe, material: Material) -> Callable[[int], list[Arrays]]:

@@ -14,7 +14,7 @@ from dragoman.bench.plain import PlainTraining, can_be_plain
 from dragoman.bench.plan import Plan, measured
 from dragoman.bench.workers import OURS, Make, Say, Worker, peak_memory, started
 from dragoman.memory import keep_freed_memory
-from dragoman.model.transformer import Transformer
+from dragoman.model.architectures import build
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.translate import Trainer, ignore
@@ -114,7 +114,7 @@ def contenders(size: str, recipe: Recipe, text: Material, plan: Plan, say: Say) 
     if can_be_plain(recipe.model):
         found |= {name: made(PlainTraining, precision) for precision, name in PLAIN.items()}
     else:
-        say(f"{size}: torch.nn.Transformer has no learned positions and no head widths of its own; it is left out.")
+        say(f"{size}: torch.nn.Transformer cannot be a model like this one; it is left out.")
     return found
 
 
@@ -130,7 +130,7 @@ def size_of(recipe: Recipe, text: Material) -> tuple[int, float]:
     """Return the number of parameters and the operations for one target token."""
     source, target = map(len, text.tokenizers())
     with torch.device("meta"):
-        model = Transformer(recipe.model, source, target)
+        model = build(recipe.model, source, target)
     pairs = text.pairs()
     lengths = zip(pairs.source_lengths.tolist(), pairs.target_lengths.tolist(), strict=True)
     return sum(each.numel() for each in model.parameters()), training_flops(recipe.model, target, lengths)

@@ -6,16 +6,22 @@ effect, while every shape, and so every compiled loop, stays what it was.
 
 import copy
 from collections.abc import Iterable
-from typing import Literal, cast
+from typing import Literal, TypeGuard, cast
 
 import torch
 from torch import nn
 
 from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.transducer import Network
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, Transformer
 
 Kind = Literal["encoder", "decoder", "cross"]
 Head = tuple[Kind, int, int]  # kind, layer and head, counted from 0
+
+
+def has_heads(model: Network) -> TypeGuard[Transformer]:
+    """Say whether a model's attention is in heads that can be switched off: that of its rivals is part of a layer."""
+    return isinstance(model, Transformer)
 
 
 def without(model: Transformer, heads: Iterable[Head]) -> Transformer:

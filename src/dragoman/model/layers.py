@@ -137,6 +137,11 @@ class BatchNorm(nn.Module):
         return F.batch_norm(rows, self.running_mean, self.running_variance, self.weight, self.bias, training)
 
 
+def is_counted(name: str) -> bool:
+    """Say of a weight, by its name, whether it is a running statistic rather than a parameter."""
+    return name.endswith((".running_mean", ".running_variance"))
+
+
 NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "batch": BatchNorm}
 
 

@@ -3,10 +3,12 @@
 Shapes: B batch, S source positions, T target positions, D width, H heads, V vocabulary, W beam.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -72,4 +74,38 @@ class Transducer(Protocol):
 
     def attention(self, source: Tensor, prefix: Tensor) -> Attention:
         """Return the weights with which `source` and `prefix` are read."""
+        ...
+
+
+class Network(Transducer, Protocol):
+    """A transducer with weights: an `nn.Module`, of which no more is asked than this."""
+
+    training: bool
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield what is learned."""
+        ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield what is learned, by name."""
+        ...
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield what is not learned, by name."""
+        ...
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Return what is to be saved."""
+        ...
+
+    def train(self) -> Self:
+        """Switch dropout on."""
+        ...
+
+    def eval(self) -> Self:
+        """Switch dropout off."""
+        ...
+
+    def to(self, device: torch.device) -> Self:
+        """Move to a device."""
         ...

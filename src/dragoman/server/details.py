@@ -5,7 +5,8 @@ from typing import Any
 
 from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.tasks.translator import Translator
-from dragoman.viewer.alignment import alignments, preferred, text_words
+from dragoman.viewer.alignment import Link, alignments, preferred, text_words
+from dragoman.viewer.record import AttentionRecord
 from dragoman.viewer.words import Word
 
 Span = tuple[int, int]
@@ -44,8 +45,14 @@ def link(told: dict[str, list[Any]], translator: Translator, part: str, target: 
     before = len(told["source_words"]), len(told["target_words"])
     told["source_words"] += spans(source_words, shifts[0])
     told["target_words"] += spans(target_words, shifts[1])
-    links = alignments(record)[preferred(record)].links
-    told["alignment"] += [[one.source + before[0], one.target + before[1]] for one in links]
+    for one in links_of(record):
+        told["alignment"].append([one.source + before[0], one.target + before[1]])
+
+
+def links_of(record: AttentionRecord) -> Sequence[Link]:
+    """Return which words belong together, by the method that suits the model, if it looks at the source at all."""
+    methods = alignments(record)
+    return methods[preferred(record)].links if methods else ()
 
 
 def spans(words: Sequence[Word], shift: int) -> list[Span]:

@@ -7,14 +7,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dragoman.decoding.engine import Engine
 from dragoman.errors import UserError
+from dragoman.model.knockout import Kind
 from dragoman.recipe import Decoding
 from dragoman.run import Run
 from dragoman.server.languages import guessed
+from dragoman.tasks.look import attention_sizes
 from dragoman.tasks.translator import Translator, load
 from dragoman.training.checkpoints import fault, places
 
@@ -47,12 +50,19 @@ class Served:
         translator = self.translator
         return Engine(translator.model, how, translator.device, shortlist=translator.listed(how))
 
+    @cached_property
+    def attention(self) -> dict[Kind, tuple[int, int]]:
+        """How many layers and heads the model has of each kind of attention, of the kinds that it has."""
+        return attention_sizes(self.translator.model, self.translator.device)
+
     def facts(self) -> dict[str, Any]:
         """Return what is known about the model without using it."""
         recipe = self.translator.recipe
         return {
             "name": self.name, "source": self.source, "target": self.target, "task": recipe.task,
-            "layers": recipe.model.layers, "heads": recipe.model.heads, "width": recipe.model.width,
+            "architecture": recipe.model.architecture, "layers": recipe.model.layers, "width": recipe.model.width,
+            "heads": max((heads for _, heads in self.attention.values()), default=0),
+            "attention": {kind: {"layers": layers, "heads": heads} for kind, (layers, heads) in self.attention.items()},
             "parameters": sum(each.numel() for each in self.translator.model.parameters()),
             "vocabulary": [len(self.translator.source_tokenizer), len(self.translator.target_tokenizer)],
             "beam": recipe.decoding.beam, "longest": self.translator.longest, "weights": self.stamp[0],

@@ -1,7 +1,39 @@
 """The model card: what a stranger who finds the run directory needs to know about the model in it."""
 
-from dragoman.recipe import Recipe
+from dragoman.recipe import Model, Recipe
 from dragoman.tasks.events import Finished, Plan
+
+SCORES = {"dot": "unscaled dot products", "general": "general attention", "additive": "additive attention"}
+NAMES = {  # what an architecture is called, if it is not the paper's
+    "recurrent": "recurrent ({cell})",
+    "convolutional": "convolutional (kernel {kernel})",
+    "dilated": "dilated convolutions (kernel {kernel})",
+    "averaged": "averaged embeddings",
+    "concatenated": "concatenated embeddings",
+    "joined": "one stack for source and target",
+}
+
+
+def network(model: Model) -> str:
+    """Say in a line what a network is: its size, and wherein it is not the paper's."""
+    parts = [NAMES[model.architecture].format(**model.model_dump())] if model.architecture in NAMES else []
+    parts.append(f"{model.layers}{'' if model.architecture == 'joined' else f'+{model.layers}'} layers")
+    parts.append(f"width {model.width}")
+    if model.architecture in ("transformer", "joined"):
+        parts += [f"{model.heads} heads", f"{model.norm}-norm", *variations(model)]
+    elif model.architecture == "recurrent":
+        parts.append(SCORES.get(model.score, "no attention" if model.score == "none" else "scaled dot products"))
+    return ", ".join(parts)
+
+
+def variations(model: Model) -> list[str]:
+    """Name the choices in which a Transformer differs from the paper's."""
+    return [
+        *([SCORES[model.score]] if model.score in SCORES else []),
+        *(["batch normalisation"] if model.normalisation == "batch" else []),
+        *([] if model.positions == "sinusoidal" else [f"{model.positions.replace('none', 'no')} positions"]),
+        *([] if model.pattern == "full" else [f"{model.pattern} attention over {model.window} places"]),
+    ]
 
 
 def card(recipe: Recipe, plan: Plan, finished: Finished) -> str:
@@ -13,8 +45,7 @@ def card(recipe: Recipe, plan: Plan, finished: Finished) -> str:
     lines = [
         f"# {name}",
         "",
-        f"A translator trained by Dragoman: {model.layers}+{model.layers} layers, width {model.width}, "
-        f"{model.heads} heads, {plan.parameters / 1e6:.1f} million parameters.",
+        f"A translator trained by Dragoman: {network(model)}, {plan.parameters / 1e6:.1f} million parameters.",
         "",
         "## Use",
         "",

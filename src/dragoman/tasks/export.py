@@ -19,7 +19,7 @@ from dragoman.cache import flush_to_disk
 from dragoman.errors import UserError, nearest
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.layers import FeedForward
-from dragoman.model.positions import LearnedPositions, sinusoids
+from dragoman.model.positions import LearnedPositions, NoPositions, sinusoids
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from dragoman.recipe import Recipe
 from dragoman.run import Run, allow_as_usual
@@ -36,6 +36,13 @@ MODEL = ("model.bin", "config.json", "shared_vocabulary.json", "source_vocabular
 TOKENIZERS = ("tokenizer.json", "tokenizer.source.json", "tokenizer.target.json")
 WRITTEN = {*MODEL, *TOKENIZERS, "README.md"}  # nothing else may be in a folder that is replaced
 
+EXPRESSIBLE = {  # what CTranslate2 can compute, by the setting of [model]
+    "architecture": ("transformer",),
+    "score": ("scaled_dot",),
+    "pattern": ("full",),
+    "normalisation": ("layer",),
+    "positions": ("sinusoidal", "learned", "none"),
+}
 LONGEST = 1024  # pieces of a source that CTranslate2 reads unless told otherwise
 # CTranslate2 divides by n^α, we by ((5 + n) / 6)^α. The two prefer length alike where its α is ours times n / (n + 5):
 # this is so at n = 15, and around it the two agree best on Multi30k's validation text.
@@ -75,7 +82,7 @@ def options(translator: Translator, beam: int | None = None, length_penalty: flo
     return {
         "beam_size": how.beam,
         **(penalty if how.beam > 1 else {}),
-        "max_input_length": min(LONGEST, len(places(translator.model.source_positions, recipe)) - 1),
+        "max_input_length": min(LONGEST, len(places(plain(translator).source_positions, recipe)) - 1),
         "max_decoding_length": recipe.data.longest + how.extra_length,
     }
 
@@ -89,6 +96,12 @@ def check_known(option: str, name: str, known: Sequence[str]) -> None:
 def check_expressible(recipe: Recipe, run: Run) -> None:
     """Refuse a model that CTranslate2 cannot compute."""
     how = recipe.model
+    for name, known in EXPRESSIBLE.items():
+        if getattr(how, name) not in known:
+            raise UserError(
+                f'{run} cannot be exported: its [model] {name} is "{getattr(how, name)}", which CTranslate2 cannot '
+                f"compute. Only a model trained with {name} = {' or '.join(map(quoted, known))} can be."
+            )
     share = how.width / how.heads
     for name, width in (("key_width", how.key_width), ("value_width", how.value_width)):
         if width not in (None, share):
@@ -96,6 +109,11 @@ def check_expressible(recipe: Recipe, run: Run) -> None:
                 f"{run} cannot be exported: its [model] {name} is {width}, but the heads of CTranslate2 are all "
                 f"width / heads = {share:g} wide. Only a model trained with {name} unset can be."
             )
+
+
+def quoted(name: str) -> str:
+    """Return a name as a recipe writes it."""
+    return f'"{name}"'
 
 
 def check_place(folder: Path, *, overwrite: bool) -> None:
@@ -170,12 +188,18 @@ def description(translator: Translator) -> Any:
         pre_norm=how.norm == "pre",
         activation={"relu": Activation.RELU, "gelu": Activation.GELU}[how.activation],
     )
-    fill_encoder(described.encoder, translator.model, translator.recipe)
-    fill_decoder(described.decoder, translator.model, translator.recipe)
+    fill_encoder(described.encoder, plain(translator), translator.recipe)
+    fill_decoder(described.decoder, plain(translator), translator.recipe)
     described.register_source_vocabulary(pieces(translator.source_tokenizer))
     described.register_target_vocabulary(pieces(translator.target_tokenizer))
     settle(described.config)
     return described
+
+
+def plain(translator: Translator) -> Transformer:
+    """Return the model, which `check_expressible` has found to be a Transformer."""
+    assert isinstance(translator.model, Transformer), f"{type(translator.model)} should have been refused"
+    return translator.model
 
 
 def settle(config: Any) -> None:
@@ -255,6 +279,8 @@ def places(positions: nn.Module, recipe: Recipe) -> Tensor:
     if isinstance(positions, LearnedPositions):
         return positions.table.detach()
     enough = max(LONGEST + 1, recipe.data.longest + recipe.decoding.extra_length)
+    if isinstance(positions, NoPositions):
+        return cast(Tensor, positions(0, enough))
     return sinusoids(enough, recipe.model.width)
 
 

@@ -18,13 +18,13 @@ from dragoman.data.batches import Batch, Order, collate
 from dragoman.data.corpus import Corpus
 from dragoman.data.split import Part, split_held_out
 from dragoman.errors import UserError
-from dragoman.model.knockout import Head, without
-from dragoman.model.transducer import Memory
-from dragoman.model.transformer import Transformer
+from dragoman.model.knockout import Head, has_heads, without
+from dragoman.model.transducer import Memory, Network
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.events import Listen, Working
 from dragoman.tasks.head_cache import FORMAT, Report, cached_report, chosen_weights, write_report
+from dragoman.tasks.look import attention_sizes
 from dragoman.tasks.translator import Translator, load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
@@ -49,6 +49,8 @@ def head_report(
 ) -> Report:
     """Return the report of the run's model, or of one of its checkpoints: the kept one if it still holds."""
     translator = load(run, checkpoint=checkpoint)
+    refuse_headless(run, translator)
+    importance = importance and has_heads(translator.model)  # else none can be switched off
     text = Text.of(translator, pairs_to_measure(run, translator, corpus), sentences)
     name, weights = chosen_weights(run, checkpoint)
     kept = cached_report(run, checkpoint)
@@ -66,6 +68,13 @@ def head_report(
     }
     write_report(run, name, report)
     return report
+
+
+def refuse_headless(run: Run, translator: Translator) -> None:
+    """Object to a model that attends to nothing."""
+    if not attention_sizes(translator.model, translator.device):
+        named = translator.recipe.model.architecture
+        raise UserError(f'{run} has no attention to measure: its architecture, "{named}", looks nowhere.')
 
 
 def history_reports(run: Run, listen: Listen, *, corpus: Corpus | None = None, sentences: int = SENTENCES) -> None:
@@ -156,12 +165,16 @@ class Text:
         return [collate(self.pairs, numbers) for numbers in order.batches(0)]
 
     def readings(self, number: int, weights: dict[Kind, NDArray[np.float32]]) -> Iterator[tuple[Kind, Reading]]:
-        """Yield what the weights (L H T S, padded) of one pair say, kind by kind."""
+        """Yield what the weights (L H T S, padded) of one pair say, kind by kind, of the kinds that there are."""
         source, target = self.pairs.source(number), self.pairs.target(number)
         prefix = np.concatenate([[START], target[:-1]])
-        yield "encoder", self.reading(weights["encoder"], (source, self.source), (source, self.source), own=True)
-        yield "decoder", self.reading(weights["decoder"], (prefix, self.target), (prefix, self.target), own=True)
-        yield "cross", self.reading(weights["cross"], (target, self.target), (source, self.source), self.links[number])
+        read, had, said = (source, self.source), (prefix, self.target), (target, self.target)
+        if "encoder" in weights:
+            yield "encoder", self.reading(weights["encoder"], read, read, own=True)
+        if "decoder" in weights:
+            yield "decoder", self.reading(weights["decoder"], had, had, own=True)
+        if "cross" in weights:
+            yield "cross", self.reading(weights["cross"], said, read, self.links[number])
 
     def reading(
         self,
@@ -211,37 +224,39 @@ def statistics(
     translator: Translator, text: Text, batches: Sequence[Batch], listen: Listen
 ) -> Iterator[dict[str, Any]]:
     """Yield every head with its badges and numbers, kind by kind."""
-    how = translator.recipe.model
-    sums = {kind: Statistics(how.layers, how.heads) for kind in KINDS}
+    sums: dict[Kind, Statistics] = {}
     done = 0
     for batch in batches:
         weights = recorded(translator, batch)
+        sums = sums or {kind: Statistics(*array.shape[1:3]) for kind, array in weights.items()}
         for row, number in enumerate(batch.numbers.tolist()):
             for kind, reading in text.readings(number, {name: array[row] for name, array in weights.items()}):
                 sums[kind].add(reading)
         done += len(batch.numbers)
         listen(Working("Watching the heads read", done, text.count))
-    for kind in KINDS:
-        yield from ({"kind": kind, **head} for head in sums[kind].heads())
+    for kind, found in sums.items():
+        yield from ({"kind": kind, **head} for head in found.heads())
 
 
 @torch.inference_mode()
 def recorded(translator: Translator, batch: Batch) -> dict[Kind, NDArray[np.float32]]:
-    """Return all weights of a batch: B L H T S of each kind."""
+    """Return all weights of a batch: B L H T S of each kind that the architecture has."""
     source, prefix = (torch.from_numpy(part).to(translator.device) for part in (batch.source, batch.prefix))
     found = translator.model.attention(source, prefix)
-    return {kind: torch.stack(getattr(found, kind), dim=1).float().cpu().numpy() for kind in KINDS}
+    layers = {kind: getattr(found, kind) for kind in KINDS}
+    return {kind: torch.stack(of, dim=1).float().cpu().numpy() for kind, of in layers.items() if of}
 
 
 class Judge:
     """Measures the loss per target token, not smoothed, of a model and of the same model without a head."""
 
-    def __init__(self, model: Transformer, batches: list[Batch], device: torch.device) -> None:
+    def __init__(self, model: Network, batches: list[Batch], device: torch.device) -> None:
         self.model, self.batches, self.device = model, batches, device
         self.known: list[Memory] | None = None
 
     def loss_without(self, head: Head) -> float:
         """Return the loss when a head has no effect; one of the decoder leaves what the encoder says as it is."""
+        assert has_heads(self.model), f"a head of {type(self.model)} cannot be switched off"
         model = without(self.model, [head])
         return self.loss(model, self.read(model) if head[0] == "encoder" else self.memories())
 
@@ -251,12 +266,12 @@ class Judge:
         return self.known
 
     @torch.inference_mode()
-    def read(self, model: Transformer) -> list[Memory]:
+    def read(self, model: Network) -> list[Memory]:
         """Encode every batch."""
         return [model.encode(torch.from_numpy(batch.source).to(self.device)) for batch in self.batches]
 
     @torch.inference_mode()
-    def loss(self, model: Transformer, memories: list[Memory]) -> float:
+    def loss(self, model: Network, memories: list[Memory]) -> float:
         """Return the mean loss per target token."""
         total = 0.0
         for batch, memory in zip(self.batches, memories, strict=True):

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from dragoman.model.layers import is_counted
 from dragoman.run import Run, read_tensors
+from dragoman.tasks.card import network
 from dragoman.training.checkpoints import fault, newest, places, read_progress
 from dragoman.training.journal import read_metrics
 
@@ -13,11 +15,11 @@ def information(folder: str | Path) -> dict[str, Any]:
     run = Run(folder)
     recipe = run.read_recipe()
     source, target = run.read_tokenizers(recipe.tokenizer.joint)
-    model, data = recipe.model, recipe.data
+    data = recipe.data
     facts: dict[str, Any] = {
         "run": str(run),
         "task": recipe.task,
-        "model": f"{model.layers}+{model.layers} layers, width {model.width}, {model.heads} heads, {model.norm}-norm",
+        "model": network(recipe.model),
         "vocabulary": f"{recipe.tokenizer.kind}, "
         + (
             f"{len(source):,} pieces, shared"
@@ -28,7 +30,7 @@ def information(folder: str | Path) -> dict[str, Any]:
     }
     if run.weights_file.exists():
         weights, kept = read_tensors(run.weights_file)
-        facts["parameters"] = sum(tensor.numel() for tensor in weights.values())
+        facts["parameters"] = sum(tensor.numel() for name, tensor in weights.items() if not is_counted(name))
         facts["mean_of_steps"] = [int(step) for step in kept.get("steps", "").split() if step.isdecimal()]
     facts["checkpoints"] = [int(place.name) for place in reversed(places(run.checkpoints))]
     facts["damaged"] = [f"{place.name}: {wrong}" for place in places(run.checkpoints) if (wrong := fault(place))]

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from dragoman.decoding.trace import Node, Trace
 from dragoman.errors import UserError
-from dragoman.model.knockout import Head, Kind, attention_of, without
-from dragoman.model.transformer import Transformer
+from dragoman.model.knockout import Head, Kind, attention_of, has_heads, without
+from dragoman.model.transducer import Network
 from dragoman.recipe import Decoding
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, PAD, START
@@ -64,6 +64,7 @@ def look(
         record,
         given=written.given,
         without=heads,
+        switchable=has_heads(model),
         beam=tree(translator, model, source, written, how, record.cross) if written.nodes else None,
         again=partial(look_again, translator, options),
     )
@@ -88,7 +89,7 @@ def readable(translator: "Translator", text: str, other: str) -> list[int]:
 
 
 def searched(
-    translator: "Translator", model: Transformer, source: list[int], how: Decoding, given: Sequence[int], *, trace: bool
+    translator: "Translator", model: Network, source: list[int], how: Decoding, given: Sequence[int], *, trace: bool
 ) -> Written:
     """Translate, and keep the tree of what was tried if wanted."""
     heard = Trace()
@@ -97,7 +98,7 @@ def searched(
 
 
 def recorded(
-    translator: "Translator", model: Transformer, text: str, source: list[int], written: tuple[int, ...]
+    translator: "Translator", model: Network, text: str, source: list[int], written: tuple[int, ...]
 ) -> AttentionRecord:
     """Read source and target once more and record every weight; teacher forcing makes the weights of each step."""
     reading, prefix = translator.row(source), translator.row([START, *written])
@@ -110,9 +111,9 @@ def recorded(
         target_pieces=(*translator.target_tokenizer.spell(written), END_PIECE),
         source_text=text,
         target_text=target_text,
-        encoder=stacked(weights.encoder),
-        decoder=stacked(weights.decoder),
-        cross=stacked(weights.cross),
+        encoder=stacked(weights.encoder, len(source), len(source)),
+        decoder=stacked(weights.decoder, len(written) + 1, len(written) + 1),
+        cross=stacked(weights.cross, len(written) + 1, len(source)),
         title=translator.name,
         source_spans=(*((one.start, one.end) for one in translator.source_tokenizer.pieces(text)), (len(text),) * 2),
         target_spans=(*translator.target_tokenizer.spans(written), (len(target_text),) * 2),
@@ -133,7 +134,7 @@ def steps(logits: Tensor, written: Sequence[int], tokenizer: Tokenizer) -> tuple
 
 def tree(
     translator: "Translator",
-    model: Transformer,
+    model: Network,
     source: list[int],
     written: Written,
     how: Decoding,
@@ -141,7 +142,10 @@ def tree(
 ) -> BeamTree:
     """Put the search's nodes into words, each with where its step looked."""
     tokenizer = translator.target_tokenizer
-    layer = best_layer(cross)
+    layer = best_layer(cross) if len(cross) else 0
+    seen = np.zeros((len(written.nodes), len(source)), np.float32)
+    if len(cross):
+        seen = looks(translator, model, source, written.nodes, layer)
     nodes = tuple(
         BeamNode(
             parent=node.parent,
@@ -156,12 +160,10 @@ def tree(
         )
         for node in written.nodes
     )
-    return BeamTree(nodes, how.beam, how.length_penalty, looks(translator, model, source, written.nodes, layer), layer)
+    return BeamTree(nodes, how.beam, how.length_penalty, seen, layer)
 
 
-def looks(
-    translator: "Translator", model: Transformer, source: list[int], nodes: Sequence[Node], layer: int
-) -> Weights:
+def looks(translator: "Translator", model: Network, source: list[int], nodes: Sequence[Node], layer: int) -> Weights:
     """Return the cross-attention of a layer (nodes S), mean over its heads, at the step that wrote each node."""
     inner = {node.parent for node in nodes}
     leaves = [node.path for place, node in enumerate(nodes) if place not in inner]
@@ -184,20 +186,31 @@ def spelled(tokenizer: Tokenizer, token: int) -> str:
     return END_PIECE if token == END else tokenizer.spell([token])[0]
 
 
-def stacked(layers: list[Tensor]) -> Weights:
-    """Turn a layer's weights each (1 H T S) into one array: layers, heads, T, S."""
+def stacked(layers: list[Tensor], rows: int, columns: int) -> Weights:
+    """Turn a layer's weights each (1 H T S) into one array: layers, heads, T, S; of no layers, one without content."""
+    if not layers:
+        return np.zeros((0, 0, rows, columns), np.float32)
     return np.stack([layer[0].float().cpu().numpy() for layer in layers])
+
+
+def attention_sizes(model: Network, device: torch.device) -> dict[Kind, tuple[int, int]]:
+    """Return how many layers and heads a model has of each kind of attention, of the kinds that it has."""
+    smallest = torch.tensor([[START, END]], device=device)
+    with torch.inference_mode():
+        found = model.eval().attention(smallest, smallest)
+    layers = {kind: getattr(found, kind) for kind in get_args(Kind)}
+    return {kind: (len(of), of[0].shape[1]) for kind, of in layers.items() if of}
 
 
 class Knockouts:
     """A few models without some heads, the latest ones: one goes back and forth between them."""
 
     def __init__(self) -> None:
-        self.models: OrderedDict[frozenset[Head], Transformer] = OrderedDict()
+        self.models: OrderedDict[frozenset[Head], Network] = OrderedDict()
 
-    def of(self, model: Transformer, heads: tuple[Head, ...]) -> Transformer:
+    def of(self, model: Network, heads: tuple[Head, ...]) -> Network:
         """Return `model` without these heads."""
-        if not heads:
+        if not heads or not has_heads(model):
             return model
         wanted = frozenset(heads)
         if wanted not in self.models:
@@ -208,8 +221,13 @@ class Knockouts:
         return self.models[wanted]
 
 
-def checked_heads(heads: Iterable[Sequence[Any]], model: Transformer) -> tuple[Head, ...]:
+def checked_heads(heads: Iterable[Sequence[Any]], model: Network) -> tuple[Head, ...]:
     """Return heads in their order, each once, if the model has them."""
+    heads = list(heads)
+    if not heads:
+        return ()
+    if not has_heads(model):
+        raise UserError("Only the heads of a Transformer can be switched off; this model is of another architecture.")
     layers, count = len(model.encoder), attention_of(model, "encoder", 0).heads
     found = [tuple(head) for head in heads]
     for one in found:

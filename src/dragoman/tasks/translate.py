@@ -15,6 +15,7 @@ from dragoman.errors import Stopped, UserError
 from dragoman.evaluation.scores import bleu, score
 from dragoman.memory import keep_freed_memory
 from dragoman.model.architectures import build
+from dragoman.model.weights import statistics
 from dragoman.recipe import Recipe
 from dragoman.run import Run, write_weights, write_whole
 from dragoman.tasks.card import card
@@ -79,9 +80,11 @@ class Trainer:
         self.device = chosen_device(plan.device)
         threads = plan.threads or cores()
         torch.set_num_threads(threads)
-        self.crew = Crew(threads if self.device.type == "cpu" else 1)
         torch.manual_seed(plan.seed)
         self.model = build(recipe.model, len(data.source), len(data.target)).to(self.device)
+        # Threads that work on shares of a batch would count into the same statistics, in any order.
+        alone = self.device.type != "cpu" or bool(statistics(self.model))
+        self.crew = Crew(1 if alone else threads)
         self.optimizer = adam(self.model, plan)
         self.order = Order(
             data.train.source_lengths, data.train.target_lengths, plan.batch_tokens, plan.accumulate, plan.seed

@@ -17,8 +17,10 @@ from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.decoding.windows import join, split
 from dragoman.errors import UserError
+from dragoman.model.architectures import build
 from dragoman.model.knockout import Head
-from dragoman.model.transformer import Transformer
+from dragoman.model.transducer import Network
+from dragoman.model.weights import weights as weights_of
 from dragoman.recipe import Decoding, Model, Precision, Recipe
 from dragoman.run import Run, check_fit, fit, read_tensors
 from dragoman.tasks.look import Knockouts, look
@@ -59,7 +61,7 @@ class Translator:
     def __init__(
         self,
         recipe: Recipe,
-        model: Transformer,
+        model: Network,
         source: Tokenizer,
         target: Tokenizer,
         device: torch.device,
@@ -134,7 +136,7 @@ class Translator:
         found = dict(zip([*first, *others], [*begun, *free], strict=True))
         return [found[number] for number in range(len(sources))]
 
-    def engine(self, how: Decoding, model: Transformer | None = None) -> Engine:
+    def engine(self, how: Decoding, model: Network | None = None) -> Engine:
         """Return an engine that searches like this, on all cores; in another model if one is given."""
         crew = crew_of(torch.get_num_threads() if self.device.type == "cpu" else 1)
         return Engine(model or self.model, how, self.device, crew=crew, shortlist=self.listed(how))
@@ -198,7 +200,7 @@ class Translator:
         """
         return look(self, text, target=target, prefix=prefix, without=without, beam=beam, trace=trace)
 
-    def knocked_out(self, heads: tuple[Head, ...]) -> Transformer:
+    def knocked_out(self, heads: tuple[Head, ...]) -> Network:
         """Return the model without some of its heads."""
         return self.knockouts.of(self.model, heads)
 
@@ -259,16 +261,16 @@ def load(run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int |
     check_vocabulary(place, facts, source, target)
     if not as_large(weights, recipe.model, len(source)):
         with torch.device("meta"):  # a recipe that asks for more than there is must not be granted the memory first
-            check_fit(weights, dict(Transformer(recipe.model, len(source), len(target)).named_parameters()), where)
-    model = Transformer(recipe.model, len(source), len(target))
-    fit(weights, dict(model.named_parameters()), where)
+            check_fit(weights, weights_of(build(recipe.model, len(source), len(target))), where)
+    model = build(recipe.model, len(source), len(target))
+    fit(weights, weights_of(model), where)
     to = chosen_device(device)
     longest = whole_number(facts.get("longest_source"))
     return Translator(recipe, model.to(to).eval(), source, target, to, run=place, longest=longest)
 
 
 def as_large(weights: dict[str, Tensor], how: Model, vocabulary: int) -> bool:
-    """Say whether a model of this recipe is as large as the weights, by a few of them; a look at all takes seconds."""
+    """Say whether a Transformer of this recipe is as large as the weights, by a few of them; all would take seconds."""
     heads = (how.key_width or how.width // how.heads) * how.heads
     expected = {
         "source_embedding.weight": (vocabulary, how.width),
@@ -276,7 +278,8 @@ def as_large(weights: dict[str, Tensor], how: Model, vocabulary: int) -> bool:
         f"decoder.{how.layers - 1}.feed_forward.inner.weight": (how.inner_width, how.width),
     }
     found = {name: tuple(weights[name].shape) for name in expected if name in weights}
-    return found == expected and how.positions == "sinusoidal" and how.value_width is None
+    usual = how.architecture == "transformer" and how.positions == "sinusoidal" and how.value_width is None
+    return usual and found == expected
 
 
 def whole_number(fact: str | None) -> int:

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dragoman.cache import flush_to_disk
 from dragoman.errors import UserError
+from dragoman.model.transducer import Network
+from dragoman.model.weights import weights
 from dragoman.run import FORMAT, allow_as_usual, fit, read_tensors, to_json, write_tensors, write_whole
 
 WEIGHTS, OPTIMIZER, PROGRESS, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
@@ -53,7 +55,7 @@ def between(stage: str) -> None:
     """Do nothing: tests put a pause here, to end the program between any two stages of saving."""
 
 
-def save(folder: Path, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer) -> Path:
+def save(folder: Path, progress: Progress, model: Network, optimizer: torch.optim.Optimizer) -> Path:
     """Write a checkpoint of this moment, whole or not at all; if it is there already, it stays."""
     place = folder / f"{progress.step:09d}"
     if place.exists() and fault(place) is None and read_progress(place) == progress:
@@ -83,10 +85,10 @@ def set_aside(place: Path) -> Path:
     return place.with_name(f".old-{place.name}")
 
 
-def fill(folder: Path, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def fill(folder: Path, progress: Progress, model: Network, optimizer: torch.optim.Optimizer) -> None:
     """Write and sync every file of a checkpoint, the manifest last."""
     between("made")
-    write_tensors(folder / WEIGHTS, dict(model.named_parameters()), {"format": FORMAT})
+    write_tensors(folder / WEIGHTS, weights(model), {"format": FORMAT})
     between(WEIGHTS)
     write_tensors(folder / OPTIMIZER, moments(model, optimizer), {"format": FORMAT})
     between(OPTIMIZER)
@@ -163,11 +165,11 @@ def read_progress(place: Path) -> Progress:
         raise UserError(f"{place / PROGRESS} was written by another version of Dragoman; train again.") from None
 
 
-def restore(place: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+def restore(place: Path, model: Network, optimizer: torch.optim.Optimizer) -> Progress:
     """Put a model and its optimiser back to where they were, and return how far they had come."""
     progress = read_progress(place)
     parameters = dict(model.named_parameters())
-    fit(read_tensors(place / WEIGHTS)[0], parameters, place / WEIGHTS)
+    fit(read_tensors(place / WEIGHTS)[0], weights(model), place / WEIGHTS)
     held, _ = read_tensors(place / OPTIMIZER)
     empty = {f"{name}.{moment}": torch.empty_like(p) for name, p in parameters.items() for moment in MOMENTS}
     fit({name: tensor for name, tensor in held.items() if name != "steps"}, empty, place / OPTIMIZER)
@@ -179,7 +181,7 @@ def restore(place: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> 
     return progress
 
 
-def moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def moments(model: Network, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return Adam's running means by the names of their parameters, and the number of updates behind them."""
     tensors: dict[str, Tensor] = {}
     steps = torch.zeros(())
@@ -243,6 +245,6 @@ def sweep(folder: Path) -> None:
         shutil.rmtree(litter, ignore_errors=True)
 
 
-def size(model: nn.Module) -> int:
-    """Return the bytes that a checkpoint takes: the parameters and Adam's two means of each."""
-    return 3 * sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+def size(model: Network) -> int:
+    """Return the bytes that a checkpoint takes: the weights, and Adam's two means of each parameter."""
+    return sum(tensor.nbytes for tensor in [*weights(model).values(), *2 * list(model.parameters())])

@@ -49,6 +49,13 @@ class World:
                 parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
                 dist.all_reduce(parameter.grad)
 
+    def agree(self, statistics: Iterable[torch.Tensor]) -> None:
+        """Replace what each process has counted in its own batches by the mean over all processes."""
+        if self.size > 1:
+            for tensor in statistics:
+                dist.all_reduce(tensor)
+                tensor /= self.size
+
 
 ALONE = World()
 

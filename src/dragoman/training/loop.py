@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,7 +18,8 @@ from torch.autograd.graph import increment_version
 from dragoman.crew import ONE, Crew
 from dragoman.errors import Diverged
 from dragoman.model.layers import noise
-from dragoman.model.transducer import Transducer
+from dragoman.model.transducer import Network
+from dragoman.model.weights import copies, put_back, statistics
 from dragoman.recipe import Training
 from dragoman.tokens import PAD
 from dragoman.training.distributed import ALONE, World
@@ -28,18 +28,6 @@ from dragoman.training.schedule import schedule
 
 SMALLEST_SHARE = 512  # tokens, padding included: less work than this is not worth a core of its own
 SKIPPED_IN_A_ROW = 10  # steps that may be skipped for a non-finite gradient before training gives up
-
-
-class Trainable(Transducer, Protocol):
-    """A transducer with parameters to learn: an `nn.Module`."""
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield what is learned."""
-        ...
-
-    def train(self) -> object:
-        """Switch dropout on."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,7 @@ Batches = Callable[[int], list[TensorBatch]]  # the batches of this process at a
 
 
 def train(
-    model: Trainable,
+    model: Network,
     optimizer: torch.optim.Optimizer,
     batches: Batches,
     plan: Training,
@@ -94,15 +82,19 @@ def train(
 ) -> Iterator[Step]:
     """Update the parameters step by step, from the one after step `after` to the plan's last."""
     rate = schedule(plan, width)
-    parameters = list(model.parameters())
+    parameters, counts = list(model.parameters()), list(statistics(model).values())
     for number in range(after + 1, plan.steps + 1):
+        before = copies(counts)
         loss, nll, tokens, pairs = accumulate(model, batches(number), plan, number, world, crew)
+        world.agree(counts)
         norm = clipped_norm(parameters, plan.clip)
         finite = math.isfinite(norm) and math.isfinite(loss)
         if finite:
             set_rate(optimizer, rate(number))
             optimizer.step()
             increment_version(parameters)  # torch's fused Adam does not, and a validation would decode with old weights
+        else:
+            put_back(counts, before)
         optimizer.zero_grad(set_to_none=True)
         skipped = 0 if finite else skipped + 1
         yield Step(number, loss, nll, tokens, rate(number), norm, skipped, () if finite else pairs)
@@ -115,7 +107,7 @@ def train(
 
 
 def accumulate(
-    model: Trainable, micro_batches: list[TensorBatch], plan: Training, number: int, world: World, crew: Crew
+    model: Network, micro_batches: list[TensorBatch], plan: Training, number: int, world: World, crew: Crew
 ) -> tuple[float, float, int, list[int]]:
     """Leave the gradient of one update in the parameters; return both losses, the tokens and the pairs behind it."""
     model.train()
@@ -138,7 +130,7 @@ def accumulate(
 
 
 def gradient(
-    model: Trainable, parameters: list[nn.Parameter], batch: TensorBatch, plan: Training, tokens: float, seed: int
+    model: Network, parameters: list[nn.Parameter], batch: TensorBatch, plan: Training, tokens: float, seed: int
 ) -> tuple[float, float, tuple[Tensor | None, ...]]:
     """Return a batch's part of both mean losses and of the gradient, with the dropout that belongs to the seed."""
     device = batch.source.device
@@ -180,19 +172,21 @@ def has_bfloat16(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
-def seconds_per_step(model: Trainable, batches: Batches, plan: Training, trials: int = 3, crew: Crew = ONE) -> float:
+def seconds_per_step(model: Network, batches: Batches, plan: Training, trials: int = 3, crew: Crew = ONE) -> float:
     """Measure how long an update takes on this machine, without making one."""
-    durations = []
+    durations, counts = [], list(statistics(model).values())
+    before = copies(counts)
     for number in range(1, trials + 2):
         began_at = time.perf_counter()
         accumulate(model, batches(number), plan, number, ALONE, crew)
         durations.append(time.perf_counter() - began_at)
         for parameter in model.parameters():
             parameter.grad = None
+    put_back(counts, before)
     return sum(durations[1:]) / trials  # the first one warms up
 
 
-def adam(model: nn.Module, plan: Training) -> torch.optim.Adam:
+def adam(model: Network, plan: Training) -> torch.optim.Adam:
     """Section 5.3's optimiser."""
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=plan.betas, eps=plan.epsilon, fused=True)
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 import torch
-from torch import nn
 
 from dragoman.crew import Crew
 from dragoman.errors import Stopped, UserError
+from dragoman.model.transducer import Network
 from dragoman.recipe import Training
 from dragoman.run import Run
 from dragoman.training import checkpoints
@@ -99,7 +99,7 @@ class Session:
 
     run: Run
     plan: Training
-    model: nn.Module
+    model: Network
     optimizer: torch.optim.Optimizer
     batches: Batches
     validate: Validate
@@ -136,7 +136,7 @@ class Session:
         """Make the steps that are left, with all that belongs to each."""
         began_at = time.perf_counter()
         loop = train(
-            self.model,  # type: ignore[arg-type]
+            self.model,
             self.optimizer,
             self.batches,
             self.plan,

@@ -43,8 +43,8 @@ class Alignment:
 
 
 def alignments(record: AttentionRecord) -> dict[str, Alignment]:
-    """Return the alignments of all methods."""
-    return {name: method(record) for name, method in METHODS.items()}
+    """Return the alignments of all methods; of a model that never looks at the source there are none."""
+    return {name: method(record) for name, method in METHODS.items()} if len(record.cross) else {}
 
 
 def preferred(record: AttentionRecord) -> str:

@@ -28,6 +28,7 @@ def contents(record: AttentionRecord, other: AttentionRecord | None = None) -> d
         "report": None if record.report is None else dict(record.report),
         "history": (record.report or {}).get("history"),
         "without": [list(head) for head in record.without],
+        "switchable": record.switchable,
         "compare": None if other is None else contents(other),
     }
 

@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from dragoman.errors import UserError
-from dragoman.viewer.picture import FORMATS, fonts, plain
-from dragoman.viewer.record import KINDS, AttentionRecord, Kind, Weights
+from dragoman.viewer.picture import FORMATS, fonts, plain, refuse_nothing
+from dragoman.viewer.record import AttentionRecord, Kind, Weights
 from dragoman.viewer.words import Word, is_special, words
 
 COLOURS = "tab10"  # a colour a head; with more heads they come again
@@ -36,14 +36,15 @@ def line_picture(record: AttentionRecord, path: Path | str, heads: str, word: st
 def named_heads(record: AttentionRecord, name: str) -> tuple[Kind, int, list[int]]:
     """Return the kind, the layer and the heads, from 0, that a name like `encoder.5` or `cross.2.1` stands for."""
     kind, *places = name.split(".")
-    known: dict[str, Kind] = {one: one for one in KINDS}
-    layers, count = record.encoder.shape[:2]
+    known: dict[str, Kind] = {one: one for one in record.kinds}
+    refuse_nothing(record)
+    layers, count = record.weights(known.get(kind, record.kinds[0])).shape[:2]
     numbers = [int(place) if place.isdecimal() else 0 for place in places]
     fits = 1 <= len(numbers) <= 2 and all(1 <= n <= most for n, most in zip(numbers, (layers, count), strict=False))
     if kind not in known or not fits:
         raise UserError(
-            f"There are no heads {name!r}: name a kind ({', '.join(KINDS)}), a layer from 1 to {layers} and, for one "
-            f"head alone, a head from 1 to {count}, as encoder.{layers} or cross.1.{count}."
+            f"There are no heads {name!r}: name a kind ({', '.join(known)}), a layer from 1 to {layers} and, for one "
+            f"head alone, a head from 1 to {count}, as {record.kinds[0]}.{layers} or {record.kinds[-1]}.1.{count}."
         )
     return known[kind], numbers[0] - 1, [numbers[1] - 1] if len(numbers) == 2 else list(range(count))
 

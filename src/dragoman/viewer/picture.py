@@ -1,4 +1,4 @@
-"""A record as one picture for a paper or a slide: every head of every layer, for all three kinds of attention."""
+"""A record as one picture for a paper or a slide: every head of every layer, for all kinds of attention there are."""
 
 import math
 import warnings
@@ -15,7 +15,7 @@ from matplotlib.font_manager import get_font_names
 from matplotlib.image import AxesImage
 
 from dragoman.errors import UserError
-from dragoman.viewer.record import KINDS, AttentionRecord, Kind, Weights
+from dragoman.viewer.record import AttentionRecord, Kind, Weights
 
 NAMES: dict[Kind, str] = {
     "encoder": "Encoder self-attention: a source piece (row) looks at the source (columns)",
@@ -61,9 +61,16 @@ def picture(record: AttentionRecord, path: Path | str) -> None:
         figure.savefig(path, dpi=dots)
 
 
+def refuse_nothing(record: AttentionRecord) -> None:
+    """Object to a model that attends to nothing."""
+    if not record.kinds:
+        raise UserError(f"{record.title or 'This model'} is of an architecture without attention: nothing to draw.")
+
+
 def draw(record: AttentionRecord) -> Figure:
-    """Return a figure with the three kinds under one another."""
-    sizes = [block_size(record.weights(kind)) for kind in KINDS]
+    """Return a figure with the kinds under one another."""
+    refuse_nothing(record)
+    sizes = [block_size(record.weights(kind)) for kind in record.kinds]
     margin = 0.2 + LETTER * min(
         LONGEST, max(map(len, record.source_pieces + record.prefix_pieces + record.target_pieces))
     )
@@ -74,7 +81,7 @@ def draw(record: AttentionRecord) -> Figure:
     title = plain(record.title, most=80)
     figure.text(margin / width, 1 - 0.3 / height, title, fontsize=FONT + 4, family=fonts(), parse_math=False)
     top = height - HEADING
-    for kind, (wide, high) in zip(KINDS, sizes, strict=True):
+    for kind, (wide, high) in zip(record.kinds, sizes, strict=True):
         bottom = top - HEADING - high
         axes = figure.add_axes((margin / width, bottom / height, wide / width, high / height))
         image = draw_kind(axes, record, kind)

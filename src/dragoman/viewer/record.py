@@ -72,14 +72,15 @@ class AttentionRecord:
 
     `target_pieces` are the pieces that were written, END among them. Row t of `decoder` and of `cross` belongs to step
     t, position t of the prefix: the decoder has just read `prefix_pieces[t]` and is about to write `target_pieces[t]`.
-    We name these rows by what was written. The columns of `decoder` are the prefix, those of `cross` the source.
+    We name these rows by what was written. The columns of `decoder` are the prefix, those of `cross` the source. Where
+    one look goes to both, a row of `decoder` and the same row of `cross` only sum to 1 together.
     """
 
     source_pieces: tuple[str, ...]  # S
     target_pieces: tuple[str, ...]  # T
     source_text: str
     target_text: str
-    encoder: Weights  # layers, heads, S, S
+    encoder: Weights  # layers, heads, S, S; of a kind that the architecture lacks there are no layers
     decoder: Weights  # layers, heads, T, T
     cross: Weights  # layers, heads, T, S
     title: str = ""  # the run's name, or whatever the page should be called
@@ -88,6 +89,7 @@ class AttentionRecord:
     steps: tuple[Step, ...] = ()  # T
     given: int = 0  # how many target pieces were given to begin with
     without: tuple[Head, ...] = ()  # heads that were switched off
+    switchable: bool = True  # whether heads can be
     beam: BeamTree | None = None
     gold: str | None = None  # links between words that are known to be right, as "0-0 1-2"
     report: Mapping[str, Any] | None = None  # the head report of the run, if there is one
@@ -98,6 +100,9 @@ class AttentionRecord:
     def __post_init__(self) -> None:
         for kind in KINDS:
             check_shape(kind, self.weights(kind), (len(self.rows(kind)), len(self.columns(kind))))
+        alike = self.decoder.shape[:2] == self.cross.shape[:2]
+        one_softmax = alike and is_one(row_sums(self.decoder) + row_sums(self.cross))
+        for kind in ("encoder",) if one_softmax else KINDS:
             check_rows(kind, self.weights(kind))
 
     def _repr_mimebundle_(self, **_: Any) -> Bundle:
@@ -105,6 +110,11 @@ class AttentionRecord:
         from dragoman.viewer.notebook import shown
 
         return shown(self)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Return the kinds of attention that the architecture has; some have none."""
+        return tuple(kind for kind in KINDS if len(self.weights(kind)))
 
     @property
     def prefix_pieces(self) -> tuple[str, ...]:
@@ -126,7 +136,7 @@ class AttentionRecord:
 
 def check_shape(kind: Kind, weights: Weights, expected: tuple[int, int]) -> None:
     """Refuse weights that do not belong to the pieces beside them."""
-    if weights.ndim != 4 or weights.shape[2:] != expected or not weights.size:
+    if weights.ndim != 4 or weights.shape[2:] != expected or (len(weights) and not weights.size):
         rows, columns = expected
         raise ValueError(
             f"the {kind} weights have the shape {weights.shape}; the pieces ask for (layers, heads, {rows}, {columns})"
@@ -135,10 +145,21 @@ def check_shape(kind: Kind, weights: Weights, expected: tuple[int, int]) -> None
 
 def check_rows(kind: Kind, weights: Weights) -> None:
     """Refuse rows that no softmax can have made."""
-    sums = weights.sum(axis=-1, dtype=np.float64)
-    if not np.all(np.abs(sums - 1) <= 1e-4) or weights.min() < 0:
+    sums = row_sums(weights)
+    if not is_one(sums) or weights.min(initial=0) < 0:
         layer, head, row = np.unravel_index(np.argmax(np.abs(sums - 1)), sums.shape)
         raise ValueError(
             f"row {row} of {kind} layer {layer + 1}, head {head + 1} sums to {sums[layer, head, row]:.5f}; "
             "attention weights are not negative and sum to 1"
         )
+
+
+def row_sums(weights: Weights) -> NDArray[np.float64]:
+    """Return layers, heads, rows: what the weights of each row come to."""
+    sums: NDArray[np.float64] = weights.sum(axis=-1, dtype=np.float64)
+    return sums
+
+
+def is_one(sums: NDArray[np.float64]) -> bool:
+    """Say whether all sums are 1, to rounding."""
+    return bool(np.all(np.abs(sums - 1) <= 1e-4))

@@ -66,6 +66,7 @@ export function grid(inside, kind, store, theme, reported, toggle = null) {
   );
   const heading = make("h3", {}, ABOUT[kind].name, " ", make("span", { className: "dv-note" }, ABOUT[kind].about));
   const box = make("div", { className: "dv-gridbox" }, sheet, cells, overlay);
+  if (heads < 4) box.style.maxWidth = `${2 + 8 * heads}rem`; // a single head needs no more than this
   const element = make("section", { className: "dv-grid" }, heading, box);
   element.setAttribute("aria-label", ABOUT[kind].name);
   rove(

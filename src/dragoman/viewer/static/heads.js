@@ -4,7 +4,7 @@ import { css } from "./colours.js";
 import { button, choice, make } from "./dom.js";
 import { grid } from "./grid.js";
 import { lines } from "./lines.js";
-import { ABOUT, KINDS, nameOf, sinks } from "./look.js";
+import { ABOUT, nameOf, sinks } from "./look.js";
 import { matrix, matrixCsv, numbers, sinkNote } from "./matrix.js";
 import { asSvg, onCanvas } from "./pen.js";
 
@@ -40,10 +40,11 @@ const BADGES = {
  * @param {((kind: Kind, places: HeadPlace[]) => void) | null} toggle
  */
 export function headsPanel(inside, store, theme, report, toggle) {
+  if (!inside.kinds().length) return nothing();
   const known = new Map((report?.heads ?? []).map((head) => [`${head.kind} ${head.layer} ${head.head}`, head]));
   /** @type {(kind: Kind, layer: number, head: number) => HeadReport | undefined} */
   const reported = (kind, layer, head) => known.get(`${kind} ${layer} ${head}`);
-  const grids = KINDS.map((kind) =>
+  const grids = inside.kinds().map((kind) =>
     grid(inside, kind, store, theme, reported, toggle && ((places) => toggle(kind, places))),
   );
   const legend = make("div", { className: "dv-legend" });
@@ -241,6 +242,12 @@ export function headsPanel(inside, store, theme, report, toggle) {
     csv: () => matrixCsv(inside, store.state),
     destroy: () => (grids.forEach((each) => each.destroy()), shown.destroy?.()),
   };
+}
+
+/** Say that there are no heads. */
+function nothing() {
+  const text = "This architecture has no attention: no position looks at another, so there are no weights to show.";
+  return { element: make("p", { className: "dv-note" }, text), draw() {} };
 }
 
 /**

@@ -23,7 +23,7 @@
  * @typedef {{ heads: HeadReport[], loss?: number, data?: { name: string, sentences: number }, history?: Past[] }} Report
  * @typedef {{ title: string, model: string, skin: string, prefix: string[], given: number, source: Sentence,
  *   target: Sentence, kinds: Record<Kind, Matrices>, steps: Step[], alignment: Alignment, beam: Beam | null,
- *   report: Report | null, history: unknown, without: Head[], compare: Look | null }} Look
+ *   report: Report | null, history: unknown, without: Head[], switchable: boolean, compare: Look | null }} Look
  * @typedef {{ side: Side, first: number, end: number }} Point some pieces of one side that are pointed at
  * @typedef {{ values: Float32Array, rows: Unit[], columns: Unit[] }} Table weights, row by row, and what they belong to
  */
@@ -98,6 +98,16 @@ export class Inside {
     return found;
   }
 
+  /** Return the kinds of attention that the architecture has. */
+  kinds() {
+    return KINDS.filter((kind) => this.look.kinds[kind].layers > 0);
+  }
+
+  /** Return the kind to begin with: what looks at the source, if anything does. */
+  firstKind() {
+    return this.kinds().at(-1) ?? "cross";
+  }
+
   /**
    * Return every head of a kind.
    * @param {Kind} kind
@@ -163,7 +173,7 @@ export class Inside {
         for (let i = row.first; i < row.end; i++) {
           for (let j = column.first; j < column.end; j++) sum += sums[i * width + j] ?? 0;
         }
-        values[r * columns.length + c] = sum / (255 * heads.length * (row.end - row.first));
+        values[r * columns.length + c] = sum / (255 * Math.max(1, heads.length) * (row.end - row.first));
       }),
     );
     return { values, rows, columns };
@@ -257,6 +267,7 @@ export function touched(units, point) {
  */
 export function nameOf(inside, kind, heads) {
   const { layers, heads: count } = inside.look.kinds[kind];
+  if (!heads.length) return "no heads";
   const [layer, head] = at(heads, 0);
   const oneLayer = heads.every((place) => place[0] === layer);
   const oneHead = heads.every((place) => place[1] === head);

@@ -45,7 +45,7 @@ export function fromHash(hash, inside) {
   const tab = read("tab", ["heads", "alignment", "beam", "compare"]);
   const view = read("view", ["matrix", "lines", "table"]);
   const units = read("units", ["words", "pieces"]);
-  const kind = /** @type {Kind | null} */ (read("kind", ["encoder", "decoder", "cross"]));
+  const kind = /** @type {Kind | null} */ (read("kind", inside.kinds()));
   const method = read("method", Object.keys(look.alignment.methods));
   if (tab) state.tab = /** @type {State["tab"]} */ (tab);
   if (view) state.view = /** @type {State["view"]} */ (view);

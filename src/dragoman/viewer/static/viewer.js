@@ -98,8 +98,8 @@ class Viewer {
     const count = (/** @type {"words" | "pieces"} */ units) => look.source[units].length + look.target[units].length;
     return {
       tab: "heads",
-      kind: "cross",
-      heads: inside.everyHead("cross"),
+      kind: inside.firstKind(),
+      heads: inside.everyHead(inside.firstKind()),
       view: "matrix",
       // One word a sentence, as in scripts without spaces, says nothing: begin with the pieces.
       units: count("words") <= 4 && count("pieces") > count("words") ? "pieces" : "words",
@@ -231,6 +231,7 @@ class Viewer {
 
   /** @param {Tab} tab */
   has(tab) {
+    if (tab === "alignment") return this.look.kinds.cross.layers > 0;
     if (tab === "beam") return Boolean(this.look.beam || this.actions.relook);
     return tab !== "compare" || Boolean(this.other || this.look !== this.base || this.actions.relook);
   }
@@ -269,7 +270,7 @@ class Viewer {
       store,
       theme,
       this.report,
-      actions.relook ? (kind, places) => this.toggle(kind, places) : null,
+      actions.relook && look.switchable ? (kind, places) => this.toggle(kind, places) : null,
     );
   }
 
@@ -371,6 +372,7 @@ class Viewer {
     this.look = look;
     this.inside = new Inside(look);
     const { state } = this.store;
+    if (!this.inside.kinds().includes(state.kind)) state.kind = this.inside.firstKind();
     const { layers, heads } = look.kinds[state.kind];
     const there = state.heads.filter(([layer, head]) => layer < layers && head < heads);
     Object.assign(state, {
