@@ -353,6 +353,24 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
             "[model] longest = 305 learned positions are too few: a sentence may have 256 pieces ([data] longest) and "
             "its translation 50 more ([decoding] extra_length); set longest to 306 or more, or lower one of the two.",
         ),
+        (
+            "[model]\narchitecture = 'joined'\npositions = 'learned'\nlongest = 561",
+            "[model] longest = 561 learned positions are too few: a sentence may have 256 pieces ([data] longest) and "
+            "its translation 50 more ([decoding] extra_length), one behind the other; set longest to 562 or more, or "
+            "lower one of the two.",
+        ),
+        (
+            "[model]\narchitecture = 'joined'\nnormalisation = 'batch'",
+            '[model] normalisation "batch" would count source and target apart, and "joined" is one stack; set "layer".',
+        ),
+        (
+            "[model]\narchitecture = 'convolutional'\nscore = 'general'",
+            '[model] score "general" is for architecture "recurrent"; a convolutional has scaled_dot, dot and additive.',
+        ),
+        (
+            "[model]\narchitecture = 'dilated'\nwidth = 7",
+            "[model] width 7 is odd; sinusoidal positions pair sines with cosines, so make it even.",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_with_a_way_out(table, expected):
@@ -367,6 +385,7 @@ def test_settings_that_contradict_each_other_are_refused_with_a_way_out(table, e
         "[training]\naverage = 9\nkeep = 9",
         "[tokenizer]\njoint = false\n[model]\nshare_embeddings = false",
         "[model]\npositions = 'learned'\nlongest = 306",
+        "[model]\narchitecture = 'joined'\npositions = 'learned'\nlongest = 562",
         "[model]\nlongest = 8",  # without learned positions it does not matter
         "[data]\npairs = 'a'\nvalid_source = 'b'\nvalid_target = 'c'",
     ],

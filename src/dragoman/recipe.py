@@ -135,10 +135,13 @@ class Model(Settings):
         if attentive and self.width % self.heads and None in (self.key_width, self.value_width):
             fits = -(-self.width // self.heads) * self.heads
             yield f"width {self.width} cannot be shared by {self.heads} heads; {fits} can"
-        if attentive and self.width % 2 and self.positions == "sinusoidal":
+        placed = attentive or self.architecture in ("convolutional", "dilated")
+        if placed and self.width % 2 and self.positions == "sinusoidal":
             yield f"width {self.width} is odd; sinusoidal positions pair sines with cosines, so make it even"
-        if attentive and self.score in ("general", "none"):
+        if (attentive or self.architecture == "convolutional") and self.score in ("general", "none"):
             yield f'score "{self.score}" is for architecture "recurrent"; a {self.architecture} has {TRANSFORMER_SCORES}'
+        if self.architecture == "joined" and self.normalisation == "batch":
+            yield 'normalisation "batch" would count source and target apart, and "joined" is one stack; set "layer"'
         if not attentive and self.pattern != "full":
             yield f'pattern "{self.pattern}" restricts self-attention, and architecture "{self.architecture}" has none'
         if self.pattern != "full" and self.score != "scaled_dot":
@@ -221,11 +224,14 @@ class Recipe(Settings):
                 "set share_embeddings = false too"
             )
         pieces, more = self.data.longest, self.decoding.extra_length
-        if self.model.positions == "learned" and self.model.longest < pieces + more:
+        behind = self.model.architecture == "joined"  # a translation stands behind its source
+        enough = pieces + more + (pieces if behind else 0)
+        if self.model.positions == "learned" and self.model.longest < enough:
             yield (
                 f"[model] longest = {self.model.longest} learned positions are too few: a sentence may have {pieces} "
-                f"pieces ([data] longest) and its translation {more} more ([decoding] extra_length); set longest to "
-                f"{pieces + more} or more, or lower one of the two"
+                f"pieces ([data] longest) and its translation {more} more ([decoding] extra_length)"
+                f"{', one behind the other' if behind else ''}; set longest to {enough} or more, or lower one of "
+                "the two"
             )
 
     @classmethod
