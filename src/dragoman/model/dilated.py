@@ -1,0 +1,152 @@
+"""ByteNet (Kalchbrenner et al. 2016, "Neural Machine Translation in Linear Time"): dilated convolutions, no attention.
+
+The dilation doubles with each layer, 1, 2, 4, 8, 16, and begins again: two words n apart meet after log_k n layers
+(table 1), as long as n is within one round. The decoder stands on the encoder: target place t reads what the encoder
+left at place t. A translation is often longer than its source, so the encoder goes on beyond the source's end until
+LENGTH_FACTOR times its length; a target that is longer still reads zeros there ("dynamic unfolding").
+
+Shapes: B batch, S source positions, U unfolded positions, T target positions, D width, V vocabulary, W beam.
+"""
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dragoman.model.convolutional import Convolution, Recent
+from dragoman.model.layers import Dropout, Embedding
+from dragoman.model.transducer import Attention, Memory, State
+from dragoman.model.transformer import initialise, positions_of
+from dragoman.recipe import Model
+from dragoman.tokens import PAD
+
+LENGTH_FACTOR = 1.2  # target places for each source place: ByteNet's a for English to German (its b is 0)
+CYCLE = 5  # layers until the dilation begins again at 1: after 2⁴ = 16
+
+
+def dilation_of(layer: int) -> int:
+    """Return how far apart the places are that a layer, counted from 0, reads."""
+    return int(2 ** (layer % CYCLE))
+
+
+class Block(nn.Module):
+    """ByteNet's residual block: to half the width, along the sentence, and back; a norm and a ReLU before each map."""
+
+    def __init__(self, how: Model, layer: int) -> None:
+        super().__init__()
+        inner = max(1, how.width // 2)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in (how.width, inner, inner))
+        self.narrow = nn.Linear(how.width, inner)
+        self.convolution = Convolution(inner, inner, how.kernel, dilation_of(layer))
+        self.widen = nn.Linear(inner, how.width)
+        self.dropout = Dropout(how.dropout)
+
+    def around(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Let every place (B U D) that the mask (B U) allows read places on both sides."""
+        return self.leave(x, self.convolution.around(self.enter(x), mask))
+
+    def behind(self, x: Tensor) -> Tensor:
+        """Let every place (B T D) read itself and places behind it."""
+        return self.leave(x, self.convolution.behind(self.enter(x)))
+
+    def step(self, x: Tensor, recent: Tensor) -> tuple[Tensor, Tensor]:
+        """Read one more place of each hypothesis (B W D) after the recent ones."""
+        convolved, recent = self.convolution.step(recent, self.enter(x))
+        return self.leave(x, convolved), recent
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Return what the convolution reads."""
+        return F.relu(self.norms[1](self.narrow(F.relu(self.norms[0](x)))))
+
+    def leave(self, x: Tensor, convolved: Tensor) -> Tensor:
+        """Widen what was read again and join it to what went around."""
+        return cast(Tensor, self.dropout(self.widen(F.relu(self.norms[2](convolved))), x))
+
+
+class Dilated(nn.Module):
+    """ByteNet; a `Transducer`. ByteNet itself has positions = "none": its places are told apart by counting."""
+
+    def __init__(self, how: Model, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        assert not how.share_embeddings or source_vocabulary == target_vocabulary, (
+            f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
+        )
+        self.source_embedding = Embedding(source_vocabulary, how.width)
+        self.target_embedding = (
+            self.source_embedding if how.share_embeddings else Embedding(target_vocabulary, how.width)
+        )
+        self.projection = None if how.share_output else nn.Linear(how.width, target_vocabulary, bias=False)
+        self.source_positions = positions_of(how)
+        self.target_positions = positions_of(how)
+        self.beyond = nn.Parameter(torch.zeros(how.width))  # stands in each place from the source's end on
+        self.dropout = Dropout(how.dropout)
+        self.encoder = nn.ModuleList(Block(how, layer) for layer in range(how.layers))
+        self.decoder = nn.ModuleList(Block(how, layer) for layer in range(how.layers))
+        self.encoder_norm, self.decoder_norm = (nn.LayerNorm(how.width) for _ in range(2))
+        self.exit = nn.Linear(how.width, how.width)
+        initialise(self)
+
+    @property
+    def output(self) -> Tensor:
+        """The matrix that turns hidden vectors into logits (V D)."""
+        return self.target_embedding.weight if self.projection is None else self.projection.weight
+
+    def encode(self, source: Tensor) -> Memory:
+        """Read `source` (B S, padded with PAD) and unfold it; the memory's mask (B U) has the unfolded lengths."""
+        word = self.source_embedding(source) + self.source_positions(0, source.shape[1])  # B S D
+        real = source != PAD
+        unfolded = math.ceil(LENGTH_FACTOR * source.shape[1]) - source.shape[1]
+        x = torch.where(real[..., None], word, self.beyond)
+        x = torch.cat([x, self.beyond.expand(len(x), unfolded, -1)], dim=1)  # B U D
+        lengths = (real.sum(dim=1) * LENGTH_FACTOR).ceil()  # B
+        mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        x = self.dropout(x)
+        for block in self.encoder:
+            x = cast(Block, block).around(x, mask)
+        return Memory(self.encoder_norm(x), mask)
+
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
+        return self.hidden(prefix, memory) @ self.output.T
+
+    def hidden(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the last hidden vectors (B T D) over `prefix`."""
+        length = prefix.shape[1]
+        word = self.target_embedding(prefix) + self.target_positions(0, length)  # B T D
+        x = self.dropout(word + unfolding(memory, 0, length))
+        for block in self.decoder:
+            x = cast(Block, block).behind(x)
+        return self.leave(x)
+
+    def attention(self, source: Tensor, prefix: Tensor) -> Attention:  # noqa: ARG002
+        """Return nothing: there is no attention to show."""
+        return Attention([], [], [])
+
+    def leave(self, x: Tensor) -> Tensor:
+        """Turn the last block's vectors into hidden ones, in full precision: a loss is summed up from them."""
+        left: Tensor = self.exit(F.relu(self.decoder_norm(x)))
+        return left.to(self.output.dtype)
+
+    def start(self, memory: Memory) -> Recent:
+        """Return the state before the first token: one empty prefix a sentence."""
+        convolutions = [cast(Block, block).convolution for block in self.decoder]
+        return Recent.nothing(convolutions, [one.map.out_features for one in convolutions], memory.states)
+
+    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Recent]:
+        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
+        assert isinstance(state, Recent), f"this is the state of another model: {type(state)}"
+        x = self.target_embedding(token) + self.target_positions(state.read, 1) + unfolding(memory, state.read, 1)
+        layers: list[Tensor] = []
+        for block, recent in zip(self.decoder, state.layers, strict=True):
+            x, recent = cast(Block, block).step(x, recent)
+            layers.append(recent)
+        return self.leave(x) @ self.output.T, Recent(state.read + 1, layers)
+
+
+def unfolding(memory: Memory, first: int, length: int) -> Tensor:
+    """Return what the encoder left at places first, first + 1, … (B T D): zeros where it left nothing."""
+    states = memory.states[:, first : first + length]
+    states = states.masked_fill(~memory.mask[:, first : first + length, None], 0.0)
+    return F.pad(states, (0, 0, 0, length - states.shape[1]))
