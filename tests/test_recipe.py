@@ -123,7 +123,7 @@ def test_the_form_shows_every_setting_with_its_description_and_its_choices():
     for name, _ in leaves(Recipe()):
         assert any(line.removeprefix("# ").startswith(f"{name.split('.')[-1]} =") for line in form.splitlines()), name
     assert "# layers in the encoder, and again in the decoder (N)" in form
-    assert "# how places are told apart (sinusoidal, learned)" in form
+    assert "# how places are told apart (sinusoidal, learned, none)" in form
 
 
 def test_a_long_value_in_the_form_is_kept_apart_from_its_description():
@@ -361,11 +361,13 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
         ),
         (
             "[model]\narchitecture = 'joined'\nnormalisation = 'batch'",
-            '[model] normalisation "batch" would count source and target apart, and "joined" is one stack; set "layer".',
+            '[model] normalisation "batch" would count source and target apart, and "joined" is one stack; '
+            'set "layer".',
         ),
         (
             "[model]\narchitecture = 'convolutional'\nscore = 'general'",
-            '[model] score "general" is for architecture "recurrent"; a convolutional has scaled_dot, dot and additive.',
+            '[model] score "general" is for architecture "recurrent"; a convolutional has scaled_dot, dot and '
+            "additive.",
         ),
         (
             "[model]\narchitecture = 'dilated'\nwidth = 7",
