@@ -1,0 +1,198 @@
+"""What the experiment about heads has to say and to show, made from its results alone."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from dragoman.lab.head_pictures import Panel, cost_picture, grid_picture, line_figure
+from dragoman.lab.relations import ANTECEDENT, FAR_PART, Sentence
+from dragoman.lab.report import Cell, Json, Part, Picture, Table
+
+Look = Callable[[str, str], Sentence]
+
+
+def named(kind: str, layer: int, head: int) -> str:
+    """Name a head as `dragoman attention --heads` does, counted from 1."""
+    return f"{kind}.{layer + 1}.{head + 1}"
+
+
+def name_of(row: Mapping[str, Json]) -> str:
+    """Name the head of a row."""
+    return named(row["kind"], row["layer"], row["head"])
+
+
+def percent(share: float | None) -> str:
+    """Write a share."""
+    return "" if share is None else f"{100 * share:.0f} %"
+
+
+def between(low: float, high: float, sign: str = "") -> str:
+    """Write an interval of shares."""
+    return f"{100 * low:{sign}.0f} to {100 * high:{sign}.0f}"
+
+
+# What is said
+
+
+def relation_findings(found: list[dict[str, Json]]) -> list[str]:
+    """Say what was found about the relations that the paper's figures show."""
+    said = [finding(row) for row in found if row["figure"] in (3, 4)]
+    beside = max((row for row in found if row["figure"] == 5), key=lambda row: row["right"], default=None)
+    if beside:
+        low, high = beside["interval"]
+        said.append(
+            f"The head nearest to being about position is {name_of(beside)}: its heaviest place is "
+            f"{beside['relation']} for {percent(beside['right'])} of the words ({between(low, high)} %)."
+        )
+    if not any(row["relation"] == ANTECEDENT for row in found):
+        said.append("For this corpus nobody knows what its pronouns stand for, so no head for antecedents was sought.")
+    return said
+
+
+def finding(row: dict[str, Json]) -> str:
+    """Say how often a head is right about one relation, and what a rule of position alone would reach."""
+    (low, high), rule = row["interval"], row["position"]
+    least, most = rule["advantage"]
+    than = "more often than" if least > 0 else "less often than" if most < 0 else "not clearly more or less often than"
+    said = (
+        f"Of the {row['kind']} heads, {name_of(row)} looks most at {row['relation']}: right in {percent(row['right'])} "
+        f"of {row['examples']} test examples ({between(low, high)} %), {than} the best rule of position "
+        f"({rule['rule']}: {percent(rule['right'])}; difference {between(least, most, '+')} points)."
+    )
+    if "noun" in row:
+        noun, misled = row["noun"], row["misled"]
+        said += f" A rule that is told which words are nouns ({noun['rule']}) reaches {percent(noun['right'])}"
+        wrong = misled["examples"]
+        said += f"; where the nearest noun is wrong ({wrong} examples) the head is right in " if wrong else "."
+        said += f"{percent(misled['right'])}." if wrong else ""
+    return said
+
+
+def cost_findings(costs: Json, found: list[dict[str, Json]]) -> list[str]:
+    """Say what the costliest head is worth, and what the one for antecedents is."""
+    if not costs:
+        return ["The attention of this architecture is not in heads that could be switched off."]
+    rows = costs["heads"]
+    real = [row for row in rows if row["p"] < costs["chance"] and row["lost"] > 0]
+    said = [
+        f"Without {name_of(rows[0])}, the model's costliest head, BLEU falls from {costs['bleu']:.1f} to "
+        f"{rows[0]['bleu']:.1f} on {costs['sentences']} test sentences; {len(real)} of the {len(rows)} heads that were "
+        f"switched off, one at a time, cost more than chance explains (p < {costs['chance']})."
+    ]
+    places = {name_of(row): row for row in rows}
+    for row in found:
+        if row["relation"] == ANTECEDENT and name_of(row) in places:
+            cost = places[name_of(row)]
+            said.append(
+                f"Without the head for antecedents {name_of(row)}, BLEU changes by {-cost['lost']:+.1f} "
+                f"(p = {cost['p']:.3f}) and {percent(cost['changed'])} of the translations are others."
+            )
+    return said
+
+
+def relation_parts(folder: Path, look: Look, found: list[dict[str, Json]]) -> list[Part]:
+    """Return the table of relations, where each is served, and the paper's figures."""
+    rows = tuple(relation_row(row) for row in found)
+    header = (
+        "looks at", "head", "right", "95 % interval", "examples", "weight there", "best rule of position", "right",
+        "knowing the nouns", "right",
+    )  # fmt: skip
+    note = (
+        "A head is right where the heaviest of all places is the right word. Heads and rules were chosen on validation "
+        "sentences and judged on test sentences. Rules of position are not given where the relation is a distance. "
+        "What makes one expression is known from the gold alignment: words that are one word in the other language."
+    )
+    maps = {f"{row['kind']}: {short(row['relation'])}": row["all"] for row in found if row["figure"] in (3, 4)}
+    parts: list[Part] = [Table("What the heads look at", header, rows, note)]
+    if maps:
+        file = grid_picture(maps, folder / "accuracy.png", scale="share of test examples that are right")
+        parts.append(Picture(file, "How often each head's heaviest place is the right one, by layer and head."))
+    return [*parts, *figures(folder, look, found)]
+
+
+def short(name: str) -> str:
+    """Name a relation in few words."""
+    return {ANTECEDENT: "antecedent", FAR_PART: "far part"}.get(name, name)
+
+
+def relation_row(row: dict[str, Json]) -> tuple[Cell, ...]:
+    """Write the row of one relation."""
+    position, noun = row.get("position"), row.get("noun")
+    return (
+        f"{row['kind']}: {row['relation']}", name_of(row), percent(row["right"]), between(*row["interval"]),
+        row["examples"], f"{row['weight']:.2f}",
+        position["rule"] if position else "", percent(position["right"]) if position else "",
+        noun["rule"] if noun else "", percent(noun["right"]) if noun else "",
+    )  # fmt: skip
+
+
+def figures(folder: Path, look: Look, found: list[dict[str, Json]]) -> list[Part]:
+    """Draw the paper's figures 3, 4 and 5 with sentences of the test split."""
+    parts: list[Part] = []
+    far = max((row for row in found if row["figure"] == 3), key=lambda row: row["right"], default=None)
+    back = max((row for row in found if row["figure"] == 4), key=lambda row: row["right"], default=None)
+    near = sorted((row for row in found if row["figure"] == 5), key=lambda row: -row["right"])[:2]
+    if far:
+        file = line_figure([panel(look, far, whole_layer=True, isolated=True)], folder / "figure-3.png")
+        caption = f"As figure 3: where the heads of layer {far['layer'] + 1} ({far['kind']}) look from one word"
+        parts.append(Picture(file, f"{caption}, whose other part stands far away."))
+    if back:
+        both = [panel(look, back), panel(look, back, isolated=True, second=True)]
+        caption = f"As figure 4: head {name_of(back)} over a sentence; below, it and the next best from the pronoun."
+        parts.append(Picture(line_figure(both, folder / "figure-4.png"), caption))
+    if near:
+        file = line_figure([panel(look, row) for row in near], folder / "figure-5.png")
+        names = " and ".join(f"{name_of(row)} ({row['relation']})" for row in near)
+        parts.append(Picture(file, f"As figure 5: heads that have to do with the structure of the sentence, {names}."))
+    return parts
+
+
+def panel(
+    look: Look, row: dict[str, Json], *, whole_layer: bool = False, isolated: bool = False, second: bool = False
+) -> Panel:
+    """Return the drawing of a relation's example: its head, that and the second best, or all of its layer."""
+    one, kind, layer = look(*row["shown"]["texts"]), row["kind"], row["layer"]
+    heads = [(layer, row["head"])]
+    if whole_layer:
+        heads = [(layer, head) for head in range(len(row["all"][layer]))]
+    if second:
+        order = np.argsort(-np.array(row["all"]), axis=None)[:3]
+        others = [divmod(int(place), len(row["all"][0])) for place in order]
+        heads = [*heads, *[place for place in others if place not in heads][:1]]
+    weights = {named(kind, *place): one.weights[kind][place] for place in heads}
+    above = one.source if kind == "encoder" else one.target
+    looking = frozenset((row["shown"]["row"],)) if isolated else frozenset[int]()
+    return Panel(f"{name_of(row)}: {short(row['relation'])}", above, one.columns(kind), weights, kind, looking)
+
+
+def cost_parts(folder: Path, losses: Json, costs: Json, found: list[dict[str, Json]]) -> list[Part]:
+    """Return what the heads are worth, in BLEU and in loss."""
+    if not costs:
+        return []
+    served: dict[str, list[str]] = {}
+    for row in found:
+        served.setdefault(name_of(row), []).append(short(row["relation"]))
+    spared = {name_of(each): each["importance"] for each in losses["heads"]}
+    header = ("without", "BLEU", "lost", "p", "translations changed", "loss added", "best at", "badges")
+    badges = {name_of(each): ", ".join(each["badges"]) for each in losses["heads"]}
+    rows = tuple(
+        (
+            name, f"{row['bleu']:.1f}", f"{row['lost']:.1f}", f"{row['p']:.3f}", percent(row["changed"]),
+            f"{spared[name]:.4f}", ", ".join(served.get(name, [])), badges[name],
+        )
+        for row in costs["heads"]
+        for name in (name_of(row),)
+    )  # fmt: skip
+    chosen = "" if len(rows) == costs["of"] else f" Those {len(rows)} of {costs['of']} heads that spare most loss."
+    note = (
+        f"BLEU of the whole model: {costs['bleu']:.1f} on {costs['sentences']} test sentences. p by paired bootstrap "
+        f"resampling. Loss added: per target piece of the validation text.{chosen}"
+    )
+    lost = {name_of(row): row["lost"] for row in costs["heads"]}
+    noise = max((abs(row["lost"]) for row in costs["heads"] if row["p"] >= costs["chance"]), default=0.0)
+    file = cost_picture(lost, noise, folder / "ablation.png")
+    return [
+        Table("What the model loses without a head", header, rows, note),
+        Picture(file, "BLEU that is lost when one head is switched off; grey: differences that chance explains."),
+    ]
