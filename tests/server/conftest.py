@@ -95,11 +95,6 @@ class Served:
             with suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGCONT)
 
-    def worker_seconds(self) -> float:
-        """Return the processor time that the worker has used, which no other process on the machine can lengthen."""
-        fields = Path(f"/proc/{self.worker()}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def memory(self) -> int:
         """Return the resident bytes of the front."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

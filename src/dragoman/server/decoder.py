@@ -94,7 +94,8 @@ class Decoder:
             if batch.wanted:
                 results = self.alone(batch) if batch.units[0][0].own_lane else self.decoded(batch)
                 complete = self.line.settle(batch, results)
-                self.end.send([{"id": job.number, **answered(job)} for job in complete])
+                answers = [{"id": job.number, **answered(job)} for job in complete]
+                self.end.send([{"decoded": len(batch.units)}, *answers])
         except Abandoned:
             pass
         except UserError as error:

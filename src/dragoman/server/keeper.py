@@ -102,6 +102,8 @@ class Keeper:
             if "models" in message:
                 self.metrics.reloads += self.ready
                 self.models, self.ready = message["models"], True
+            elif "decoded" in message:
+                self.metrics.decoded += message["decoded"]
             elif "fatal" in message:
                 LOG.error("the worker could not load the models again: %s", message["fatal"])
             elif told := self.waiting.get(message["id"]):

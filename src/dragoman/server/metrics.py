@@ -20,7 +20,7 @@ class Metrics:
         self.refused: Counter[str] = Counter()  # by code
         self.seconds: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
         self.total_seconds: Counter[str] = Counter()
-        self.sentences = self.characters = self.restarts = self.reloads = self.abandoned = 0
+        self.sentences = self.characters = self.decoded = self.restarts = self.reloads = self.abandoned = 0
         self.gauges: dict[str, Callable[[], float]] = {}
         self.started_at = time.time()
 
@@ -43,7 +43,7 @@ class Metrics:
         for code, count in sorted(self.refused.items()):
             yield f'dragoman_refused_total{{code="{code}"}} {count}'
         yield from self.histogram()
-        for name in ("sentences", "characters", "abandoned", "restarts", "reloads"):
+        for name in ("sentences", "characters", "decoded", "abandoned", "restarts", "reloads"):
             yield from family(f"{name}_total", "counter", MEANINGS[name])
             yield f"dragoman_{name}_total {getattr(self, name)}"
         for name, value in self.gauges.items():
@@ -63,6 +63,7 @@ class Metrics:
 MEANINGS = {
     "sentences": "Sentences translated.",
     "characters": "Characters of text translated.",
+    "decoded": "Sentences that the worker has decoded, though perhaps nobody waited for them any more.",
     "abandoned": "Requests whose client went away before the answer.",
     "restarts": "Times that the worker died and was started again.",
     "reloads": "Times that a training's new weights were taken.",
