@@ -7,7 +7,8 @@ it comes from the test split, which shares no story with the others.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property, partial
 from itertools import pairwise
@@ -129,7 +130,8 @@ def trained(lab: Laboratory, told: Told, plan: Plan) -> Json:
         lab.listen(Working(what, round(100 * part), 100))
 
     model = new_network(exams["train"], numbers, plan)
-    curve = train(model, exams["train"], exams["valid"], plan, seen)
+    with one_thread():
+        curve = train(model, exams["train"], exams["valid"], plan, seen)
     reading = read(model, exams["test"])
     shown = example(told.stories["test"])
     answers = {number: word for word, number in numbers.items()}
@@ -138,6 +140,17 @@ def trained(lab: Laboratory, told: Told, plan: Plan) -> Json:
         **looks(reading, told.stories["test"]),
         "answer": answers.get(int(reading.answer[shown]), ""), "weights": reading.weights[shown].tolist(),
     }  # fmt: skip
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread inside this block: for matrices this small, several wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def looks(reading: Reading, told: Sequence[Story]) -> dict[str, Json]:

@@ -38,10 +38,6 @@ class Exam:
     def __len__(self) -> int:
         return len(self.answer)
 
-    def some(self, rows: Tensor) -> "Exam":
-        """Return some of the stories, by their numbers."""
-        return Exam(self.story[rows], self.question[rows], self.answer[rows])
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -88,8 +84,9 @@ def train(
     `seen` hears how much of the time is over.
     """
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    page = model.count(exam.story, exam.question)
     began_at, curve = time.monotonic(), [(0, accuracy(model, valid))]
-    for step, batch in enumerate(batches(exam, plan.seed), start=1):
+    for step, rows in enumerate(batches(len(exam), plan.seed), start=1):
         share = (time.monotonic() - began_at) / plan.seconds
         if step % LOOK_EVERY == 0 or share >= 1:
             curve.append((step - 1, accuracy(model, valid)))
@@ -98,7 +95,8 @@ def train(
             break
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1, step / WARMUP) * (1 - share)
-        loss = F.cross_entropy(model(batch.story, batch.question, linear=share < plan.linear)[0], batch.answer)
+        logits, _ = model.answer(page.some(rows), linear=share < plan.linear)
+        loss = F.cross_entropy(logits, exam.answer[rows])
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         clip_grad_norm_(model.parameters(), CLIP)
@@ -112,12 +110,11 @@ def new_network(exam: Exam, numbers: dict[str, int], plan: Plan) -> MemoryNetwor
     return MemoryNetwork(len(numbers) + 1, WIDTH, plan.hops, longest=exam.story.shape[1])
 
 
-def batches(exam: Exam, seed: int) -> Iterator[Exam]:
-    """Return the stories in batches, in another order each time, for ever."""
+def batches(stories: int, seed: int) -> Iterator[Tensor]:
+    """Return the numbers of the stories in batches, in another order each time, for ever."""
     generator = torch.Generator().manual_seed(seed)
     while True:
-        for rows in torch.split(torch.randperm(len(exam), generator=generator), BATCH):
-            yield exam.some(rows)
+        yield from torch.split(torch.randperm(stories, generator=generator), BATCH)
 
 
 @torch.no_grad()

@@ -4,10 +4,11 @@ It is no `Transducer`: it reads a story of sentences and a question, and answers
 the question as its query; the next hop asks with the question and what was found. (Section 2 of the Transformer's
 paper names it among its forebears.)
 
-Shapes: B batch, M sentences of a story (the memory), L words of a sentence, D width, V vocabulary. A sentence is
-filled up with PAD; a padding sentence holds nothing else, and may stand anywhere.
+Shapes: B batch, M sentences of a story (the memory), L words of a sentence, D width, V vocabulary, C rows of a
+hop's matrix. A sentence is filled up with PAD; a padding sentence holds nothing else, and may stand anywhere.
 """
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -15,6 +16,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.tokens import PAD
+
+
+@dataclass(frozen=True)
+class Page:
+    """Stories and questions as a network reads them, counted once for all hops; nothing in it is learned."""
+
+    story: Tensor  # B M C: for each sentence, how much of each row of a hop's matrix it takes
+    question: Tensor  # B C
+    present: Tensor  # B M, True where the memory holds a sentence
+
+    def some(self, rows: Tensor) -> "Page":
+        """Return some of the stories, by their numbers."""
+        return Page(self.story[rows], self.question[rows], self.present[rows])
 
 
 class MemoryNetwork(nn.Module):
@@ -41,31 +55,46 @@ class MemoryNetwork(nn.Module):
 
         `linear` leaves the softmax of the hops away, which helps at the start of a training.
         """
-        present, age = attendance(story, self.longest)
-        asked = self.embed(question)[0]  # B D
-        memories = self.embed(story) + self.dated(age)  # hops+1 B M D
+        return self.answer(self.count(story, question), linear=linear)
+
+    def answer(self, page: Page, *, linear: bool = False) -> tuple[Tensor, Tensor]:  # B V, and B hops M
+        """Answer what was counted before, which saves a third of a training."""
+        matrices = self.matrices()
+        memories = product(page.story, matrices)  # hops+1 B M D
+        state = page.question @ matrices[0]  # B D
         weights = []
         for key, value in pairwise(memories):
-            weights.append(focus((key * asked[:, None]).sum(-1), present, linear=linear))  # B M
-            asked = asked + (weights[-1][..., None] * value).sum(1)
-        return asked @ self.words[-1].T, torch.stack(weights, dim=1)
+            weights.append(focus((key * state[:, None]).sum(-1), page.present, linear=linear))  # B M
+            state = state + (weights[-1][..., None] * value).sum(1)
+        return state @ self.words[-1].T, torch.stack(weights, dim=1)
 
-    def embed(self, sentences: Tensor) -> Tensor:
-        """Turn sentences (… L) into vectors (hops+1 … D) by each of the matrices.
+    def matrices(self) -> Tensor:
+        """Return what a sentence is embedded with (hops+1 C D): rows for the words, once or twice, and for the ages.
 
         The paper weights dimension k of word j of J by (1 − j/J) − (k/d)(1 − 2j/J). That is linear in k, so a sentence
-        is two bags of words, the second multiplied by k/d: one small matrix product, and no vector for each word.
+        is two bags of words, the second one for rows multiplied by k/d: one small matrix product for all hops, and no
+        vector for each word.
         """
-        place = places(sentences).to(self.words)  # … L
         if not self.ordered:
-            return product(bags(sentences, torch.ones_like(place), self.words), self.words)
-        both = torch.cat([bags(sentences, 1 - place, self.words), bags(sentences, 2 * place - 1, self.words)], dim=-1)
-        ramp = torch.arange(1, self.words.shape[-1] + 1).to(self.words) / self.words.shape[-1]  # D
-        return product(both, torch.cat([self.words, self.words * ramp], dim=1))
+            return torch.cat([self.words, self.ages], dim=1)
+        ramp = torch.arange(1, self.words.shape[-1] + 1).to(self.words) / self.words.shape[-1]  # D, the k/d
+        return torch.cat([self.words, self.words * ramp, self.ages], dim=1)
 
-    def dated(self, age: Tensor) -> Tensor:
-        """Return the vectors (hops+1 B M D) of ages (B M)."""
-        return product(F.one_hot(age, self.longest).to(self.ages), self.ages)
+    def count(self, story: Tensor, question: Tensor) -> Page:
+        """Count the words of stories (B M L) and questions (B L), and how old each sentence is."""
+        present, age = attendance(story, self.longest)
+        ages = F.one_hot(age, self.longest).to(self.words)  # B M longest
+        ageless = self.words.new_zeros(len(question), self.longest)
+        sentences, asked = self.bags(story), self.bags(question)
+        return Page(torch.cat([sentences, ages], dim=-1), torch.cat([asked, ageless], dim=-1), present)
+
+    def bags(self, sentences: Tensor) -> Tensor:
+        """Turn sentences (… L) into bags of words (… V, or twice V with position encoding)."""
+        place = places(sentences).to(self.words)  # … L
+        weights = (1 - place, 2 * place - 1) if self.ordered else (torch.ones_like(place),)
+        empty = self.words.new_zeros(*sentences.shape[:-1], self.words.shape[1])
+        each = [empty.scatter_add(-1, sentences, weight * (sentences != PAD)) for weight in weights]
+        return torch.cat(each, dim=-1)
 
 
 def attendance(story: Tensor, longest: int) -> tuple[Tensor, Tensor]:  # B M, twice
@@ -81,14 +110,8 @@ def places(sentences: Tensor) -> Tensor:
     return torch.arange(1, sentences.shape[-1] + 1, dtype=torch.float64, device=sentences.device) / length
 
 
-def bags(sentences: Tensor, weight: Tensor, words: Tensor) -> Tensor:
-    """Count the words of each sentence (… V), each word as often as its weight (… L) says."""
-    empty = words.new_zeros(*sentences.shape[:-1], words.shape[1])
-    return empty.scatter_add(-1, sentences, weight * (sentences != PAD))
-
-
 def product(counts: Tensor, matrices: Tensor) -> Tensor:
-    """Multiply counts (… V) by each of several matrices (hops+1 V D) at once: hops+1 … D."""
+    """Multiply counts (… C) by each of several matrices (hops+1 C D) at once: hops+1 … D."""
     joint = counts @ matrices.transpose(0, 1).flatten(1)  # … (hops+1 D)
     return joint.view(*counts.shape[:-1], len(matrices), -1).movedim(-2, 0)
 
