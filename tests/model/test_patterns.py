@@ -87,6 +87,21 @@ def test_the_explicit_block_gives_the_same(pattern, causal):
     assert_alike(found, under_the_mask(parts, pattern, None, causal), parts)
 
 
+@both_ways
+def test_several_threads_give_what_one_gives_to_the_last_bit(causal):
+    parts = random_parts(1, 4, 2000, width=32, value_width=32, dtype=torch.float32)
+    found = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            seen = restricted_attend(*parts, Window(128), None, causal)
+            found.append([seen, *torch.autograd.grad(seen.square().sum(), parts)])
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for some in found[1:] for one, other in zip(found[0], some, strict=True))
+
+
 class Largest(TorchDispatchMode):
     """Keeps the size of the largest tensor that any operation returned."""
 

@@ -4,6 +4,9 @@ Shapes: B batch, S positions looked at, T positions looking, H heads, K width of
 """
 
 import ctypes
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import POINTER, Structure, byref, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from typing import Any
@@ -15,6 +18,7 @@ from torch.autograd import Function
 from dragoman.kernels.build import library
 
 LANES = 16  # floats in a vector: a head's width must be a multiple
+WORTH_A_THREAD = 1 << 24  # multiplications: about a millisecond, ten times what it takes to wake one
 LONGEST = 256  # positions; beyond, the weights of one head outgrow a core's cache and torch's own kernel is as good
 
 
@@ -100,8 +104,8 @@ class Attend(Function):
             mask = mask if mask.stride(3) == 1 else mask.contiguous()
         out = query.new_empty(batch, looking, heads, width).transpose(1, 2)
         log_sums = query.new_empty(batch, heads, looking) if any(ctx.needs_input_grad) else None
-        shape = shape_of(query, key, value, mask)
-        refuse(compiled().attend_forward(byref(shape), *map(address, (query, key, value, mask, out, log_sums))))
+        parts = query, key, value, mask, out, log_sums
+        share_out(lambda some: forward_of(*(piece(part, some) for part in parts)), query, key)
         ctx.save_for_backward(query, key, value, mask, out, log_sums)
         return out
 
@@ -111,15 +115,46 @@ class Attend(Function):
         query, key, value, mask, out, log_sums = ctx.saved_tensors
         incoming = upstream[0].transpose(1, 2).contiguous()  # B T H K
         gradients = like(query), like(key), like(value)
-        refuse(
-            compiled().attend_backward(
-                byref(shape_of(query, key, value, mask)),
-                *map(address, (query, key, value, mask, out, log_sums, incoming)),
-                byref(shape_of(*gradients, None)),
-                *map(address, gradients),
-            )
-        )
+        parts = query, key, value, mask, out, log_sums, incoming, *gradients
+        share_out(lambda some: backward_of(*(piece(part, some) for part in parts)), query, key)
         return *gradients, None
+
+
+def forward_of(
+    query: Any, key: Any, value: Any, mask: Tensor | None, out: Tensor | None, log_sums: Tensor | None
+) -> int:
+    """Attend into `out`."""
+    given = map(address, (query, key, value, mask, out, log_sums))
+    return int(compiled().attend_forward(byref(shape_of(query, key, value, mask)), *given))
+
+
+def backward_of(query: Any, key: Any, value: Any, mask: Tensor | None, *rest: Any) -> int:
+    """Write the gradients, which are the last three."""
+    gradients = rest[-3:]
+    given = map(address, (query, key, value, mask, *rest[:-3]))
+    shape, to = shape_of(query, key, value, mask), shape_of(gradients[0], gradients[1], gradients[2], None)
+    return int(compiled().attend_backward(byref(shape), *given, byref(to), *map(address, gradients)))
+
+
+def piece(part: Tensor | None, some: slice) -> Tensor | None:
+    """Return some sentences of a tensor."""
+    return None if part is None else part[some]
+
+
+def share_out(work: Callable[[slice], int], query: Tensor, key: Tensor) -> None:
+    """Let as many threads as torch may use each attend for some of the B sentences, if it is worth waking them."""
+    batch, products = len(query), query.numel() * key.shape[2]
+    parts = max(1, min(torch.get_num_threads(), batch, products // WORTH_A_THREAD))
+    share = -(-batch // parts)
+    slices = [slice(first, first + share) for first in range(0, batch, share)]
+    for failed in threads().map(work, slices) if parts > 1 else map(work, slices):
+        refuse(failed)
+
+
+@cache
+def threads() -> ThreadPoolExecutor:
+    """Return the threads that `share_out` wakes."""
+    return ThreadPoolExecutor(os.cpu_count(), "attend")
 
 
 def like(tensor: Tensor) -> Tensor:
