@@ -1,0 +1,141 @@
+"""Whatever a recipe names is trained, resumed, used and shown by the same commands."""
+
+import json
+import re
+
+import pytest
+
+import dragoman
+from dragoman.errors import UserError
+from dragoman.model.architectures import ARCHITECTURES
+from dragoman.model.weights import statistics
+from dragoman.tasks.export import export
+
+CHOICES = {
+    **{name: [f"model.architecture={name}"] for name in ARCHITECTURES},
+    "recurrent with gru, general": ["model.architecture=recurrent", "model.cell=gru", "model.score=general"],
+    "recurrent without attention": ["model.architecture=recurrent", "model.score=none"],
+    "dot": ["model.score=dot"],
+    "additive": ["model.score=additive", "model.norm=pre"],
+    "batch": ["model.normalisation=batch"],
+    "no positions": ["model.positions=none"],
+    "window": ["model.pattern=window", "model.window=2"],
+    "joined, sparse": ["model.architecture=joined", "model.pattern=sparse", "model.window=4"],
+}
+KINDS = {
+    "recurrent": {"cross"}, "recurrent with gru, general": {"cross"}, "recurrent without attention": set(),
+    "convolutional": {"cross"}, "dilated": set(), "averaged": set(), "concatenated": set(),
+}  # fmt: skip
+PLAIN = ("transformer", "no positions")  # what another engine can compute
+
+
+@pytest.fixture(scope="module", params=CHOICES)
+def choice(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def run(choice, toy_recipe, tmp_path_factory):
+    """A run that was trained for two steps, and then for one more."""
+    folder = tmp_path_factory.mktemp("architectures") / "run"
+    settings = ["training.validate_every=2", "training.checkpoint_every=1", "training.keep=2", *CHOICES[choice]]
+    dragoman.train(toy_recipe(folder, *settings, "training.steps=2"))
+    return dragoman.train(toy_recipe(folder, *settings, "training.steps=3"), resume=True).folder
+
+
+def test_it_is_trained_and_resumed(run):
+    entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert max(entry["step"] for entry in entries) == 3
+    assert "million parameters" in (run / "README.md").read_text()
+
+
+def test_it_translates_one_line_a_line_by_beam_search(run, command):
+    found = command("translate", run, "--beam", "2", stdin=b"a b c\n\nh\n")
+    assert found.code == 0, found.err
+    lines = found.out.split("\n")
+    assert len(lines) == 4
+    assert not lines[1]
+    assert dragoman.load(run).translate(["a b c", "", "h"], beam=2) == lines[:3]
+
+
+def test_a_translation_does_not_depend_on_its_neighbours(run):
+    model = dragoman.load(run)
+    crowd = model.search(["a b c", "h g f e d c b a", "b"], beam=2, exact=True)
+    alone = model.search(["a b c"], beam=2, exact=True)
+    assert crowd[0] == alone[0]
+
+
+def test_it_is_evaluated_and_described(run, command, toy_files):
+    scored = command("evaluate", run, "--source", toy_files[0], "--reference", toy_files[1], "--json")
+    assert scored.code == 0, scored.err
+    described = command("info", run)
+    assert described.code == 0, described.err
+    assert "width 16" in described.out
+    assert json.loads(scored.out)
+
+
+def test_its_page_offers_the_kinds_of_attention_that_it_has(run, choice, command, tmp_path):
+    written = command("attention", run, "a b c", "-o", tmp_path / "page.html")
+    assert written.code == 0, written.err
+    block = re.search(r'<script[^>]*id="dv-look"[^>]*>(.*?)</script>', (tmp_path / "page.html").read_text(), re.DOTALL)
+    look = json.loads(block[1])
+    offered = {kind for kind, of in look["kinds"].items() if of["layers"]}
+    assert offered == KINDS.get(choice, {"encoder", "decoder", "cross"})
+    assert bool(look["alignment"]["methods"]) == ("cross" in offered)
+    assert look["switchable"] == is_transformer(run)
+
+
+def is_transformer(run):
+    """Say whether the model of a run is the paper's, or a variation of it."""
+    return dragoman.load(run).recipe.model.architecture == "transformer"
+
+
+def test_all_that_the_search_tried_is_kept_on_request(run):
+    record = dragoman.load(run).look("a b c", beam=2, trace=True)
+    assert record.beam.attention.shape == (len(record.beam.nodes), len(record.source_pieces))
+    assert len(record.steps) == len(record.target_pieces)
+
+
+def test_its_heads_are_measured_or_it_says_that_it_has_none(run, choice, command):
+    found = command("heads", run, "--sentences", "4")
+    if KINDS.get(choice, {"cross"}):
+        assert found.code == 0, found.err
+        report = json.loads((run / "heads" / "model.json").read_text())
+        assert {head["kind"] for head in report["heads"]} == KINDS.get(choice, {"encoder", "decoder", "cross"})
+        assert all(("importance" in head) == is_transformer(run) for head in report["heads"])
+    else:
+        assert found.code == 2
+        assert "has no attention to measure" in found.err
+
+
+def test_a_picture_shows_its_heads_or_the_command_says_that_there_are_none(run, choice, command, tmp_path):
+    found = command("attention", run, "a b", "-o", tmp_path / "heads.png")
+    if KINDS.get(choice, {"cross"}):
+        assert found.code == 0, found.err
+        assert (tmp_path / "heads.png").stat().st_size > 1000
+    else:
+        assert found.code == 2
+        assert "without attention" in found.err
+
+
+def test_only_the_heads_of_a_transformer_can_be_switched_off(run):
+    model = dragoman.load(run)
+    if is_transformer(run):
+        assert model.look("a b", without=[("cross", 0, 1)]).without == (("cross", 0, 1),)
+    else:
+        with pytest.raises(UserError, match="Only the heads of a Transformer can be switched off"):
+            model.look("a b", without=[("cross", 0, 0)])
+
+
+def test_only_what_another_engine_computes_is_exported(run, choice, tmp_path):
+    if choice in PLAIN:
+        pytest.importorskip("ctranslate2")
+        assert (export(run, tmp_path / "exported") / "model.bin").exists()
+    else:
+        with pytest.raises(UserError, match=r"cannot be exported: its \[model\] \w+ is"):
+            export(run, tmp_path / "exported")
+        assert not (tmp_path / "exported").exists()
+
+
+def test_only_batch_normalisation_counts(run, choice):
+    assert bool(statistics(dragoman.load(run).model)) == (choice == "batch")
