@@ -54,7 +54,7 @@ def test_a_length_that_says_too_much_ends_in_a_timeout_and_one_that_says_too_lit
     long = strict_server.raw(HEAD + b"Content-Length: 500\r\n\r\n" + QUESTION)
     received, seconds = answer_to(long)
     assert b" 408 " in received.splitlines()[0]
-    assert seconds < 5
+    assert seconds < 9, "the limit is half a second, otherwise ten"
     short = strict_server.raw(HEAD + b"Content-Length: 5\r\n\r\n" + QUESTION)
     received, _ = answer_to(short)
     assert b" 400 " in received.splitlines()[0]
@@ -70,10 +70,11 @@ def test_a_packed_body_is_not_unpacked(server):
 def test_a_head_without_end_is_dropped(server, name):
     begin = {"header": b"GET / HTTP/1.1\r\nX: ", "request line": b"GET /"}[name]
     own = server.raw(begin)
+    began_at = time.monotonic()
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
-        for _ in range(200):
+        while time.monotonic() - began_at < 4:  # after five it would be too slow, not too long
             own.sendall(b"x" * 10_000)
-            time.sleep(0.001)
+            time.sleep(0.01)
 
 
 SLOW = {
@@ -96,7 +97,7 @@ def test_a_slow_client_is_dropped_however_it_trickles(strict_server, kind):
                     raise ConnectionResetError
             except TimeoutError:
                 continue
-    assert time.monotonic() - began_at < 5, "the limit is half a second"
+    assert time.monotonic() - began_at < 5, "the limit is half a second, otherwise five"
 
 
 def test_a_client_that_does_not_read_is_dropped(strict_server):
