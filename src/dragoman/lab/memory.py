@@ -238,10 +238,11 @@ def answered(facts: int, floor: Json, best: dict[Kind, Network], tested: int) ->
         f"{ordinal} hop {gain(before, after, tested)}"
         for ordinal, (before, after) in zip(("a second", "a third"), pairwise(rates), strict=True)
     ]
+    learned = max(rates) > max(floor["usual"], floor["last mention"])
+    verdict = ", ".join(gains).capitalize() if learned else "No network has learned more than that in its time"
     return (
         f"Questions that take {WORDS[facts]}: {each} are answered right; the most frequent answer is right in "
-        f"{percent(floor['usual'])}, the last mention in {percent(floor['last mention'])}. "
-        f"{', '.join(gains).capitalize()}."
+        f"{percent(floor['usual'])}, the last mention in {percent(floor['last mention'])}. {verdict}."
     )
 
 
@@ -265,7 +266,8 @@ def accuracy_table(floors: dict[int, Json], best: dict[Kind, Network], tested: i
     note = (
         f"{tested:,} test questions of each kind; the luck of which were asked is at most "
         f"±{196 * math.sqrt(0.25 / tested):.1f} points (95 %). The last mention answers with the place in the last "
-        "sentence about the one who is asked for, or in the nearest sentence before it that names one."
+        "sentence about the one who is asked for, or in the nearest sentence before it that names one. Each network is "
+        "the start that validation chose; the last table shows how far apart the starts of one kind are."
     )
     header = ("questions that take", "most frequent answer", "last mention", *map(counted, HOPS))
     return Table("Answers that are right, %", header, rows, note)

@@ -15,6 +15,7 @@ from dragoman.lab.report import Json
 COLOURS = ("#a6cee3", "#1f78b4", "#08306b")  # hops: the more, the darker, so that grey paper will do
 BASELINES = {"usual": ("most frequent answer", "--"), "last mention": ("last mention", ":")}
 BAR, GROUP = 0.25, 0.8  # of the distance between groups
+PAPER = {"facecolor": "w", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}  # behind a number that a line may cross
 DOTS = 130  # an inch
 ROW = 0.3  # inches: a sentence
 FACT = "#b2182b"  # beside the sentences that are facts, which are also marked by a dot
@@ -30,7 +31,7 @@ def draw_accuracy(file: Path, floors: dict[int, Json], best: dict[tuple[int, int
         heights = [100 * best[facts, hop]["test"] for facts in floors]
         places = [facts + (hop - (len(hops) + 1) / 2) * BAR for facts in floors]
         bars = axes.bar(places, heights, 0.92 * BAR, color=colour, label=f"{hop} hop{'s' * (hop > 1)}")
-        axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=1)
+        axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=2, bbox=PAPER, zorder=3)
     for name, (label, style) in BASELINES.items():
         for facts, floor in floors.items():
             ends = facts - GROUP / 2, facts + GROUP / 2
@@ -61,7 +62,7 @@ def draw_attention(file: Path, story: Json, weights: Sequence[Sequence[float]], 
     axes.set_xticks(range(len(weights)), [f"hop {hop}" for hop in range(1, len(weights) + 1)])
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=9)
-    axes.set_xlabel("\n".join(wrap(says, 90)) + "\n● a sentence that the answer takes", fontsize=9, loc="right")
+    axes.set_xlabel("\n".join(wrap(says, 80)) + "\n● a sentence that the answer takes", fontsize=9, loc="right")
     bar = figure.colorbar(image, ax=axes, ticks=[0, 0.1, 0.25, 0.5, 1], label="weight", aspect=30)
     bar.ax.set_yticklabels(["0", "0.1", "0.25", "0.5", "1"], fontsize=8)
     bar.outline.set_visible(False)
