@@ -10,7 +10,6 @@ from dragoman.lab.laboratory import Trained
 
 OVERHEAD_SECONDS = 8.0  # of a training: preparing the data, validating, scoring
 LEAST_SECONDS = 12.0  # a training that would be shorter is not worth a second seed
-SHORTEST_SECONDS = 1.0
 
 Line = tuple[list[float], list[float]]  # what goes across, and what goes up
 
@@ -29,12 +28,14 @@ class Repeats:
 
 def repeats(budget_seconds: float, variants: int, first_seed: int, most: int = 3) -> Repeats:
     """Share a budget out to so many variants: as many seeds as leave each training a sensible length, at least one."""
+    seconds = {count: training_seconds(budget_seconds / (variants * count)) for count in range(1, most + 1)}
+    count = max([count for count in seconds if seconds[count] >= LEAST_SECONDS], default=1)
+    return Repeats(tuple(range(first_seed, first_seed + count)), seconds[count])
 
-    def left(count: int) -> float:
-        return budget_seconds / (variants * count) - OVERHEAD_SECONDS
 
-    count = max([count for count in range(1, most + 1) if left(count) >= LEAST_SECONDS], default=1)
-    return Repeats(tuple(range(first_seed, first_seed + count)), round(max(left(count), SHORTEST_SECONDS), 1))
+def training_seconds(share_seconds: float) -> float:
+    """Return what is left of one training's share of the time beside its overhead; of a very small one, a quarter."""
+    return round(max(share_seconds - OVERHEAD_SECONDS, share_seconds / 4), 2)
 
 
 def over_seeds(values: Sequence[float]) -> Measure:

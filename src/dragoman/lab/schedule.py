@@ -1,0 +1,183 @@
+"""Section 5.3: the learning rate of equation 3, and what its warm-up is for."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.bench.measure import Measure
+from dragoman.lab.drawing import draw_lines, panels, save
+from dragoman.lab.laboratory import Laboratory, Trained
+from dragoman.lab.repeats import Repeats, compared, digits, line, over_seeds, repeats
+from dragoman.lab.report import Json, Picture, Report, Table
+from dragoman.recipe import Training
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.tokens import END
+from dragoman.training.journal import running_mean
+from dragoman.training.schedule import schedule
+
+TITLE = "Section 5.3: the learning rate and its warm-up"
+QUESTION = "How does the learning rate move, and what happens without a warm-up?"
+
+SETTINGS = {"d_model 512, warm-up 4000": (512, 4000), "512, 8000": (512, 8000), "256, 4000": (256, 4000)}
+LAST_STEP, EVERY = 20_000, 50  # of the curves of the learning rate
+LAYERS, WIDTH, WARMUP = 4, 128, 200  # of the trainings
+PEAK = round((WIDTH * WARMUP) ** -0.5, 6)  # what equation 3 reaches after the warm-up
+# As the paper trains: norm after each sub-layer, no clipping.
+COMMON: dict[str, Any] = {
+    "model.norm": "post", "model.layers": LAYERS, "model.width": WIDTH, "training.clip": 0.0,
+    "training.validate_every": 50,
+}  # fmt: skip
+WARM, COLD = f"equation 3, warm-up {WARMUP}", "equation 3, warm-up 1"
+FLAT_WARM, FLAT_COLD = f"constant {PEAK:.2g} after warm-up {WARMUP}", f"constant {PEAK:.2g} from the first step"
+VARIANTS: dict[str, dict[str, Any]] = {
+    WARM: {"training.rate": None, "training.warmup": WARMUP},
+    COLD: {"training.rate": None, "training.warmup": 1},
+    FLAT_WARM: {"training.rate": PEAK, "training.warmup": WARMUP, "training.schedule": "constant"},
+    FLAT_COLD: {"training.rate": PEAK, "training.warmup": 1, "training.schedule": "constant"},
+}
+
+
+def run(lab: Laboratory) -> Report:
+    """Draw the learning rate of the paper's settings, then train with and without a warm-up."""
+    plan = repeats(lab.budget_seconds, len(VARIANTS), lab.seed)
+    models = {
+        name: [
+            lab.trained(f"{number}-{seed}", {**COMMON, **settings}, seconds=plan.seconds, seed=seed)
+            for seed in plan.seeds
+        ]
+        for number, (name, settings) in enumerate(VARIANTS.items())
+    }
+    guessing = lab.kept("guessing", lambda: frequency_loss(lab, models[WARM][0]))
+    losses = {name: over_seeds([final_loss(model) for model in trained]) for name, trained in models.items()}
+    fates = {name: [fate(model, guessing) for model in trained] for name, trained in models.items()}
+    parts = (
+        draw_rates(lab), peak_table(), training_table(models, losses, fates, guessing, plan),
+        draw_trainings(lab, models, guessing),
+    )  # fmt: skip
+    results = {
+        "guessing_loss": guessing,
+        "trainings": [result(name, models[name], losses[name], fates[name]) for name in models],
+        "seconds_each": plan.seconds,
+        "seeds": list(plan.seeds),
+    }
+    return Report(findings(losses, fates, guessing), parts, results)
+
+
+# What came of a training
+
+
+def final_loss(trained: Trained) -> float:
+    """Return the last validation loss; infinite if the training was given up."""
+    return math.log(trained.perplexity) if math.isfinite(trained.perplexity) else math.inf
+
+
+def frequency_loss(lab: Laboratory, trained: Trained) -> float:
+    """Return the loss on the validation text of guessing every piece by its frequency in the training text."""
+    recipe = trained.run.read_recipe()
+    _, tokenizer = trained.run.read_tokenizers(recipe.tokenizer.joint)
+    counts = counted(tokenizer, lab.material.pairs("train"))
+    total = sum(counts.values()) + len(tokenizer)  # one more of each, so that nothing is impossible
+    pieces = counted(tokenizer, lab.material.pairs("valid"))
+    return -sum(
+        count * math.log((counts[piece] + 1) / total) for piece, count in pieces.items()
+    ) / sum(pieces.values())  # fmt: skip
+
+
+def counted(tokenizer: Tokenizer, pairs: list[tuple[str, str]]) -> Counter[int]:
+    """Count the pieces of all targets, with their ends."""
+    return Counter(piece for _, target in pairs for piece in (*tokenizer.encode(target), END))
+
+
+def fate(trained: Trained, guessing: float) -> str:
+    """Say in a word what became of a training."""
+    loss = final_loss(trained)
+    if trained.diverged or not math.isfinite(loss):
+        return "diverged: the loss was no number any more"
+    if loss >= guessing:
+        return "stuck: no better than guessing by frequency"
+    _, losses = line(trained, "validation", "loss")
+    if loss > min(losses) + 0.5:
+        return "fell back: worse than before by more than 0.5"
+    return "learned"
+
+
+def result(name: str, models: list[Trained], losses: Measure, fates: list[str]) -> dict[str, Json]:
+    """Return what one variant came to, with its curves."""
+    return {
+        "variant": name, "settings": {**COMMON, **VARIANTS[name]}, "fates": fates,
+        "validation_loss": losses.to_json(), "steps": [model.steps for model in models],
+        "training_curves": [line(model, "train", "nll") for model in models],
+    }  # fmt: skip
+
+
+# What is shown
+
+
+def rates(width: int, warmup: int) -> tuple[list[float], list[float]]:
+    """Return the steps and the learning rates of equation 3."""
+    rate = schedule(Training(warmup=warmup), width)
+    steps = [1, *range(EVERY, LAST_STEP + 1, EVERY)]
+    return [float(step) for step in steps], [rate(step) for step in steps]
+
+
+def draw_rates(lab: Laboratory) -> Picture:
+    """Draw the learning rate over the steps for three settings."""
+    figure, (axes,) = panels(1, width=7.0, height=4.0)
+    lines = {name: rates(*setting) for name, setting in SETTINGS.items()}
+    draw_lines(axes, lines, across="step", up="learning rate", markers=False)
+    caption = "Equation 3: the learning rate rises in a straight line for warm-up steps, then falls with the inverse "
+    return Picture(save(figure, lab.folder / "rates.png"), caption + "square root of the step.")
+
+
+def peak_table() -> Table:
+    """Return where each curve has its peak."""
+    rows = []
+    for name, (width, warmup) in SETTINGS.items():
+        rate = schedule(Training(warmup=warmup), width)
+        rows.append((name, warmup, f"{rate(warmup):.2e}", f"{rate(100_000):.2e}"))
+    return Table("Peaks of equation 3", ("setting", "peak at step", "peak rate", "rate at step 100,000"), tuple(rows))
+
+
+def training_table(
+    models: Mapping[str, list[Trained]], losses: Mapping[str, Measure], fates: Mapping[str, list[str]],
+    guessing: float, plan: Repeats,
+) -> Table:  # fmt: skip
+    """Return how the trainings ended."""
+    rows = tuple(
+        (name, over_seeds([model.steps for model in trained]).written(digits(0)), losses[name].written(digits(3)),
+         "; ".join(sorted(set(fates[name]))))
+        for name, trained in models.items()
+    )  # fmt: skip
+    note = (
+        f"{plan} Post-norm, {LAYERS} layers, width {WIDTH}, no clipping. Guessing every piece by its frequency would "
+        f"have a loss of {guessing:.2f}."
+    )
+    return Table(
+        "Training with and without warm-up", ("learning rate", "steps", "validation loss, nats", "fate"), rows, note
+    )
+
+
+def draw_trainings(lab: Laboratory, models: Mapping[str, list[Trained]], guessing: float) -> Picture:
+    """Draw the training loss over the steps."""
+    figure, (axes,) = panels(1, width=7.0, height=4.4)
+    lines = {}
+    for name, trained in models.items():
+        steps, values = line(trained[0], "train", "nll")
+        lines[name] = steps, running_mean(values)
+    draw_lines(axes, lines, across="step", up="training loss, nats per piece", markers=False)
+    axes.axhline(guessing, color="0.4", linestyle=":", linewidth=1)
+    axes.set_ylim(0, 1.6 * guessing)
+    file = save(figure, lab.folder / "warmup.png")
+    return Picture(file, "Training loss with and without warm-up (first seed). Dotted: guessing pieces by frequency.")
+
+
+def findings(losses: dict[str, Measure], fates: dict[str, list[str]], guessing: float) -> tuple[str, ...]:
+    """Say what was found, in sentences."""
+    three = digits(3)
+    told = [f"{name}: {'; '.join(sorted(set(fates[name])))}" for name in losses]
+    return (
+        compared("Validation loss with equation 3", {name: losses[name] for name in (WARM, COLD)}, three),
+        compared("Validation loss at one rate", {name: losses[name] for name in (FLAT_WARM, FLAT_COLD)}, three),
+        f"What became of them (guessing by frequency has {guessing:.2f} nats): {'. '.join(told)}.",
+    )

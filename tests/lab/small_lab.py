@@ -1,0 +1,37 @@
+"""The laboratory's default model made small enough for a test, and what every report has to pass."""
+
+import math
+
+from dragoman.lab.laboratory import SMALL
+from dragoman.lab.report import Picture, Table
+
+
+def shrink(monkeypatch):
+    """Make the small model tiny: its trainings on the toy language take moments."""
+    for branch, settings in {
+        "tokenizer": {"kind": "words", "size": 300},
+        "model": {"layers": 1, "width": 16, "inner_width": 16, "heads": 2},
+        "training": {"batch_tokens": 64, "validate_every": 4, "checkpoint_every": 20, "threads": 1, "warmup": 10},
+    }.items():
+        monkeypatch.setitem(SMALL, branch, {**SMALL[branch], **settings})
+
+
+def checked(report, lab, *, tables, pictures):
+    """See that a report has its tables, its pictures as files, sentences, and no number that is not finite."""
+    assert len([part for part in report.parts if isinstance(part, Table)]) == tables
+    drawn = [part for part in report.parts if isinstance(part, Picture)]
+    assert len(drawn) == pictures
+    assert all((lab.folder / part.file).stat().st_size > 1000 and part.caption for part in drawn)
+    assert report.findings
+    assert all(math.isfinite(number) for number in numbers(report.results))
+
+
+def numbers(value):
+    """Yield every number of a tree of results."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from numbers(each)
+    elif isinstance(value, int | float):
+        yield value

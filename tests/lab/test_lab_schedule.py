@@ -1,0 +1,49 @@
+"""The experiment of section 5.3: curves of equation 3 as computed by hand, and fates told apart."""
+
+import math
+
+import pytest
+from small_lab import checked, shrink
+from toy_lab import toy_lab
+
+from dragoman.lab import schedule
+from dragoman.lab.laboratory import Trained
+from dragoman.run import Run, to_json
+
+
+def test_the_curves_are_those_of_equation_3():
+    for width, warmup in schedule.SETTINGS.values():
+        for step, rate in zip(*schedule.rates(width, warmup), strict=True):
+            assert rate == pytest.approx(width**-0.5 * min(step**-0.5, step * warmup**-1.5))
+
+
+def noted(folder, losses):
+    """Return a training that noted these validation losses."""
+    folder.mkdir()
+    run = Run(folder)
+    events = [{"event": "validation", "step": step, "loss": loss} for step, loss in enumerate(losses, 1)]
+    run.metrics_file.write_bytes(b"".join(map(to_json, events)))
+    return Trained(run)
+
+
+@pytest.mark.parametrize(
+    ("losses", "word"), [([6.0, 2.0, 1.0], "learned"), ([6.0, 5.5], "stuck"), ([6.0, 2.0, 3.5], "fell back")]
+)
+def test_what_became_of_a_training_is_told_by_its_validation_losses(tmp_path, losses, word):
+    assert schedule.fate(noted(tmp_path / "run", losses), guessing=5.0).startswith(word)
+
+
+def test_a_training_that_was_given_up_has_diverged(tmp_path):
+    given_up = Trained(noted(tmp_path / "run", [6.0]).run, diverged=True)
+    assert schedule.fate(given_up, guessing=5.0).startswith("diverged")
+
+
+def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):
+    shrink(monkeypatch)
+    monkeypatch.setattr(schedule, "COMMON", {"model.norm": "post", "training.clip": 0.0})
+    lab = toy_lab(tmp_path, material, seconds=2)
+    report = schedule.run(lab)
+    checked(report, lab, tables=2, pictures=2)
+    # Eight letters and an end, after sentences of two to seven: between the entropies of few and of many choices.
+    assert 1.5 < report.results["guessing_loss"] < math.log(12)
+    assert schedule.run(lab) == report  # nothing is trained again

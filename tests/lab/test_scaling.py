@@ -1,0 +1,39 @@
+"""The experiment of section 3.2.1: its mathematics is right, and it says what it found."""
+
+import math
+
+import pytest
+import torch
+from small_lab import checked, shrink
+from toy_lab import toy_lab
+
+from dragoman.lab import scaling
+
+
+@pytest.mark.parametrize("key_width", [4, 64, 512])
+def test_dot_products_of_unit_variance_vectors_have_variance_d_k(key_width):
+    row = scaling.softmax_row(key_width, seed=3)
+    assert row["variance"] == pytest.approx(key_width, rel=0.1)
+    assert row["variance, scaled"] == pytest.approx(1, rel=0.1)
+
+
+def test_the_length_of_the_softmax_jacobian_is_that_of_the_matrix_torch_differentiates():
+    scores = 3 * torch.randn(5, 7, dtype=torch.float64)
+    built = [torch.autograd.functional.jacobian(lambda row: row.softmax(-1), row).norm() for row in scores]
+    assert scaling.jacobian_norm(scores.softmax(-1)) == pytest.approx(torch.stack(built), rel=1e-9)
+
+
+def test_equal_scores_have_the_entropy_of_a_uniform_choice():
+    found = scaling.sharpness(torch.zeros(2, 64, dtype=torch.float64))
+    assert found["entropy"] == pytest.approx(math.log(64))
+    assert found["largest weight"] == pytest.approx(1 / 64)
+
+
+def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):
+    shrink(monkeypatch)
+    monkeypatch.setattr(scaling, "TRAINED_WIDTHS", (4, 16))
+    lab = toy_lab(tmp_path, material, seconds=2)
+    report = scaling.run(lab)
+    checked(report, lab, tables=2, pictures=2)
+    assert [row["validation_loss"]["median"] > 0 for row in report.results["training"]] == [True] * 4
+    assert scaling.run(lab) == report  # nothing is trained again
