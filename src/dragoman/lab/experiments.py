@@ -2,12 +2,33 @@
 
 from typing import cast
 
-from dragoman.lab import architectures, variations
+from dragoman.lab import (
+    alignment,
+    architectures,
+    complexity,
+    heads,
+    masks,
+    memory,
+    normalisation,
+    positions,
+    scaling,
+    schedule,
+    variations,
+)
 from dragoman.lab.plan import SECONDS, Experiment
 
 EXPERIMENTS = {
+    "complexity": complexity,
+    "scaling": scaling,
+    "schedule": schedule,
+    "masks": masks,
+    "positions": positions,
+    "normalisation": normalisation,
     "architectures": architectures,
     "variations": variations,
+    "heads": heads,
+    "alignment": alignment,
+    "memory": memory,
 }
 
 

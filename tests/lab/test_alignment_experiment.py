@@ -1,0 +1,113 @@
+"""Word alignment: links counted by hand, a planted head that aligns perfectly, and the experiment from end to end."""
+
+import numpy as np
+import pytest
+import torch
+from toy_lab import toy_lab
+
+from dragoman.corpora.phrasebook import phrasebook, words, write_phrasebook
+from dragoman.errors import UserError
+from dragoman.lab import alignment
+from dragoman.lab.alignment import Counts, Golden, diagonal, likely, parsed, readings, split_words
+from dragoman.lab.material import Material
+from dragoman.viewer.alignment import error_rate
+from dragoman.viewer.record import AttentionRecord
+
+
+def test_error_precision_and_recall_are_those_counted_by_hand():
+    made, wanted = parsed("0-0 1-1 2-3"), parsed("0-0 1-1 2-2 3-3 4-4")
+    numbers = Counts().plus(made, wanted).numbers
+    assert numbers == pytest.approx({"error": 1 - 4 / 8, "precision": 2 / 3, "recall": 2 / 5})
+    assert numbers["error"] == pytest.approx(error_rate("0-0 1-1 2-3", "0-0 1-1 2-2 3-3 4-4"))
+
+
+def test_counts_add_up_over_sentences():
+    both = Counts().plus(parsed("0-0"), parsed("0-0")).plus(parsed("0-1"), parsed("0-0 1-1"))
+    assert both == Counts(right=1, made=2, wanted=3)
+    assert Counts().numbers["error"] == 1
+
+
+def record_with(links, source, target):
+    """Return a record of whole words in which layer 2, head 1 looks at what is linked, and all else rests on END."""
+    cross = np.zeros((2, 2, len(target) + 1, len(source) + 1), np.float32)
+    cross[..., -1] = 1
+    for i, j in links:
+        cross[1, 0, j] = np.eye(len(source) + 1)[i]
+    inner = [np.eye(len(side) + 1, dtype=np.float32)[None, None] for side in (source, target)]
+    pieces = [(*(f" {word}" for word in side), "⟨end⟩") for side in (source, target)]
+    texts = [" ".join(side) for side in (source, target)]
+    return AttentionRecord(*pieces, *texts, *inner, cross)
+
+
+def test_a_planted_head_aligns_without_error_and_the_others_do_not():
+    source, target = ("the", "man", "sleeps", "here"), ("hier", "schläft", "der", "Mann")
+    gold = parsed("0-2 1-3 2-1 3-0")
+    found = {
+        name: Counts().plus(made, gold).numbers["error"] for name, made in readings(record_with(gold, source, target))
+    }
+    assert found["layer 2, head 1, when written"] == 0
+    assert found["layer 1, head 1, when written"] > 0.5
+    assert found["layer 2, head 1, one step later"] > 0.5
+    assert len(found) == 2 * (2 * (2 + 1) + 1)
+
+
+def test_words_are_split_as_the_phrasebook_counts_them():
+    for each in phrasebook("train", 200):
+        assert split_words(each.source) == words(each.source)
+        assert split_words(each.target) == words(each.target)
+
+
+def test_the_diagonal_links_equal_sentences_word_by_word():
+    assert diagonal(Golden("a b c", "x y z", frozenset())) == parsed("0-0 1-1 2-2")
+    assert diagonal(Golden("a b", "w x y z", frozenset())) == parsed("0-0 0-1 1-2 1-3")
+
+
+def test_ibms_model_finds_words_that_always_come_together():
+    pairs = [("a b", "x y"), ("b a", "y x"), ("a c", "x z"), ("c b", "z y")] * 5
+    assert all(one.links == parsed("0-0 1-1") for one in likely(pairs, pairs))
+
+
+@pytest.fixture(scope="module")
+def material_with_links(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("phrasebook")
+    write_phrasebook(folder, {"train": 300, "valid": 30, "test": 30})
+    train, valid, test = ((folder / f"{split}.en", folder / f"{split}.de") for split in ("train", "valid", "test"))
+    return Material("phrasebook", train, valid, test, links=folder / "test.links")
+
+
+@pytest.fixture(scope="module")
+def measured(material_with_links, tmp_path_factory):
+    home = tmp_path_factory.mktemp("lab")
+    torch.set_num_threads(1)
+    settings = {"model.width": 32, "tokenizer.size": 600, "training.threads": 1, "training.steps": 20}
+    given = toy_lab(home, material_with_links).trained("tiny", settings, seconds=60).run
+    lab = toy_lab(home, material_with_links, seconds=3.0, name="alignment", given=given)
+    return lab, alignment.run(lab)
+
+
+def test_the_experiment_chooses_on_validation_and_reports_on_test(measured):
+    lab, made = measured
+    results = made.results
+    chosen = results["chosen"]
+    assert results["valid"][chosen]["error"] == min(each["error"] for each in results["valid"].values())
+    assert f"{results['test'][chosen]['error']:.3f}" in made.findings[0]
+    assert "gold alignment" in made.findings[0]
+    assert {"the diagonal", "IBM model 1, each target word"} <= results["rivals"].keys()
+    assert results["rivals"]["IBM model 1, each target word"]["error"] < results["rivals"]["the diagonal"]["error"]
+    assert (lab.folder / "error-rates.png").stat().st_size > 1000
+
+
+def test_without_gold_it_is_judged_by_ibms_model_and_says_so(measured, material, tmp_path):
+    lab, _ = measured
+    made = alignment.run(toy_lab(tmp_path, material, seconds=1.0, name="alignment", given=lab.reference().run))
+    assert "IBM's first model is sure of" in made.findings[0]
+    assert list(made.results["rivals"]) == ["the diagonal"]
+
+
+def test_missing_validation_links_are_named(material_with_links, tmp_path):
+    lonely = tmp_path / "test.links"
+    lonely.write_bytes(material_with_links.links.read_bytes())
+    files = material_with_links.train, material_with_links.valid, material_with_links.test
+    lab = toy_lab(tmp_path, Material("mine", *files, links=lonely), name="alignment")
+    with pytest.raises(UserError, match=r"valid\.links is missing"):
+        alignment.golden(lab, "valid", 5)

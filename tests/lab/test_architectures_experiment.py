@@ -1,0 +1,86 @@
+"""Table 2: equal size, equal time, and operations that are really counted."""
+
+import pytest
+from toy_lab import toy_lab
+
+from dragoman.lab import architectures
+from dragoman.lab.architectures import (
+    CONTENDERS,
+    bleu_by_length,
+    counted_operations,
+    length_ranges,
+    matched,
+    over_lengths,
+    size_of,
+    within,
+)
+from dragoman.recipe import Model
+
+SMALL = {"layers": 2, "width": 16, "inner_width": 32, "heads": 2, "share_output": False}
+
+
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_every_contender_has_about_as_many_parameters_as_the_transformer(tmp_path, material, name):
+    lab = toy_lab(tmp_path, material)
+    goal = size_of({}, 3000, lab)
+    assert size_of(matched(name, goal, 3000, lab), 3000, lab) == pytest.approx(goal, rel=0.08)
+
+
+def test_operations_of_a_transformer_are_those_of_the_formula():
+    """Forward and backward: three products for each one; attention compares all of 13 by 13 places."""
+    length, width, inner, pieces = 13, 16, 32, 50
+    encoder = 2 * (4 * width * width + 2 * width * inner) + 2 * 2 * length * width
+    decoder = 2 * (8 * width * width + 2 * width * inner) + 4 * 2 * length * width
+    forward = 2 * (encoder + decoder) + 2 * width * pieces
+    assert counted_operations(Model(**SMALL), pieces, pieces) == pytest.approx(3 * forward, rel=0.02)
+
+
+def test_operations_of_a_recurrent_model_include_those_of_its_cells():
+    """A cell of an LSTM has eight products of width by width; two directions of half the width in the encoder."""
+    width, pieces = 16, 50
+    how = Model(**{**SMALL, "layers": 1}, architecture="recurrent", score="none")
+    least = 3 * 2 * (8 * width * width + 8 * (width // 2) * width + width * pieces)
+    assert least * 0.8 < counted_operations(how, pieces, pieces) < 2.5 * least
+
+
+def test_every_sentence_belongs_to_one_range_of_lengths_and_ranges_are_about_as_full():
+    pairs = [(" ".join("a" * length), "b") for length in [*range(1, 21)] * 5]
+    ranges = length_ranges(pairs)
+    counts = [sum(within(source, each) for source, _ in pairs) for each in ranges]
+    assert sum(counts) == len(pairs)
+    assert len(ranges) == 4
+    assert max(counts) <= 1.5 * min(counts)
+
+
+def test_one_length_alone_is_one_range():
+    assert len(length_ranges([("a b", "c")] * 3)) == 1
+
+
+def test_bleu_by_length_looks_at_the_sentences_of_that_length_alone():
+    pairs = [("a b", "one two three four"), ("a b c d e f", "five six seven eight")]
+    found = bleu_by_length(["one two three four", "nothing of the kind"], pairs, length_ranges(pairs))
+    assert found[0] == pytest.approx(100)
+    assert found[-1] < 10
+
+
+def test_a_difference_that_grows_with_length_is_said_to():
+    lengths = length_ranges([("a b", ""), ("a b c d", "")])
+    assert "the difference is most on the longest" in over_lengths("x", "y", {"x": [9, 9], "y": [8, 1]}, lengths)
+    assert "the difference is not most" in over_lengths("x", "y", {"x": [9, 9], "y": [1, 8]}, lengths)
+
+
+def test_the_experiment_trains_all_and_reports_what_they_reached(tmp_path, material, monkeypatch):
+    few = {name: CONTENDERS[name] for name in ("recurrent, no attention", "recurrent, additive", "Transformer")}
+    monkeypatch.setattr(architectures, "CONTENDERS", few)
+    monkeypatch.setattr(architectures, "ATTENTIVE", ["recurrent, additive"])
+    lab = toy_lab(tmp_path, material, seconds=3.0)
+    report = architectures.run(lab)
+    rows = report.results["contenders"]
+    assert set(rows) == set(few)
+    assert all(row["steps"] > 0 and row["operations_per_token"] > 0 for row in rows.values())
+    assert {part.file for part in report.parts if hasattr(part, "file")} == {
+        "bleu-by-length.png",
+        "learning-curves.png",
+    }
+    assert all((lab.folder / name).stat().st_size > 5000 for name in ("bleu-by-length.png", "learning-curves.png"))
+    assert report.findings[0].startswith("BLEU at equal time and size, the best first: ")

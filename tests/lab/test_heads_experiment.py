@@ -1,0 +1,221 @@
+"""Figures 3 to 5: a planted head is found, a rule is judged by the same examples, and the report says what was seen."""
+
+import numpy as np
+import pytest
+import torch
+from toy_lab import toy_lab
+
+from dragoman.corpora.phrasebook import phrasebook, words, write_phrasebook
+from dragoman.lab import heads
+from dragoman.lab.head_findings import cost_findings, finding, relation_findings
+from dragoman.lab.material import Material
+from dragoman.lab.relations import (
+    ANTECEDENT,
+    NOUNS,
+    POSITIONS,
+    RELATIONS,
+    Sentence,
+    best_rule,
+    difference,
+    interval,
+    marks,
+    obeyed,
+    sentence,
+    telling,
+)
+from dragoman.viewer.record import AttentionRecord
+
+LAYERS, HEADS, PLANTED = 2, 3, (1, 2)
+NAMES = [f"{relation.kind}: {relation.name}" for relation in RELATIONS]
+
+
+def relation(name, kind="encoder"):
+    return next(each for each in RELATIONS if (each.name, each.kind) == (name, kind))
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return list(phrasebook("test", 60, keep=telling))
+
+
+@pytest.fixture(scope="module")
+def unwatched(drawn):
+    """Sentences with weights that mean nothing."""
+    chance = np.random.default_rng(1)
+
+    def weights(rows, columns):
+        return chance.dirichlet(np.ones(columns + 1), (LAYERS, HEADS, rows)).astype(np.float32)
+
+    found = []
+    for each in drawn:
+        source, target = tuple(words(each.source)), tuple(words(each.target))
+        sizes = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
+        kinds = {kind: weights(len(above), len(below)) for kind, (above, below) in sizes.items()}
+        found.append(Sentence((each.source, each.target), source, target, kinds, each))
+    return found
+
+
+def planted(sentences, wanted):
+    """Let one head look where a relation says, and most heavily there."""
+    for one in sentences:
+        changed = one.weights[wanted.kind].copy()
+        for example in wanted.examples(one, wanted.kind):
+            row = np.full(changed.shape[-1], 0.1 / changed.shape[-1])
+            row[list(example.right)] += 0.9 / len(example.right)
+            changed[(*PLANTED, example.row)] = row
+        yield Sentence(one.texts, one.source, one.target, {**one.weights, wanted.kind: changed}, one.gold)
+
+
+@pytest.mark.parametrize("wanted", RELATIONS, ids=NAMES)
+def test_a_planted_head_is_found_and_always_right(unwatched, wanted):
+    found = marks(wanted, list(planted(unwatched, wanted)))
+    assert found.best == PLANTED
+    assert found.right[:, *PLANTED].all()
+    assert found.weight[:, *PLANTED].min() > 0.3
+    assert found.right[:, 0, 0].mean() < 0.5
+
+
+def test_a_head_that_rests_on_the_end_is_never_right(unwatched):
+    wanted = relation(ANTECEDENT)
+    resting = []
+    for one in unwatched:
+        asleep = np.zeros_like(one.weights["encoder"])
+        asleep[..., -1] = 1.0
+        resting.append(Sentence(one.texts, one.source, one.target, {"encoder": asleep}, one.gold))
+    assert not marks(wanted, resting).right.any()
+    assert marks(relation("the word just read", "decoder"), resting) is None
+
+
+def test_a_rule_that_must_be_right_is_chosen_and_is_right(unwatched):
+    before = relation("the word before")
+    assert best_rule(POSITIONS, before, unwatched) == "1 word back"
+    assert obeyed(POSITIONS["1 word back"], before, unwatched).all()
+
+
+def test_the_rules_of_antecedents_are_those_counted_by_hand(drawn, unwatched):
+    nearest = sum(max(each for each in pair.nouns if each < i) == j for pair in drawn for i, j in pair.anaphora)
+    back = sum(i - j == 2 for pair in drawn for i, j in pair.anaphora)
+    wanted = relation(ANTECEDENT)
+    assert obeyed(NOUNS["the nearest noun before"], wanted, unwatched).sum() == nearest
+    assert obeyed(POSITIONS["2 words back"], wanted, unwatched).sum() == back
+
+
+def test_far_parts_are_one_word_in_the_other_language(unwatched):
+    for kind, side in (("encoder", 0), ("decoder", 1)):
+        wanted = next(each for each in RELATIONS if each.figure == 3 and each.kind == kind)
+        pairs = [(one, each) for one in unwatched for each in wanted.examples(one, kind)]
+        assert pairs
+        for one, example in pairs:
+            meant = {link[1 - side] for link in one.links if link[side] == example.row}
+            for place in example.right:
+                assert abs(place - example.row) >= 4
+                assert meant & {link[1 - side] for link in one.links if link[side] == place}
+
+
+def test_wilsons_interval_is_that_of_the_textbook():
+    assert interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert interval(0, 20)[0] == 0 and interval(20, 20)[1] == 1
+
+
+def test_a_difference_has_an_interval_around_it():
+    right, wrong = np.ones(50, bool), np.zeros(50, bool)
+    assert difference(right, right) == (0.0, 0.0)
+    assert difference(right, wrong) == (1.0, 1.0)
+    half = np.arange(50) % 2 == 0
+    low, high = difference(half, wrong)
+    assert low < 0.5 < high
+
+
+def record_of_pieces():
+    source, target = (" La", "mp", " works", ".", "⟨end⟩"), (" Lam", "pe", " geht", "⟨end⟩")
+    encoder = np.zeros((1, 1, 5, 5), np.float32)
+    encoder[..., 0, 2], encoder[..., 1, 3] = 1, 1  # the two pieces of Lamp look at different words
+    encoder[..., 2, :2] = 0.5
+    encoder[..., 3:, 4] = 1
+    decoder = (np.tri(4) / np.arange(1, 5)[:, None]).astype(np.float32)[None, None]
+    cross = np.full((1, 1, 4, 5), 0.2, np.float32)
+    return AttentionRecord(source, target, "Lamp works.", "Lampe geht", encoder, decoder, cross)
+
+
+def test_pieces_are_folded_into_words():
+    one = sentence(record_of_pieces())
+    assert one.source == ("Lamp", "works.") or one.source == ("Lamp", "works", ".")
+    rows = one.weights["encoder"][0, 0]
+    assert rows.sum(-1) == pytest.approx(np.ones(len(one.source)))
+    assert rows[0, 1] >= 0.5 and rows[1, 0] > 0
+    # "geht" is written after START, Lam and pe were read: a third each, and START is the last column
+    assert one.weights["decoder"][0, 0, 1] == pytest.approx([2 / 3, 0, 1 / 3])
+
+
+def test_a_finding_does_not_call_a_difference_within_chance_one():
+    row = {
+        "relation": ANTECEDENT, "kind": "encoder", "layer": 0, "head": 1, "figure": 4, "right": 0.5, "examples": 20,
+        "interval": [0.3, 0.7], "position": {"rule": "2 words back", "right": 0.45, "advantage": [-0.1, 0.2]},
+        "noun": {"rule": "the first noun", "right": 0.6, "advantage": [-0.3, 0.1]},
+        "misled": {"examples": 3, "right": 0.0},
+    }  # fmt: skip
+    assert "encoder.1.2" in finding(row) and "not clearly more or less often" in finding(row)
+    row["position"]["advantage"] = [0.02, 0.2]
+    assert "50 % of 20 test examples (30 to 70 %), more often than" in finding(row)
+
+
+def test_without_gold_and_without_heads_the_findings_say_so():
+    assert "nobody knows what its pronouns stand for" in relation_findings([])[-1]
+    assert "not in heads" in cost_findings(None, [])[0]
+
+
+@pytest.fixture(scope="module")
+def small_phrasebook(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("phrasebook")
+    write_phrasebook(folder, {"train": 300, "valid": 40, "test": 40})
+    train, valid, test = ((folder / f"{split}.en", folder / f"{split}.de") for split in ("train", "valid", "test"))
+    return Material("phrasebook", train, valid, test, links=folder / "test.links")
+
+
+TINY = {
+    "model.width": 32, "model.inner_width": 32, "model.heads": 2, "tokenizer.size": 600, "training.threads": 1,
+    "training.steps": 30,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def report(small_phrasebook, tmp_path_factory):
+    home = tmp_path_factory.mktemp("lab")
+    torch.set_num_threads(1)
+    given = toy_lab(home, small_phrasebook).trained("tiny", TINY, seconds=60).run
+    lab = toy_lab(home, small_phrasebook, seconds=3.0, name="heads", given=given)
+    return lab, heads.run(lab)
+
+
+def test_the_experiment_names_a_head_for_every_relation_and_draws_the_papers_figures(report):
+    lab, made = report
+    found = {(row["kind"], row["relation"]) for row in made.results["relations"]}
+    assert ("encoder", ANTECEDENT) in found and ("cross", "the word that is translated") in found
+    assert {"figure-3.png", "figure-4.png", "figure-5.png", "ablation.png", "accuracy.png"} <= {
+        path.name for path in lab.folder.iterdir()
+    }
+    assert any("the antecedent of a pronoun" in finding and "rule of position" in finding for finding in made.findings)
+
+
+def test_heads_are_switched_off_one_at_a_time_and_sorted_by_what_they_cost(report):
+    _, made = report
+    costs = made.results["costs"]
+    assert len(costs["heads"]) >= heads.FEWEST
+    lost = [row["lost"] for row in costs["heads"]]
+    assert lost == sorted(lost, reverse=True)
+    assert all(row["bleu"] + row["lost"] == pytest.approx(costs["bleu"]) for row in costs["heads"])
+
+
+def test_what_was_measured_is_not_measured_again(report):
+    lab, made = report
+    again = heads.run(lab)
+    assert again.results == made.results
+
+
+def test_a_corpus_without_gold_has_no_antecedents_but_all_the_rest(report, material, tmp_path):
+    lab, _ = report
+    other = toy_lab(tmp_path, material, seconds=1.0, name="heads", given=lab.reference().run)
+    made = heads.run(other)
+    assert ANTECEDENT not in {row["relation"] for row in made.results["relations"]}
+    assert any("nobody knows" in finding for finding in made.findings)
+    assert made.results["costs"]["heads"]

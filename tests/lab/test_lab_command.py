@@ -1,0 +1,54 @@
+"""`dragoman lab` from outside: what it says when it cannot begin, and that it goes on where it stopped."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["architecture"], 'There is no experiment "architecture"; there are'),
+        (["variations", "--budget", "10s"], "A budget of 10 seconds is too small for variations"),
+        (["all", "--budget", "1m"], "A budget of 60 seconds is too small for these experiments"),
+        (["masks", "--budget", "tomorrow"], '--budget "tomorrow" is no time'),
+        (["masks", "--corpus", "nowhere"], '--corpus "nowhere" is neither'),
+        (["heads", "--run", "nowhere"], "nowhere"),
+    ],
+)  # fmt: skip
+def test_what_cannot_begin_is_said_before_anything_is_made(command, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    outcome = command("lab", *arguments, "--folder", tmp_path / "lab")
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_made_is_said(command, tmp_path):
+    (tmp_path / "file").write_text("")
+    outcome = command("lab", "schedule", "--folder", tmp_path / "file" / "lab")
+    assert outcome.code == 2
+    assert "this directory cannot be made" in outcome.err
+
+
+def test_an_experiment_that_was_interrupted_goes_on(tmp_path, toy_files):
+    corpus = f"{toy_files[0]}:{toy_files[1]}"
+    arguments = ["lab", "schedule", "--folder", str(tmp_path / "lab"), "--corpus", corpus, "--budget", "10s"]
+    line = [sys.executable, "-m", "dragoman", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, env=environment, text=True)
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("lab/schedule/models/*/metrics.jsonl")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert "The same command goes on." in process.communicate(timeout=60)[1]
+    assert process.returncode == 75
+    done = subprocess.run(line, capture_output=True, env=environment, text=True, check=True)
+    assert "report.html" in done.stderr
+    assert done.stdout.strip()
+    assert (tmp_path / "lab" / "schedule" / "report.md").exists()

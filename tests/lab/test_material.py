@@ -1,0 +1,56 @@
+"""Any parallel text can be the corpus of the laboratory."""
+
+import gzip
+
+import pytest
+
+from dragoman.errors import UserError
+from dragoman.lab.material import material as find
+
+
+def test_the_phrasebook_is_written_once_with_its_links(tmp_path, monkeypatch):
+    monkeypatch.setattr("dragoman.lab.material.PHRASEBOOK", {"train": 30, "valid": 3, "test": 5})
+    found = find("phrasebook", tmp_path)
+    assert [len(found.pairs(split)) for split in ("train", "valid", "test")] == [30, 3, 5]
+    assert len(found.links.read_text().splitlines()) == 5
+    written_at = found.train[0].stat().st_mtime_ns
+    assert find("phrasebook", tmp_path) == found
+    assert found.train[0].stat().st_mtime_ns == written_at
+
+
+def test_two_files_are_divided_so_that_no_pair_is_on_two_sides(tmp_path):
+    for side in ("a", "b"):
+        (tmp_path / f"text.{side}").write_text("".join(f"{side} {n % 40}\n" for n in range(80)))
+    found = find(f"{tmp_path}/text.a:{tmp_path}/text.b", tmp_path / "lab")
+    parts = [set(found.pairs(split)) for split in ("train", "valid", "test")]
+    assert [len(part) for part in parts] == [32, 4, 4]
+    assert len(set.union(*parts)) == 40
+    assert all(source.replace("a", "b") == target for source, target in found.pairs("train"))
+
+
+def test_a_folder_with_three_parts_is_found_as_it_is(tmp_path):
+    for split in ("train", "val", "test_2016"):
+        for language in ("de", "en"):
+            with gzip.open(tmp_path / f"{split}.{language}.gz", "wt") as file:
+                file.write(f"{split} {language}\n")
+    found = find(str(tmp_path), tmp_path / "lab")
+    assert found.pairs("test") == [("test_2016 en", "test_2016 de")]
+    assert found.name.endswith("en–de")
+
+
+def test_shorter_training_text_leaves_the_test_text_alone(tmp_path, material):
+    short = material.shorter_than(4, tmp_path / "short")
+    assert max(len(source.split()) for source, _ in short.pairs("train")) == 3
+    assert short.test == material.test
+    with pytest.raises(UserError, match="no train pair has fewer than 1 words"):
+        material.shorter_than(1, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [("nowhere", "is neither"), ("a.en:a.de", "a.en"), ("{}", "no two files train.LANGUAGE")],
+)  # fmt: skip
+def test_a_corpus_that_is_not_there_is_refused(tmp_path, wanted, said):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=said):
+        find(wanted.format(tmp_path / "empty"), tmp_path / "lab")

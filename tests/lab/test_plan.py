@@ -1,0 +1,121 @@
+"""Time is shared out, experiments are carried out once, and their reports stay."""
+
+import json
+
+import pytest
+
+from dragoman.errors import UserError
+from dragoman.lab import plan
+from dragoman.lab.experiments import EXPERIMENTS, chosen
+from dragoman.lab.plan import Order, carry_out, needed, parsed_budget, refuse_short, refuse_unknown
+from dragoman.lab.report import Picture, Report, Table
+from dragoman.training.session import Notice, Stop
+
+
+class Counted:
+    """An experiment that notes how often it is made, and with how much time."""
+
+    TITLE = "A title"
+    QUESTION = "A question?"
+
+    def __init__(self):
+        self.budgets = []
+
+    def run(self, lab):
+        self.budgets.append(lab.budget_seconds)
+        (lab.folder / "dot.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+        parts = ("A paragraph.", Table("T", ("a", "b"), (("x", 1.5),)), Picture("dot.svg", "A dot."))
+        return Report((f"It found {len(self.budgets)}.",), parts, {"value": 1})
+
+
+@pytest.fixture
+def order(tmp_path, material):
+    """Return an order of experiments in a folder of its own."""
+
+    def made(**changes):
+        return Order(tmp_path / "lab", material, changes.pop("seed", 1), None, "dragoman lab all", **changes)
+
+    return made
+
+
+def carried_out(experiments, order, seconds=5000.0, listen=lambda _event: None):
+    return carry_out(experiments, order, seconds, listen, Stop())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90m", 5400), ("2h", 7200), ("1h30m", 5400), ("45s", 45), ("1.5h", 5400)]
+)
+def test_a_budget_is_written_as_people_write_times(text, seconds):
+    assert parsed_budget(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "10", "-5m", "5 minutes", "m", "1e3s", "m5"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(UserError, match="write it like 90m, 2h, 1h30m or 45s"):
+        parsed_budget(text)
+
+
+def test_an_unknown_experiment_names_the_nearest_known_one():
+    with pytest.raises(UserError, match=r'There is no experiment "posiions"; there are .* Did you mean "positions"'):
+        refuse_unknown("posiions")
+
+
+def test_a_budget_in_which_nothing_could_be_trained_is_refused():
+    with pytest.raises(UserError, match="A budget of 5 seconds is too small for variations: with less than 63 sec"):
+        refuse_short(chosen("variations"), 5)
+
+
+def test_all_experiments_have_a_share_of_ninety_minutes():
+    assert set(EXPERIMENTS) == set(plan.SECONDS)
+    assert needed(chosen("all")) <= 5400
+
+
+def test_time_is_shared_out_in_proportion_and_what_is_left_over_goes_to_those_after(order):
+    quick, slow = Counted(), Counted()
+    carried_out({"schedule": quick, "masks": slow}, order(), 400.0)
+    assert quick.budgets == [pytest.approx(200, abs=1)]
+    assert slow.budgets == [pytest.approx(400, abs=5)]
+
+
+def test_a_finished_experiment_is_not_made_again_unless_asked_for(order):
+    experiment, said = Counted(), []
+    first = carried_out({"masks": experiment}, order())
+    again = carried_out({"masks": experiment}, order(), listen=said.append)
+    assert len(experiment.budgets) == 1
+    assert again == first
+    assert said == [Notice(f"{order().home / 'masks'} is finished already; --overwrite makes it again.")]
+    carried_out({"masks": experiment}, order(overwrite=True))
+    carried_out({"masks": experiment}, order(seed=2))
+    assert len(experiment.budgets) == 3
+
+
+def test_an_interrupted_experiment_goes_on_with_the_time_it_was_given_first(order):
+    class Interrupted(Counted):
+        def run(self, lab):
+            report = super().run(lab)
+            if len(self.budgets) == 1:
+                raise KeyboardInterrupt
+            return report
+
+    experiment = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        carried_out({"masks": experiment}, order(), 500.0)
+    carried_out({"masks": experiment}, order(), 100.0)
+    assert experiment.budgets[0] == experiment.budgets[1]
+
+
+def test_a_report_says_what_is_needed_to_repeat_it(order):
+    carried_out({"masks": Counted()}, order())
+    found = json.loads((order().home / "masks" / "results.json").read_text())
+    assert found["results"] == {"value": 1}
+    assert {"command", "date", "corpus", "seed", "time given", "machine"} <= set(found["facts"])
+    assert "torch" in found["facts"]["machine"]
+
+
+def test_several_experiments_make_one_report_with_all_of_them_inside(order):
+    carried_out({"schedule": Counted(), "masks": Counted()}, order())
+    page = (order().home / "report.html").read_text()
+    assert page.count("A question?") == 2
+    assert page.count("data:image/svg+xml;base64,") == 2
+    assert "![A dot.](masks/dot.svg)" in (order().home / "report.md").read_text()
+    assert "![A dot.](dot.svg)" in (order().home / "masks" / "report.md").read_text()

@@ -1,0 +1,61 @@
+"""Table 3: no difference smaller than the noise is called one."""
+
+import pytest
+from toy_lab import toy_lab
+
+from dragoman.lab import variations
+from dragoman.lab.variations import VARIATIONS, differs, findings, one, table, verdict_of
+from dragoman.recipe import Recipe
+
+
+def rows_with(changed, values):
+    made = {each.name: [1.5, 1.6, 1.4] for each in VARIATIONS} | {changed: values}
+    return {
+        name: [{"perplexity": value, "bleu": 50.0, "parameters": 7, "seconds": 1.0} for value in each]
+        for name, each in made.items()
+    }
+
+
+def test_means_closer_than_twice_their_standard_error_do_not_differ():
+    assert not differs((1.0, 0.1), (1.1, 0.1), 3)
+    assert differs((1.0, 0.01), (1.1, 0.01), 3)
+    assert verdict_of((1.0, 0.1), (1.1, 0.1)) == "no difference beyond noise"
+    assert verdict_of((1.0, 0.01), (1.1, 0.01)) == "better"
+    assert verdict_of((1.2, 0.01), (1.1, 0.01)) == "worse"
+
+
+def test_the_table_has_a_row_for_every_variation_and_names_what_differs():
+    rows = rows_with("1 head", [2.0, 2.1, 1.9])
+    found = {row[1]: row for row in table(rows).rows}
+    assert list(found) == [each.name for each in VARIATIONS]
+    assert found["1 head"][2] == "2.000 ± 0.100"
+    assert found["1 head"][-1] == "worse"
+    assert found["8 heads"][-1] == "no difference beyond noise"
+    assert any("1 head: worse (+0.500)" in finding for finding in findings(rows))
+
+
+@pytest.mark.parametrize("variation", VARIATIONS, ids=lambda each: each.name)
+def test_every_variation_is_a_recipe_that_holds(tmp_path, material, variation):
+    lab = toy_lab(tmp_path, material)
+    recipe = lab.recipe(lab.place("x"), {**variations.BASE, **variation.settings}, 1.0, 1, material)
+    assert isinstance(recipe, Recipe)
+
+
+def test_rows_of_all_groups_of_the_paper_are_there():
+    assert {each.group for each in VARIATIONS} == {"", "A", "B", "C", "D", "E"}
+
+
+def test_a_model_is_scored_once(tmp_path, material):
+    lab = toy_lab(tmp_path, material)
+    settings = {"tokenizer.kind": "words", "model.width": 16, "training.steps": 2, "training.threads": 1}
+    trained = {"base-1": lab.trained("base-1", settings, seconds=60)}
+    row = one(lab, "base-1", {"base-1": (settings, 1)}, trained, material.pairs("test"))
+    assert row["perplexity"] > 1
+    assert row == one(lab, "base-1", {"base-1": (settings, 1)}, {}, [])
+
+
+@pytest.mark.long
+def test_the_experiment_trains_all_variations(tmp_path, material):
+    report = variations.run(toy_lab(tmp_path, material, seconds=60.0))
+    assert len(report.results["rows"]) == len(VARIATIONS)
+    assert (tmp_path / "toy" / "variations.png").exists()
