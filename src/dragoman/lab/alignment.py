@@ -19,7 +19,7 @@ from dragoman.lab.drawing import label, panels, save
 from dragoman.lab.head_pictures import bar, write_numbers
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.report import Cell, Json, Picture, Report, Table
-from dragoman.tasks.events import Working
+from dragoman.lab.watching import records
 from dragoman.tasks.translator import Translator
 from dragoman.viewer.alignment import late, prompt, text_words
 from dragoman.viewer.links import likely_links, posteriors
@@ -149,19 +149,12 @@ def split_words(text: str) -> list[str]:
 def scores(lab: Laboratory, model: Translator, split: str, count: int) -> Scores:
     """Score every reading of the cross-attention on the sentences of a split; the model reads the right target."""
     found: dict[str, Counts] = {}
-    pairs = [one for one in golden(lab, split, count) if readable(model, one)]
-    for number, one in enumerate(pairs, 1):
-        record = model.look(one.source, target=one.target)
-        for name, made in readings(record):
+    pairs = golden(lab, split, count)
+    texts = [(one.source, one.target) for one in pairs]
+    for one, record in zip(pairs, records(model, texts, lab.listen, f"alignment: reading {split}"), strict=True):
+        for name, made in readings(record) if record else ():
             found[name] = found.get(name, Counts()).plus(made, one.links)
-        lab.listen(Working(f"alignment: reading the {split} sentences", number, len(pairs)))
     return {name: counts.numbers for name, counts in found.items()}
-
-
-def readable(model: Translator, one: Golden) -> bool:
-    """Say whether the model can read both sides at once."""
-    sides = model.source_tokenizer.encode(one.source), model.target_tokenizer.encode(one.target)
-    return max(map(len, sides)) < model.recipe.data.longest
 
 
 def readings(record: AttentionRecord) -> Iterator[tuple[str, Links]]:

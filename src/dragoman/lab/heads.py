@@ -34,6 +34,7 @@ from dragoman.lab.relations import (
     telling,
 )
 from dragoman.lab.report import Json, Report
+from dragoman.lab.watching import records
 from dragoman.model.knockout import Head, has_heads
 from dragoman.tasks.events import Working
 from dragoman.tasks.heads import Text, measured, pairs_to_measure
@@ -100,18 +101,10 @@ class Study:
 
     def watched(self, split: str) -> list[Sentence]:
         """Record the attention of the sentences of a split; those that the model cannot read whole are passed over."""
-        found = []
-        pairs = [(source, target, gold) for source, target, gold in self.pairs(split) if self.readable(source, target)]
-        for number, (source, target, gold) in enumerate(pairs, 1):
-            found.append(sentence(self.model.look(source, target=target), gold))
-            self.lab.listen(Working(f"heads: watching the {split} sentences", number, len(pairs)))
-        return found
-
-    def readable(self, source: str, target: str) -> bool:
-        """Say whether both sides can be looked at."""
-        longest = self.model.recipe.data.longest
-        lengths = len(self.model.source_tokenizer.encode(source)), len(self.model.target_tokenizer.encode(target))
-        return bool(source.strip() and target.strip()) and max(lengths) < longest
+        pairs = self.pairs(split)
+        texts = [(source, target) for source, target, _ in pairs]
+        found = records(self.model, texts, self.lab.listen, f"heads: watching the {split} sentences")
+        return [sentence(one, gold) for one, (_, _, gold) in zip(found, pairs, strict=True) if one is not None]
 
     @cached_property
     def valid(self) -> list[Sentence]:

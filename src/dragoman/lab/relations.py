@@ -285,7 +285,8 @@ def interval(right: int, count: int) -> tuple[float, float]:
     share, spread = right / count, SURE * SURE / count
     middle = (share + spread / 2) / (1 + spread)
     half = SURE * math.sqrt(share * (1 - share) / count + spread / count / 4) / (1 + spread)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low, high = middle - half, middle + half
+    return low if right else 0.0, high if right < count else 1.0
 
 
 def difference(ours: Flags, theirs: Flags, seed: int = 1) -> tuple[float, float]:
