@@ -83,7 +83,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 90) -> None:
+def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 180) -> None:
     """Wait until an address answers."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -154,7 +154,7 @@ def visit(browser: Any, usual: Any) -> Iterator[Callable[..., Any]]:
     def visited(address: str, prepare: Callable[[Any], None] = lambda page: None, **how: Any) -> Any:
         page = browser.new_page(**{"viewport": WINDOW, **how}) if how else usual.new_page()
         opened.append(page)
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
         host = address.split("/")[2]
         page.on("pageerror", lambda error: faults.append(f"error: {error}"))
         page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)

@@ -38,7 +38,7 @@ class Site:
             return Answer(error.code, dict(error.headers), error.read())
 
 
-def until(condition: Callable[[], bool], seconds: float = 30) -> bool:
+def until(condition: Callable[[], bool], seconds: float = 120) -> bool:
     """Wait for something to come true."""
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:

@@ -43,6 +43,7 @@ def growing(tmp_path_factory):
 def page(browser):
     """A page whose every complaint fails the test."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(120_000)
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if "127.0.0.1" in request.url else complaints.append(request.url))
@@ -111,7 +112,7 @@ def test_one_looks_inside_a_checkpoint_with_the_viewer(page, site):
     page.goto(site.address)
     page.get_by_label("Sentence to look at").fill("a b c")
     page.get_by_role("button", name="Look inside").click()
-    page.get_by_text("Checkpoint of step 8.").wait_for(timeout=60_000)
+    page.get_by_text("Checkpoint of step 8.").wait_for()
     page.locator("#viewer canvas").first.wait_for()
     assert page.locator("#viewer").inner_text().split()[:4] == ["a", "b", "c", "⟨end⟩"]
 
