@@ -79,7 +79,7 @@ def by_hand(look, query, state):
         "additive": lambda: look.compare.direction[0] @ torch.tanh(look.query(query) + look.key(state)),
         "dot": lambda: query @ state,
         "general": lambda: query @ (look.key.weight @ state),
-        "scaled_dot": lambda: query @ state / 4.0,  # the root of a width of 16
+        "scaled_dot": lambda: look.query(query) @ look.key(state) / 4.0,  # the root of a width of 16
     }
 
 

@@ -98,11 +98,13 @@ class Look(nn.Module):
         return seen[:, 0], weights
 
 
+# Luong's two compare states as they are, or by one matrix; Bahdanau's and the Transformer's project both sides.
+# States are far below one: scaled without a projection, they would weigh all places nearly alike for a long time.
 SCORES: dict[str, Callable[[int], Look]] = {  # of a width
     "additive": lambda width: Look(nn.Linear(width, width), plain(width), Additive(1, width)),
     "dot": lambda _: Look(nn.Identity(), nn.Identity(), dot),
     "general": lambda width: Look(nn.Identity(), plain(width), dot),
-    "scaled_dot": lambda _: Look(nn.Identity(), nn.Identity(), scaled_dot),
+    "scaled_dot": lambda width: Look(nn.Linear(width, width), plain(width), scaled_dot),
 }
 
 
