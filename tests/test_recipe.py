@@ -370,6 +370,22 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
             "additive.",
         ),
         (
+            "[model]\nscore = 'none'",
+            '[model] score "none" is for architecture "recurrent"; a transformer has scaled_dot, dot and additive.',
+        ),
+        (
+            "[model]\narchitecture = 'recurrent'\nnormalisation = 'batch'",
+            '[model] normalisation "batch" is for architecture "transformer", not for "recurrent"; set "layer".',
+        ),
+        (
+            "[model]\narchitecture = 'recurrent'\npattern = 'window'",
+            '[model] pattern "window" restricts self-attention, and architecture "recurrent" has none.',
+        ),
+        (
+            "[model]\npattern = 'sparse'\nscore = 'additive'",
+            '[model] pattern "sparse" compares by "scaled_dot" only, not by "additive".',
+        ),
+        (
             "[model]\narchitecture = 'dilated'\nwidth = 7",
             "[model] width 7 is odd; sinusoidal positions pair sines with cosines, so make it even.",
         ),
@@ -388,6 +404,10 @@ def test_settings_that_contradict_each_other_are_refused_with_a_way_out(table, e
         "[tokenizer]\njoint = false\n[model]\nshare_embeddings = false",
         "[model]\npositions = 'learned'\nlongest = 306",
         "[model]\narchitecture = 'joined'\npositions = 'learned'\nlongest = 562",
+        "[model]\narchitecture = 'recurrent'\nscore = 'general'\nwidth = 7\nheads = 3",  # it has neither heads nor sines
+        "[model]\narchitecture = 'recurrent'\nscore = 'none'\ncell = 'gru'",
+        "[model]\npositions = 'none'\nwidth = 15\nheads = 3",
+        "[model]\nscore = 'additive'\nnormalisation = 'batch'\nnorm = 'pre'",
         "[model]\nlongest = 8",  # without learned positions it does not matter
         "[data]\npairs = 'a'\nvalid_source = 'b'\nvalid_target = 'c'",
     ],

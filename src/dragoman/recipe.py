@@ -103,7 +103,7 @@ class Model(Settings):
 
     architecture: Architecture = Field(
         "transformer",
-        description="transformer; its rivals recurrent, convolutional, dilated, averaged, concatenated; joined: one stack",
+        description="transformer; recurrent, convolutional, dilated, averaged, concatenated; joined: one stack for all",
     )
     layers: int = Field(6, ge=1, le=200, description="layers in the encoder, and again in the decoder (N)")
     width: int = Field(512, ge=2, le=65536, description="size of every vector between layers (d_model)")
@@ -139,9 +139,13 @@ class Model(Settings):
         if placed and self.width % 2 and self.positions == "sinusoidal":
             yield f"width {self.width} is odd; sinusoidal positions pair sines with cosines, so make it even"
         if (attentive or self.architecture == "convolutional") and self.score in ("general", "none"):
-            yield f'score "{self.score}" is for architecture "recurrent"; a {self.architecture} has {TRANSFORMER_SCORES}'
+            yield (
+                f'score "{self.score}" is for architecture "recurrent"; a {self.architecture} has {TRANSFORMER_SCORES}'
+            )
         if self.architecture == "joined" and self.normalisation == "batch":
             yield 'normalisation "batch" would count source and target apart, and "joined" is one stack; set "layer"'
+        if not attentive and self.normalisation == "batch":
+            yield f'normalisation "batch" is for architecture "transformer", not for "{self.architecture}"; set "layer"'
         if not attentive and self.pattern != "full":
             yield f'pattern "{self.pattern}" restricts self-attention, and architecture "{self.architecture}" has none'
         if self.pattern != "full" and self.score != "scaled_dot":
