@@ -404,7 +404,7 @@ def test_settings_that_contradict_each_other_are_refused_with_a_way_out(table, e
         "[tokenizer]\njoint = false\n[model]\nshare_embeddings = false",
         "[model]\npositions = 'learned'\nlongest = 306",
         "[model]\narchitecture = 'joined'\npositions = 'learned'\nlongest = 562",
-        "[model]\narchitecture = 'recurrent'\nscore = 'general'\nwidth = 7\nheads = 3",  # it has neither heads nor sines
+        "[model]\narchitecture = 'recurrent'\nscore = 'general'\nwidth = 7\nheads = 3",  # no heads, no sines
         "[model]\narchitecture = 'recurrent'\nscore = 'none'\ncell = 'gru'",
         "[model]\npositions = 'none'\nwidth = 15\nheads = 3",
         "[model]\nscore = 'additive'\nnormalisation = 'batch'\nnorm = 'pre'",
