@@ -55,7 +55,7 @@ class Additive(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the scores; every pair of places has a vector of its own in memory (B H T S K)."""
-        bent = (query[:, :, :, None] + key[:, :, None]).tanh()  # B H T S K
+        bent = (query[:, :, :, None] + key[:, :, None]).tanh_()  # B H T S K
         return (bent.flatten(2, 3) @ self.direction[:, :, None]).view(bent.shape[:-1])
 
 
