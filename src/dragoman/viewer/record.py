@@ -100,10 +100,14 @@ class AttentionRecord:
     def __post_init__(self) -> None:
         for kind in KINDS:
             check_shape(kind, self.weights(kind), (len(self.rows(kind)), len(self.columns(kind))))
+        for kinds in self.softmaxes():
+            check_rows(kinds, [self.weights(kind) for kind in kinds])
+
+    def softmaxes(self) -> list[tuple[Kind, ...]]:
+        """Return which kinds are normalised together: each by itself, unless one look goes to source and target."""
         alike = self.decoder.shape[:2] == self.cross.shape[:2]
-        one_softmax = alike and is_one(row_sums(self.decoder) + row_sums(self.cross))
-        for kind in ("encoder",) if one_softmax else KINDS:
-            check_rows(kind, self.weights(kind))
+        together = alike and is_one(row_sums(self.decoder) + row_sums(self.cross))
+        return [("encoder",), ("decoder", "cross")] if together else [("encoder",), ("decoder",), ("cross",)]
 
     def _repr_mimebundle_(self, **_: Any) -> Bundle:
         """Show the record in a notebook: as a widget where anywidget is installed, else as a page in a frame."""
@@ -143,14 +147,14 @@ def check_shape(kind: Kind, weights: Weights, expected: tuple[int, int]) -> None
         )
 
 
-def check_rows(kind: Kind, weights: Weights) -> None:
+def check_rows(kinds: tuple[Kind, ...], weights: list[Weights]) -> None:
     """Refuse rows that no softmax can have made."""
-    sums = row_sums(weights)
-    if not is_one(sums) or weights.min(initial=0) < 0:
+    sums = np.sum([row_sums(each) for each in weights], axis=0)
+    if not is_one(sums) or any(each.min(initial=0) < 0 for each in weights):
         layer, head, row = np.unravel_index(np.argmax(np.abs(sums - 1)), sums.shape)
         raise ValueError(
-            f"row {row} of {kind} layer {layer + 1}, head {head + 1} sums to {sums[layer, head, row]:.5f}; "
-            "attention weights are not negative and sum to 1"
+            f"row {row} of {' and '.join(kinds)} layer {layer + 1}, head {head + 1} sums to "
+            f"{sums[layer, head, row]:.5f}; attention weights are not negative and sum to 1"
         )
 
 

@@ -1,0 +1,121 @@
+"""Records of architectures that lack some kinds of attention, or all: what is not there is not offered."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dragoman.errors import UserError
+from dragoman.viewer.alignment import alignments, preferred
+from dragoman.viewer.document import contents
+from dragoman.viewer.line_picture import line_picture
+from dragoman.viewer.page import page
+from dragoman.viewer.picture import picture
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+def missing(record, *kinds):
+    """Return a record of the same sentence by a model without these kinds of attention, whose heads stay on."""
+    none = {kind: np.zeros((0, 0, *record.weights(kind).shape[2:]), np.float32) for kind in kinds}
+    return replace(record, switchable=False, **none)
+
+
+@pytest.fixture
+def recurrent(record):
+    """One head in one layer looks at the source, and nothing else."""
+    return missing(replace(record, cross=record.cross[:1, :1]), "encoder", "decoder")
+
+
+@pytest.fixture
+def headless(record):
+    return missing(record, "encoder", "decoder", "cross")
+
+
+def test_a_record_knows_its_kinds(record, recurrent, headless):
+    assert record.kinds == ("encoder", "decoder", "cross")
+    assert recurrent.kinds == ("cross",)
+    assert headless.kinds == ()
+
+
+def test_a_look_that_goes_to_both_sides_at_once_sums_to_one_over_both(record):
+    shared = replace(record, cross=record.cross * np.float32(0.25), decoder=record.decoder * np.float32(0.75))
+    assert shared.kinds == record.kinds
+    with pytest.raises(ValueError, match=r"of decoder layer \d, head \d sums to 0\.75"):
+        replace(shared, cross=record.cross)
+    with pytest.raises(ValueError, match="not negative"):
+        replace(record, cross=record.cross * -1, decoder=record.decoder * 2)
+
+
+def test_without_cross_attention_no_words_are_linked(recurrent, headless):
+    assert set(alignments(recurrent)) == {"mean", "arg-max", "shifted"}
+    assert alignments(headless) == {}
+    look = contents(headless)
+    assert look["alignment"] == {"methods": {}, "chosen": preferred(headless), "gold": None}
+    assert {kind: of["layers"] for kind, of in look["kinds"].items()} == {"encoder": 0, "decoder": 0, "cross": 0}
+    assert not look["switchable"]
+
+
+def test_a_picture_has_the_kinds_that_there_are(recurrent, headless, tmp_path):
+    picture(recurrent, tmp_path / "one.png")
+    line_picture(recurrent, tmp_path / "lines.png", "cross.1.1")
+    with pytest.raises(UserError, match=r"name a kind \(cross\), a layer from 1 to 1"):
+        line_picture(recurrent, tmp_path / "lines.png", "encoder.1")
+    for draw in (lambda: picture(headless, tmp_path / "no.png"), lambda: line_picture(headless, "no.png", "cross.1")):
+        with pytest.raises(UserError, match="runs/quickstart is of an architecture without attention"):
+            draw()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    if not CHROMIUM.exists():
+        pytest.skip("needs /usr/bin/chromium")
+    with sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Open a record's page; what its script complains about fails the test."""
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    complaints = []
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+
+    def show(record, address="", other=None):
+        (tmp_path / "page.html").write_text(page(record, other))
+        tab.goto(f"file://{tmp_path}/page.html{address}")
+        return tab
+
+    yield show
+    tab.close()
+    assert complaints == []
+
+
+def test_one_head_in_one_layer_is_shown_alone(opened, recurrent):
+    tab = opened(recurrent)
+    assert tab.locator(".dv-grid h3").all_inner_texts()[0].startswith("Cross-attention")
+    assert tab.locator(".dv-grid").count() == tab.locator(".dv-thumb").count() == 1
+    assert tab.locator(".dv-large h3").inner_text() == "Cross-attention, layer 1, head 1"
+    assert tab.locator(".dv-thumb").bounding_box()["width"] < 200
+    assert tab.locator(".dv-tab").all_inner_texts() == ["Heads", "Alignment"]
+
+
+def test_an_address_that_names_a_kind_that_is_not_there_shows_what_is(opened, recurrent):
+    tab = opened(recurrent, "#kind=encoder&heads=1.1&tab=heads")
+    assert tab.locator(".dv-large h3").inner_text() == "Cross-attention, layer 1, head 1"
+
+
+def test_no_attention_at_all_is_said_in_one_sentence(opened, headless):
+    tab = opened(headless, "#tab=alignment&kind=cross")
+    assert tab.locator(".dv-panel").inner_text().startswith("This architecture has no attention:")
+    assert tab.locator(".dv-tab").all_inner_texts() == ["Heads"]
+    tab.locator(".dv-top [data-unit], .dv-top button, .dv-top span").first.hover()
+
+
+def test_a_model_without_attention_can_stand_beside_one_with_it(opened, record, headless):
+    tab = opened(record, "#tab=compare", other=headless)
+    assert tab.locator(".dv-side").count() == 2
