@@ -15,7 +15,7 @@ from dragoman.tokens import PAD, RESERVED, START
 
 VARIANTS = [
     {},
-    {"kernel": 1, "share_output": True},
+    {"kernel": 1, "share_output": True, "score": "additive"},
     {"kernel": 4, "positions": "learned", "score": "dot"},
     {"kernel": 5, "layers": 3, "positions": "none", "share_embeddings": False, "width": 7},
 ]
