@@ -84,6 +84,6 @@ def test_the_experiment_reports_tables_and_pictures(tmp_path, material):
 
 def test_a_measurement_that_was_interrupted_is_not_made_again(tmp_path, material):
     lab = toy_lab(tmp_path, material, seconds=4)
-    first = complexity.rounds(lab, "length", (8, 16, 32), lambda n: {"a": {"both": float(n)}}, 0.0)
-    again = complexity.rounds(lab, "length", (8, 16, 32), lambda n: pytest.fail("measured twice"), 0.0)
+    first = complexity.rounds(lab, "length", (8, 16, 32), lambda n: {"a": {"both": float(n)}}, 0.0, 8)
+    again = complexity.rounds(lab, "length", (8, 16, 32), lambda n: pytest.fail("measured twice"), 0.0, 8)
     assert first == again

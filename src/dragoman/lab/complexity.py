@@ -50,9 +50,9 @@ def run(lab: Laboratory) -> Report:
     keep_freed_memory()  # as in training: otherwise the long sequences pay for their pages anew each time
     warm_up()
     width = layer_width(lab.budget_seconds)
-    lengths = rounds(lab, "length", LENGTHS, lambda n: times(n, width), SHARES["lengths"] * lab.budget_seconds)
+    lengths = rounds(lab, "length", LENGTHS, lambda n: times(n, width), SHARES["lengths"] * lab.budget_seconds, width)
     n = min(LENGTH_OF_WIDTHS, max(lengths))
-    widths = rounds(lab, "width", WIDTHS, lambda d: times(n, d), SHARES["widths"] * lab.budget_seconds)
+    widths = rounds(lab, "width", WIDTHS, lambda d: times(n, d), SHARES["widths"] * lab.budget_seconds, n)
     fits = {"n": fitted(lengths, FITTED_FROM), "d": fitted(widths, sorted(widths)[-LEAST_POINTS:][0])}
     compared_at = min(COMPARED_AT, max(lengths))
     memory = lab.kept("memory", lambda: measured_memory(compared_at, width), n=compared_at, d=width)
@@ -81,9 +81,12 @@ def path_sizes(budget_seconds: float) -> tuple[int, int]:
 
 
 def rounds(
-    lab: Laboratory, what: str, sizes: Sequence[int], measure: Callable[[int], Json], allowed_seconds: float
+    lab: Laboratory, what: str, sizes: Sequence[int], measure: Callable[[int], Json], allowed_seconds: float, fixed: int
 ) -> Times:
-    """Measure all sizes, and all of them again as long as there is time: what disturbs a machine disturbs one round."""
+    """Measure all sizes, and all of them again as long as there is time: what disturbs a machine disturbs one round.
+
+    The other size is fixed.
+    """
     found: Times = {}
     spent = 0.0
     for number in range(MOST_ROUNDS):
@@ -91,7 +94,8 @@ def rounds(
         for size in sizes if number == 0 else tuple(found):
             if number == 0 and not affordable(size, took, allowed_seconds):
                 break
-            part = lab.kept(f"{what}-{size}-round-{number + 1}", lambda size=size: with_duration(measure, size))  # type: ignore[misc]
+            name = f"{what}-{size}-round-{number + 1}"
+            part = lab.kept(name, lambda size=size: with_duration(measure, size), fixed=fixed)  # type: ignore[misc]
             took.append(part["seconds"])
             gather(found, size, part["times"])
         spent += sum(took)
@@ -110,12 +114,12 @@ def with_duration(measure: Callable[[int], Json], size: int) -> Json:
 def affordable(size: int, took: Sequence[float], allowed_seconds: float) -> bool:
     """Say whether twice the last size fits into the time, if everything grows as fast as n², and into memory.
 
-    The size of the comparison is worth all the time there is; a longer one has to leave time for two more rounds.
+    The size of the comparison is worth all the time there is; a longer one has to leave time for a second round.
     """
     if len(took) < LEAST_POINTS:
         return True
     predicted = sum(took) + 4 * took[-1]
-    return fits_memory(size) and predicted * (1 if size <= COMPARED_AT else 3) <= allowed_seconds
+    return fits_memory(size) and predicted * (1 if size <= COMPARED_AT else 2) <= allowed_seconds
 
 
 def gather(found: Times, size: int, more: dict[str, dict[str, float]]) -> None:
@@ -299,7 +303,8 @@ def draw_scaling(axes: Axes, found: Times, across: str) -> None:
     lowest = min(min(up) for _, up in lines.values())
     for slope in (1, 2):
         axes.plot(sizes, [lowest * (size / sizes[0]) ** slope for size in sizes], ":", color="0.6", linewidth=1)
-    axes.legend(fontsize=7, frameon=False)
+    axes.legend(fontsize=7, frameon=False, loc="upper left")
+    axes.set_ylim(top=max(max(up) for _, up in lines.values()) * 30)  # room for the names
 
 
 def draw_paths(lab: Laboratory, travelled: Json) -> Picture:

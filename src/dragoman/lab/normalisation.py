@@ -35,7 +35,8 @@ KINDS = {
 }
 PAPER, FIRST, BATCH = "layer, post (the paper)", "layer, pre", "batch, post"
 NARROW: dict[str, Any] = {
-    "model.width": 64, "model.inner_width": 128, "training.rate": 0.003, "training.validate_every": 25,
+    "model.width": 64, "model.inner_width": 128, "training.batch_tokens": 512, "training.rate": 0.003,
+    "training.validate_every": 25,
 }  # fmt: skip
 PAIRS = 64  # of the batch whose gradient is looked at
 FIRST_BATCHES = 3  # whose gradients are averaged

@@ -21,12 +21,12 @@ QUESTION = "How does the learning rate move, and what happens without a warm-up?
 
 SETTINGS = {"d_model 512, warm-up 4000": (512, 4000), "512, 8000": (512, 8000), "256, 4000": (256, 4000)}
 LAST_STEP, EVERY = 20_000, 50  # of the curves of the learning rate
-LAYERS, WIDTH, WARMUP = 4, 128, 200  # of the trainings
+LAYERS, WIDTH, WARMUP = 4, 64, 200  # of the trainings
 PEAK = round((WIDTH * WARMUP) ** -0.5, 6)  # what equation 3 reaches after the warm-up
 # As the paper trains: norm after each sub-layer, no clipping.
 COMMON: dict[str, Any] = {
-    "model.norm": "post", "model.layers": LAYERS, "model.width": WIDTH, "training.clip": 0.0,
-    "training.validate_every": 50,
+    "model.norm": "post", "model.layers": LAYERS, "model.width": WIDTH, "model.inner_width": 2 * WIDTH,
+    "training.batch_tokens": 512, "training.clip": 0.0, "training.validate_every": 50,
 }  # fmt: skip
 WARM, COLD = f"equation 3, warm-up {WARMUP}", "equation 3, warm-up 1"
 FLAT_WARM, FLAT_COLD = f"constant {PEAK:.2g} after warm-up {WARMUP}", f"constant {PEAK:.2g} from the first step"
