@@ -74,7 +74,7 @@ def test_time_is_shared_out_in_proportion_and_what_is_left_over_goes_to_those_af
     quick, slow = Counted(), Counted()
     carried_out({"schedule": quick, "masks": slow}, order(), 400.0)
     assert quick.budgets == [pytest.approx(200, abs=1)]
-    assert slow.budgets == [pytest.approx(400, abs=5)]
+    assert 210 < slow.budgets[0] <= 400
 
 
 def test_a_finished_experiment_is_not_made_again_unless_asked_for(order):
