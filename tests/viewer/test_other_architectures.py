@@ -30,6 +30,7 @@ def recurrent(record):
 
 @pytest.fixture
 def headless(record):
+    """Nothing looks anywhere."""
     return missing(record, "encoder", "decoder", "cross")
 
 
@@ -102,6 +103,7 @@ def test_one_head_in_one_layer_is_shown_alone(opened, recurrent):
     assert tab.locator(".dv-large h3").inner_text() == "Cross-attention, layer 1, head 1"
     assert tab.locator(".dv-thumb").bounding_box()["width"] < 200
     assert tab.locator(".dv-tab").all_inner_texts() == ["Heads", "Alignment"]
+    assert "Shift-click" not in tab.locator(".dv-panel").inner_text()
 
 
 def test_an_address_that_names_a_kind_that_is_not_there_shows_what_is(opened, recurrent):
@@ -113,7 +115,9 @@ def test_no_attention_at_all_is_said_in_one_sentence(opened, headless):
     tab = opened(headless, "#tab=alignment&kind=cross")
     assert tab.locator(".dv-panel").inner_text().startswith("This architecture has no attention:")
     assert tab.locator(".dv-tab").all_inner_texts() == ["Heads"]
-    tab.locator(".dv-top [data-unit], .dv-top button, .dv-top span").first.hover()
+    assert "how sure the model was" in tab.locator(".dv-top").inner_text()
+    tab.get_by_text("Lampe").first.hover()
+    assert "Lampe:" in tab.locator(".dv-top").inner_text()
 
 
 def test_a_model_without_attention_can_stand_beside_one_with_it(opened, record, headless):

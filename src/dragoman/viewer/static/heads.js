@@ -60,7 +60,7 @@ export function headsPanel(inside, store, theme, report, toggle) {
     { className: "dv-row dv-between" },
     legend,
     make("label", { className: "dv-check" }, grey, "Grey out start and end"),
-    hint,
+    ...(inside.kinds().flatMap((kind) => inside.everyHead(kind)).length > 1 ? [hint] : []),
   );
   const title = make("h3", {});
   const sink = make("p", { className: "dv-note dv-sink" });

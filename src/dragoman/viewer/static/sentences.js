@@ -162,8 +162,11 @@ export function sentences(inside, store, { changed = new Set() } = {}) {
     const { point, node, units, kind } = store.state;
     if (node !== null && inside.look.beam) return told("", at(inside.look.beam.nodes, node).piece, "looked at", found);
     const place = point && touched(inside.look[point.side][units], point);
-    if (!point || !place) return ["Point at a word to see where the model looked; click to hold it."];
+    const attends = inside.kinds().length > 0;
+    const seen = attends ? "where the model looked" : "how sure the model was of it";
+    if (!point || !place) return [`Point at a word to see ${seen}; click to hold it.`];
     const label = at(inside.look[point.side][units], place[0]).label;
+    if (!attends) return [make("b", {}, written(label)), point.side === "target" ? `:${sureness(point)}` : ""];
     const looks = ABOUT[kind].row === point.side;
     const way = !looks ? "was looked at by" : kind === "encoder" ? "looks at" : "was written looking at";
     return told(point.side === "target" ? sureness(point) : "", label, way, found);
