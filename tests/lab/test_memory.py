@@ -104,7 +104,7 @@ def test_what_nothing_has_learned_is_not_compared():
     floor = {"usual": 0.2, "last mention": 0.4}
     poor, good = ({(1, hops): {"test": rate} for hops in (1, 2, 3)} for rate in (0.3, 0.9))
     assert "No network has learned more than that" in memory.answered(1, floor, poor, 1000)
-    assert "A second hop changes nothing" in memory.answered(1, floor, good, 1000)
+    assert "a second hop changes nothing" in memory.answered(1, floor, good, 1000)
 
 
 def test_stories_become_tokens_that_the_vocabulary_can_read_back():

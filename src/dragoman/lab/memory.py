@@ -239,7 +239,8 @@ def answered(facts: int, floor: Json, best: dict[Kind, Network], tested: int) ->
         for ordinal, (before, after) in zip(("a second", "a third"), pairwise(rates), strict=True)
     ]
     learned = max(rates) > max(floor["usual"], floor["last mention"])
-    verdict = ", ".join(gains).capitalize() if learned else "No network has learned more than that in its time"
+    compared = f"Between the chosen starts, {', '.join(gains)}"
+    verdict = compared if learned else "No network has learned more than that in its time"
     return (
         f"Questions that take {WORDS[facts]}: {each} are answered right; the most frequent answer is right in "
         f"{percent(floor['usual'])}, the last mention in {percent(floor['last mention'])}. {verdict}."
@@ -267,7 +268,8 @@ def accuracy_table(floors: dict[int, Json], best: dict[Kind, Network], tested: i
         f"{tested:,} test questions of each kind; the luck of which were asked is at most "
         f"±{196 * math.sqrt(0.25 / tested):.1f} points (95 %). The last mention answers with the place in the last "
         "sentence about the one who is asked for, or in the nearest sentence before it that names one. Each network is "
-        "the start that validation chose; the last table shows how far apart the starts of one kind are."
+        "the start that validation chose; the luck of the start comes on top of that of the questions, and the last "
+        "table shows how far apart the starts of one kind are."
     )
     header = ("questions that take", "most frequent answer", "last mention", *map(counted, HOPS))
     return Table("Answers that are right, %", header, rows, note)
