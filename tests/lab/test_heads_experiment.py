@@ -23,7 +23,8 @@ from dragoman.lab.relations import (
     sentence,
     telling,
 )
-from dragoman.viewer.record import AttentionRecord
+from dragoman.lab.watching import records
+from dragoman.viewer.record import KINDS, AttentionRecord
 
 LAYERS, HEADS, PLANTED = 2, 3, (1, 2)
 NAMES = [f"{relation.kind}: {relation.name}" for relation in RELATIONS]
@@ -195,6 +196,20 @@ def test_the_experiment_names_a_head_for_every_relation_and_draws_the_papers_fig
         path.name for path in lab.folder.iterdir()
     }
     assert any("the antecedent of a pronoun" in finding and "rule of position" in finding for finding in made.findings)
+
+
+def test_many_sentences_watched_at_a_time_look_as_each_does_alone(report, small_phrasebook):
+    lab, _ = report
+    model = lab.reference().translator
+    pairs = [*small_phrasebook.pairs("test")[:10], ("", "nichts"), ("word " * 300, "zu lang")]
+    found = records(model, pairs, lambda _event: None, "watching")
+    assert found[-2:] == [None, None]
+    for one, (source, target) in zip(found[:10], pairs, strict=False):
+        alone = model.look(source, target=target)
+        assert (one.source_pieces, one.target_pieces) == (alone.source_pieces, alone.target_pieces)
+        assert (one.source_spans, one.target_spans) == (alone.source_spans, alone.target_spans)
+        for kind in KINDS:
+            assert one.weights(kind) == pytest.approx(alone.weights(kind), abs=1e-5)
 
 
 def test_heads_are_switched_off_one_at_a_time_and_sorted_by_what_they_cost(report):

@@ -27,9 +27,14 @@ def percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.0f} %"
 
 
+def signed(number: float) -> str:
+    """Write a number with its sign."""
+    return f"{number:+.1f}".replace("-", "−")
+
+
 def between(low: float, high: float, sign: str = "") -> str:
     """Write an interval of shares."""
-    return f"{100 * low:{sign}.0f} to {100 * high:{sign}.0f}"
+    return f"{100 * low:{sign}.0f} to {100 * high:{sign}.0f}".replace("-", "−")
 
 
 # What is said
@@ -76,7 +81,7 @@ def cost_findings(costs: Json, found: list[dict[str, Json]]) -> list[str]:
     rows = costs["heads"]
     real = [row for row in rows if row["p"] < costs["chance"] and row["lost"] > 0]
     said = [
-        f"Without {name_of(rows[0])}, the model's costliest head, BLEU falls from {costs['bleu']:.1f} to "
+        f"Without {name_of(rows[0])}, the model's costliest head, BLEU goes from {costs['bleu']:.1f} to "
         f"{rows[0]['bleu']:.1f} on {costs['sentences']} test sentences; {len(real)} of the {len(rows)} heads that were "
         f"switched off, one at a time, cost more than chance explains (p < {costs['chance']})."
     ]
@@ -85,7 +90,7 @@ def cost_findings(costs: Json, found: list[dict[str, Json]]) -> list[str]:
         if row["relation"] == ANTECEDENT and name_of(row) in places:
             cost = places[name_of(row)]
             said.append(
-                f"Without the head for antecedents {name_of(row)}, BLEU changes by {-cost['lost']:+.1f} "
+                f"Without the head for antecedents {name_of(row)}, BLEU changes by {signed(-cost['lost'])} "
                 f"(p = {cost['p']:.3f}) and {percent(cost['changed'])} of the translations are others."
             )
     return said

@@ -67,9 +67,9 @@ class Plan:
 
 def run(lab: Laboratory) -> Report:
     """Find heads, count how often they are right, and switch them off one by one."""
-    began_at = time.monotonic()
     plan = Plan.of(lab.budget_seconds)
     study = Study(lab, lab.reference().translator, plan)
+    began_at = time.monotonic()
     found = lab.kept("relations", study.relations, **vars(plan))
     losses = lab.kept("losses", study.losses, sentences=plan.loss) if has_heads(study.model.model) else None
     left = max(lab.budget_seconds - (time.monotonic() - began_at), FOR_BLEU * lab.budget_seconds)
