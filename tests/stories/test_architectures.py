@@ -9,6 +9,8 @@ import dragoman
 from dragoman.errors import Stopped, UserError
 from dragoman.model.architectures import ARCHITECTURES
 from dragoman.model.weights import statistics
+from dragoman.server.details import details
+from dragoman.server.shelf import NO_WEIGHTS, Served
 from dragoman.tasks.export import export
 from dragoman.training.loop import Step
 from dragoman.training.session import Stop
@@ -145,3 +147,15 @@ def test_only_what_another_engine_computes_is_exported(run, choice, tmp_path):
 
 def test_only_batch_normalisation_counts(run, choice):
     assert bool(statistics(dragoman.load(run).model)) == (choice == "batch")
+
+
+def test_the_service_describes_it_and_links_the_words_that_it_can(run, choice):
+    translator = dragoman.load(run)
+    served = Served("toy", run, "en", "de", translator, NO_WEIGHTS)
+    kinds = KINDS.get(choice, {"encoder", "decoder", "cross"})
+    assert served.facts()["attention"].keys() == kinds
+    assert (served.facts()["heads"] > 0) == bool(kinds)
+    best = translator.engine(translator.decoding()).search([translator.source_tokens("a b c")])[0][0]
+    told = details(translator, "a b c", ["a b c"], [best], translator.target_tokenizer.decode(best.tokens))
+    assert len(told["tokens"]) == len(best.tokens)
+    assert "cross" in kinds or told["alignment"] == []
