@@ -103,6 +103,18 @@ def test_a_stream_grows_and_ends_with_the_whole_answer(server):
     assert any("\n" not in text for text in texts)
 
 
+@pytest.mark.parametrize("text", ["a b", ""])
+def test_the_events_of_a_stream_are_as_described(server, text):
+    """They were described as strings; of an event that is an object no test had asked."""
+    answers = server.get("/openapi.json").json()["paths"]["/v1/translate"]["post"]["responses"]
+    described = answers["200"]["content"]["text/event-stream"]["schema"]["properties"]
+    written = server.post("/v1/translate", {"text": text, "stream": True}).body.decode().strip().split("\n\n")
+    events = [dict(line.split(": ", 1) for line in event.splitlines()) for event in written]
+    assert all("data" in event and event.keys() <= described.keys() for event in events)
+    assert [event.get("event") for event in events] == [None] * (len(events) - 1) + ["done"]
+    assert described["event"]["enum"] == ["message", "done", "error"]  # of one without a name it is the first
+
+
 def test_a_stream_that_cannot_begin_is_an_ordinary_error(server):
     assert server.post("/v1/translate", {"text": "a", "model": "nobody", "stream": True}).status == 404
 

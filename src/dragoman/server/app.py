@@ -257,6 +257,14 @@ ROUTES: list[tuple[str, str, Any, type[BaseModel] | None, Any]] = [
 HIDDEN = {"/", "/docs"}
 MODEL_OF_ADDRESS = {"name": "model", "in": "query", "required": False, "schema": {"type": "string", "maxLength": 256}}
 
+EVENT = {  # before OpenAPI 3.2 the schema of a stream is that of each event
+    "type": "object", "required": ["data"],
+    "properties": {
+        "event": {"type": "string", "enum": ["message", "done", "error"], "default": "message"},
+        "data": {"type": "string", "description": "JSON: the text so far; with done the whole answer, with error why"},
+    },
+}  # fmt: skip
+
 
 def described(route: Any, asked: type[BaseModel] | None, answer: Any) -> dict[str, Any]:
     """Return what the description of the API says about a route."""
@@ -265,7 +273,7 @@ def described(route: Any, asked: type[BaseModel] | None, answer: Any) -> dict[st
     responses: dict[int | str, dict[str, Any]] = {code: {"model": ErrorAnswer} for code in sorted(set(codes))}
     responses[200] = {"model": answer} if answer else {"content": {"text/plain": {"schema": {"type": "string"}}}}
     if asked is TranslateRequest:  # with stream: true
-        responses[200]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+        responses[200]["content"] = {"text/event-stream": {"schema": EVENT}}
     more: dict[str, Any] = {"parameters": [MODEL_OF_ADDRESS]} if path in ("/v1/report", "/v1/checkpoints") else {}
     if asked:
         more["requestBody"] = {"required": True, "content": contents_of(asked)}
