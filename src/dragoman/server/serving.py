@@ -4,10 +4,9 @@ import asyncio
 import ipaddress
 import logging
 import os
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from dragoman.server.connections import Connection, keep_sweeping
 from dragoman.server.doors import Doors
 from dragoman.server.guard import Guard
 from dragoman.server.keeper import Keeper
+from dragoman.server.leaving import Leaving
 from dragoman.server.limits import Limits
 from dragoman.server.metrics import memory_of
 from dragoman.server.service import Service
@@ -54,23 +54,15 @@ class Plan:
         }  # fmt: skip
 
 
-class Server(uvicorn.Server):
-    """uvicorn, but it ends with 0 when it is asked to end, and hears everyone out before."""
+class Server(Leaving):
+    """Hears everyone out before it leaves."""
 
     def __init__(self, config: uvicorn.Config, guard: Guard, service: Service, listening: socket.socket) -> None:
         super().__init__(config)
         self.guard, self.service, self.listening = guard, service, listening
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and Ctrl-C; at once when asked twice."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        yield
-
     def stop(self) -> None:
-        """Begin to leave; or leave."""
+        """Begin to leave; asked twice, leave at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
         self.guard.draining = self.service.draining = True

@@ -1,41 +1,21 @@
 """One server of a training's page, from its start to its end."""
 
 import asyncio
-import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-import uvicorn
-
 from dragoman.server.connections import keep_sweeping
 from dragoman.server.doors import Doors
 from dragoman.server.guard import Guard
+from dragoman.server.leaving import Leaving
 from dragoman.server.limits import Limits
 from dragoman.server.serving import configured
 from dragoman.watch.app import build
 
 # A stream of events lasts; a browser comes back by itself after its end. Nothing is ever sent to us.
 LIMITS = replace(Limits(), deadline_seconds=3600.0, body_bytes=1, connections=64)
-
-
-class Server(uvicorn.Server):
-    """uvicorn, but it leaves at once: who watches misses nothing that is not in the files."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and Ctrl-C."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        yield
-
-    def stop(self) -> None:
-        """Leave."""
-        self.should_exit = self.force_exit = True
 
 
 async def serve(
@@ -49,7 +29,7 @@ async def serve(
     """Serve until asked to stop, or until the other end of the leash is let go."""
     app = build(folder)
     config = configured(Guard(app, LIMITS, Doors(token, names)), LIMITS)
-    server = Server(config)
+    server = Leaving(config)  # at once: who watches misses nothing that is not in the files
     tasks = [asyncio.create_task(keep_sweeping(server.server_state.connections, config.turned_away, LIMITS))]  # type: ignore[attr-defined]
     if leash:
         tasks.append(asyncio.create_task(let_go(leash, server)))
@@ -61,7 +41,7 @@ async def serve(
             task.cancel()
 
 
-async def let_go(leash: IO[bytes], server: Server) -> None:
+async def let_go(leash: IO[bytes], server: Leaving) -> None:
     """Stop the server when the process that started it is gone, however it went: then its end of the pipe is closed."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), leash)
