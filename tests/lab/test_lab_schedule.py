@@ -46,4 +46,3 @@ def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):
     checked(report, lab, tables=2, pictures=2)
     # Eight letters and an end, after sentences of two to seven: between the entropies of few and of many choices.
     assert 1.5 < report.results["guessing_loss"] < math.log(12)
-    assert schedule.run(lab) == report  # nothing is trained again

@@ -21,18 +21,20 @@ QUESTION = "How does the learning rate move, and what happens without a warm-up?
 
 SETTINGS = {"d_model 512, warm-up 4000": (512, 4000), "512, 8000": (512, 8000), "256, 4000": (256, 4000)}
 LAST_STEP, EVERY = 20_000, 50  # of the curves of the learning rate
-LAYERS, WIDTH, WARMUP = 4, 64, 200  # of the trainings
-PEAK = round((WIDTH * WARMUP) ** -0.5, 6)  # what equation 3 reaches after the warm-up
+LAYERS, WIDTH, WARMUP = 4, 64, 100  # of the trainings
+# Equation 3 is scaled down to this peak: for so short a warm-up and so small a width it would rise to (64 · 100)^-½ =
+# 0.0125, at which a model of this depth does not learn at all, warmed up or not.
+PEAK = 0.002
 # As the paper trains: norm after each sub-layer, no clipping.
 COMMON: dict[str, Any] = {
     "model.norm": "post", "model.layers": LAYERS, "model.width": WIDTH, "model.inner_width": 2 * WIDTH,
     "training.batch_tokens": 512, "training.clip": 0.0, "training.validate_every": 50,
 }  # fmt: skip
-WARM, COLD = f"equation 3, warm-up {WARMUP}", "equation 3, warm-up 1"
+WARM, COLD = f"equation 3, warm-up {WARMUP}", "equation 3 without its rise"
 FLAT_WARM, FLAT_COLD = f"constant {PEAK:.2g} after warm-up {WARMUP}", f"constant {PEAK:.2g} from the first step"
 VARIANTS: dict[str, dict[str, Any]] = {
-    WARM: {"training.rate": None, "training.warmup": WARMUP},
-    COLD: {"training.rate": None, "training.warmup": 1},
+    WARM: {"training.rate": PEAK, "training.warmup": WARMUP},
+    COLD: {"training.rate": PEAK * WARMUP**0.5, "training.warmup": 1},  # the same curve, but for its beginning
     FLAT_WARM: {"training.rate": PEAK, "training.warmup": WARMUP, "training.schedule": "constant"},
     FLAT_COLD: {"training.rate": PEAK, "training.warmup": 1, "training.schedule": "constant"},
 }
@@ -150,8 +152,9 @@ def training_table(
         for name, trained in models.items()
     )  # fmt: skip
     note = (
-        f"{plan} Post-norm, {LAYERS} layers, width {WIDTH}, no clipping. Guessing every piece by its frequency would "
-        f"have a loss of {guessing:.2f}."
+        f"{plan} Post-norm, {LAYERS} layers, width {WIDTH}, no clipping. Equation 3 is scaled to a peak of {PEAK}; "
+        f"without its rise it begins at {PEAK * WARMUP**0.5:.2g} and falls with the inverse square root of the step, "
+        f"the same from step {WARMUP} on. Guessing every piece by its frequency would have a loss of {guessing:.2f}."
     )
     return Table(
         "Training with and without warm-up", ("learning rate", "steps", "validation loss, nats", "fate"), rows, note
