@@ -33,9 +33,19 @@ def test_a_folder_with_three_parts_is_found_as_it_is(tmp_path):
         for language in ("de", "en"):
             with gzip.open(tmp_path / f"{split}.{language}.gz", "wt") as file:
                 file.write(f"{split} {language}\n")
-    found = find(str(tmp_path), tmp_path / "lab")
+    found = find(str(tmp_path), tmp_path / "lab", languages="en:de")
     assert found.pairs("test") == [("test_2016 en", "test_2016 de")]
     assert found.name.endswith("en–de")
+    assert find(str(tmp_path), tmp_path / "lab").pairs("test") == [("test_2016 de", "test_2016 en")]
+
+
+def test_a_folder_of_three_languages_asks_which_two_are_meant(tmp_path):
+    for tongue in ("cs", "de", "en"):
+        (tmp_path / f"train.{tongue}").write_text("a\n")
+    with pytest.raises(UserError, match="has cs, de, en; say from which to which, as --languages cs:de"):
+        find(str(tmp_path), tmp_path / "lab")
+    with pytest.raises(UserError, match="has cs, de, en"):
+        find(str(tmp_path), tmp_path / "lab", languages="en:fr")
 
 
 def test_shorter_training_text_leaves_the_test_text_alone(tmp_path, material):

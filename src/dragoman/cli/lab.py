@@ -28,6 +28,9 @@ def lab(
         str,
         typer.Option(help="phrasebook, a folder with train, valid and test files, or two files as SOURCE:TARGET."),
     ] = "phrasebook",
+    languages: Annotated[
+        str | None, typer.Option(help="Of a folder's files: from which to which, such as en:de.")
+    ] = None,
     budget: Annotated[
         str | None, typer.Option(help="Time for it, such as 20m or 2h; unset: its share of ninety minutes for all.")
     ] = None,
@@ -61,7 +64,7 @@ def lab(
     command = shlex.join(["dragoman", *sys.argv[1:]])
     try:
         with stop_on_signals() as stop, Display() as display:
-            text = material(corpus, folder / "corpus", seed)
+            text = material(corpus, folder / "corpus", seed, languages)
             order = Order(folder, text, seed, given, command, overwrite)
             chapters = carry_out(wanted, order, needed(wanted) if seconds is None else seconds, display, stop)
     except KeyboardInterrupt:

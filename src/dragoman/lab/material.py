@@ -14,6 +14,7 @@ Files = tuple[Path, Path]  # source and target, line by line
 
 PHRASEBOOK = {"train": 20_000, "valid": 500, "test": 1000}
 HELD_OUT = 1000  # pairs for validation, and again for the test, of a corpus that comes in one piece
+OTHERS = {"links", "antecedents"}  # which the phrasebook has beside its languages
 VALIDATION_NAMES, TEST_NAMES = ("valid", "val", "dev"), ("test",)
 
 
@@ -51,7 +52,7 @@ class Material:
         return replace(self, name=f"{self.name}, under {words} words", train=short["train"], valid=short["valid"])
 
 
-def material(wanted: str, folder: Path, seed: int = 1) -> Material:
+def material(wanted: str, folder: Path, seed: int = 1, languages: str | None = None) -> Material:
     """Find the corpus that `--corpus` names: phrasebook, a folder with train, valid and test, or SOURCE:TARGET."""
     if wanted == "phrasebook":
         return phrasebook_material(folder / "phrasebook", seed)
@@ -59,7 +60,7 @@ def material(wanted: str, folder: Path, seed: int = 1) -> Material:
     if colon and not Path(wanted).exists():
         return divided(Corpus.of(source, target), folder / "divided", seed)
     if Path(wanted).is_dir():
-        return found_in(Path(wanted))
+        return found_in(Path(wanted), languages)
     raise UserError(
         f'--corpus "{wanted}" is neither "phrasebook", nor a folder with train, valid and test files, nor two files as '
         "SOURCE:TARGET."
@@ -94,14 +95,15 @@ def divided(corpus: Corpus, folder: Path, seed: int) -> Material:
     )
 
 
-def found_in(folder: Path) -> Material:
-    """Find train, valid and test files of two languages in a folder; English comes first if it is there."""
-    named = {language(path) for path in folder.iterdir() if path.name.startswith("train.")}
-    languages = sorted(named - {"links", "antecedents"})  # which the phrasebook has beside its languages
-    languages.sort(key=lambda name: name != "en")
-    if len(languages) < 2:
+def found_in(folder: Path, languages: str | None = None) -> Material:
+    """Find train, valid and test files of two languages in a folder."""
+    known = sorted({language(path) for path in folder.iterdir() if path.name.startswith("train.")} - OTHERS)
+    both = known if languages is None else languages.split(":")
+    if len(known) < 2:
         raise UserError(f"{folder} has no two files train.LANGUAGE; name two files as SOURCE:TARGET instead.")
-    both = languages[:2]
+    if len(both) != 2 or not set(both) <= set(known):
+        usual = f"--languages {known[0]}:{known[1]}"
+        raise UserError(f"{folder} has {', '.join(known)}; say from which to which, as {usual}.")
 
     def files(names: tuple[str, ...]) -> Files:
         found = [path for path in sorted(folder.iterdir()) if path.name.startswith(names)]
