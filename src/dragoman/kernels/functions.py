@@ -98,14 +98,7 @@ class Attend(Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """Attend, and leave what the way back needs."""
-        batch, heads, looking, width = query.shape
-        if mask is not None:
-            mask = mask.expand(batch, 1, looking, key.shape[2])
-            mask = mask if mask.stride(3) == 1 else mask.contiguous()
-        out = query.new_empty(batch, looking, heads, width).transpose(1, 2)
-        log_sums = query.new_empty(batch, heads, looking) if any(ctx.needs_input_grad) else None
-        parts = query, key, value, mask, out, log_sums
-        share_out(lambda some: forward_of(*(piece(part, some) for part in parts)), query, key)
+        out, log_sums = attended(query, key, value, mask, keep_sums=any(ctx.needs_input_grad))
         ctx.save_for_backward(query, key, value, mask, out, log_sums)
         return out
 
@@ -113,11 +106,39 @@ class Attend(Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         """Return the gradients of query, key and value."""
         query, key, value, mask, out, log_sums = ctx.saved_tensors
-        incoming = upstream[0].transpose(1, 2).contiguous()  # B T H K
-        gradients = like(query), like(key), like(value)
-        parts = query, key, value, mask, out, log_sums, incoming, *gradients
-        share_out(lambda some: backward_of(*(piece(part, some) for part in parts)), query, key)
-        return *gradients, None
+        return *gradients_of(query, key, value, mask, out, log_sums, upstream[0]), None
+
+
+def attended(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, keep_sums: bool
+) -> tuple[Tensor, Tensor | None]:  # B H T K, and the logarithms of the weights' sums, B H T
+    """Attend; the sums are what the way back needs."""
+    batch, heads, looking, width = query.shape
+    mask = spread(mask, query, key)
+    out = query.new_empty(batch, looking, heads, width).transpose(1, 2)
+    log_sums = query.new_empty(batch, heads, looking) if keep_sums else None
+    parts = query, key, value, mask, out, log_sums
+    share_out(lambda some: forward_of(*(piece(part, some) for part in parts)), query, key)
+    return out, log_sums
+
+
+def gradients_of(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, log_sums: Tensor, upstream: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of query, key and value, from what `attended` returned."""
+    incoming = upstream.transpose(1, 2).contiguous()  # B T H K
+    gradients = like(query), like(key), like(value)
+    parts = query, key, value, spread(mask, query, key), out, log_sums, incoming, *gradients
+    share_out(lambda some: backward_of(*(piece(part, some) for part in parts)), query, key)
+    return gradients
+
+
+def spread(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+    """Return a mask as B 1 T S whose last dimension lies in one piece."""
+    if mask is None:
+        return None
+    mask = mask.expand(len(query), 1, query.shape[2], key.shape[2])
+    return mask if mask.stride(3) == 1 else mask.contiguous()
 
 
 def forward_of(

@@ -23,10 +23,12 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from dragoman.kernels import functions as kernels
 from dragoman.model.attention import Pattern, attend
 
 CYCLE = 8  # layers after which a dilated window begins with its neighbours again: gaps of 1 … 128
 GLOBAL = 8  # places at the beginning of a sequence that a sparse pattern lets everyone see
+AT_ONCE = 16  # blocks whose gradients are in memory at the same time
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 64  # places that look together: fewer waste calls, more waste what is masked
 
 
@@ -72,8 +74,8 @@ class Window:
         before, after = self.reach(causal)
         valid = whole(query) if mask is None else mask
         query, key, value = (strided(part, self.gap) for part in (query, key, value))
-        seen = banded(query, key, value, strided(valid[:, None, :, None], self.gap)[:, 0, :, 0], before, after)
-        return together(seen, self.gap)[:, :, :length]
+        valid = strided(valid[:, None, :, None], self.gap)[:, 0, :, 0]  # BG n/G
+        return together(banded(query, key, value, valid, before, after), self.gap)[:, :, :length]
 
 
 @dataclass(frozen=True)
@@ -180,39 +182,105 @@ def banded(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, before: int
     real = padded(padded(valid, 1, 0, more).flatten(), 0, before, after).unfold(0, block + around, block)  # BM S
     reached = offset - torch.arange(block, device=query.device)[:, None]  # C S
     allowed = (inside & real)[:, None] & (reached >= 0) & (reached <= around)  # BM C S
-    key, value = (Around.apply(part, block, before, after) for part in (key, value))  # type: ignore[no-untyped-call]
-    seen, _ = attend(looking, key, value, allowed[:, None])  # BM H C K
+    seen = attend_around(looking, key, value, allowed[:, None], before, after)  # BM H C K
     return in_rows(seen, batch)[:, :, :length]
 
 
-class Around(Function):
-    """The blocks of B H n K, each with so many places before and after it (BM H S K): a view of a single copy.
+def attend_around(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, before: int, after: int) -> Tensor:
+    """Let blocks (BM H C K) look at sequences (B H n K) where they stand, and so many places before and after."""
+    seen: Tensor
+    block = query.shape[2]
+    seen_at_once = mask.shape[3]
+    if kernels.can_attend(query, key[:, :, :seen_at_once], value[:, :, :seen_at_once], mask):
+        seen = Banded.apply(query.float(), key.float(), value.float(), mask, before, after)  # type: ignore[no-untyped-call]
+        return seen.to(query.dtype)
+    key, value = (Around.apply(part, block, before, after) for part in (key, value))  # type: ignore[no-untyped-call]
+    return attend(query, key, value, mask)[0]
 
-    `unfold` would do, but its way back adds up number by number; here whole blocks are added.
+
+class Banded(Function):
+    """`attend` and `Around` in one, for the compiled kernel: the way back goes through a few blocks at a time.
+
+    Gradients of all blocks at once, each with what it sees around it, would need several times the sequence's memory.
     """
 
     @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, before: int, after: int
+    ) -> Tensor:  # BM H C K
+        """Attend, and leave what the way back needs."""
+        block = query.shape[2]
+        ctx.cut = key.shape, value.shape, before
+        key, value = (cut(part, block, before, after) for part in (key, value))
+        out, log_sums = kernels.attended(query, key, value, mask, keep_sums=any(ctx.needs_input_grad))
+        ctx.save_for_backward(query, key, value, mask, out, log_sums)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """Add up what the blocks say, some at a time."""
+        query, key = ctx.saved_tensors[:2]
+        query_gradient, block = torch.empty_like(query), query.shape[2]
+        rows = [rows_for(part, block) for part in (key, ctx.saved_tensors[2])]
+        for first in range(0, len(query), AT_ONCE):
+            some = slice(first, first + AT_ONCE)
+            query_gradient[some], *told = kernels.gradients_of(
+                *(part[some] for part in (*ctx.saved_tensors, *upstream))
+            )
+            for row, blocks in zip(rows, told, strict=True):
+                add_up(row[first:], blocks.transpose(1, 2))
+        key_shape, value_shape, before = ctx.cut
+        key_row, value_row = rows
+        return query_gradient, uncut(key_row, key_shape, before), uncut(value_row, value_shape, before), *[None] * 3
+
+
+class Around(Function):
+    """`cut` with a way back that adds up whole blocks; that of `unfold` goes number by number."""
+
+    @staticmethod
     def forward(ctx: Any, part: Tensor, block: int, before: int, after: int) -> Tensor:
-        """Lay the sequences one behind another, with zeros between, and view them block by block."""
-        batch, heads, length, width = part.shape
-        groups = batch * -(-length // block)
+        """Cut."""
         ctx.cut = part.shape, block, before
-        row = part.new_zeros(before + groups * block + after, heads, width)
-        row[before : before + groups * block].view(batch, -1, heads, width)[:, :length] = part.transpose(1, 2)
-        return row.unfold(0, before + block + after, block).transpose(2, 3)
+        return cut(part, block, before, after)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
         """Add up what each place was told by all the blocks that saw it."""
-        (batch, heads, length, width), block, before = ctx.cut
-        told = upstream[0].transpose(1, 2)  # BM S H K
-        groups, seen = told.shape[:2]
-        row = told.new_zeros(groups + -(-seen // block) - 1, block, heads, width)
-        for number, first in enumerate(range(0, seen, block)):
-            piece = told[:, first : first + block]
-            row[number : number + groups, : piece.shape[1]] += piece
-        total = row.flatten(0, 1)[before : before + groups * block].view(batch, -1, heads, width)[:, :length]
-        return total.transpose(1, 2), None, None, None
+        shape, block, before = ctx.cut
+        row = rows_for(upstream[0], block)
+        add_up(row, upstream[0].transpose(1, 2))
+        return uncut(row, shape, before), None, None, None
+
+
+def cut(part: Tensor, block: int, before: int, after: int) -> Tensor:
+    """Cut B H n K into blocks with so many places before and after each (BM H S K): a view of a single copy."""
+    batch, heads, length, width = part.shape
+    total = batch * -(-length // block) * block
+    row = part.new_zeros(before + total + after, heads, width)
+    row[before : before + total].view(batch, -1, heads, width)[:, :length] = part.transpose(1, 2)
+    return row.unfold(0, before + block + after, block).transpose(2, 3)
+
+
+def rows_for(blocks: Tensor, block: int) -> Tensor:
+    """Return zeros (M+ C H K) for the sum of all that is told to blocks and what is around them (BM H S K)."""
+    groups, heads, seen, width = blocks.shape
+    return blocks.new_zeros(groups + -(-seen // block) - 1, block, heads, width)
+
+
+def add_up(row: Tensor, told: Tensor) -> None:
+    """Add what was told to some blocks and their surroundings (BM S H K) to the row of all blocks (M+ C H K)."""
+    block, groups = row.shape[1], len(told)
+    for number, first in enumerate(range(0, told.shape[1], block)):
+        piece = told[:, first : first + block]
+        row[number : number + groups, : piece.shape[1]] += piece
+
+
+def uncut(row: Tensor, shape: torch.Size, before: int) -> Tensor:
+    """Turn a row of blocks (M+ C H K) back into sequences (B H n K)."""
+    batch, heads, length, width = shape
+    total = batch * -(-length // row.shape[1]) * row.shape[1]
+    whole_row = row.flatten(0, 1)[before : before + total]
+    return whole_row.view(batch, -1, heads, width)[:, :length].transpose(1, 2)
 
 
 def strided(part: Tensor, gap: int) -> Tensor:
