@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+import dragoman
 from dragoman.server import serving
 
 
@@ -69,3 +70,16 @@ def test_told_twice_a_server_may_be_open_to_all(command, run, monkeypatch):
     monkeypatch.setattr(serving, "serve", served)
     outcome = command("serve", run, "--host", "0.0.0.0", "--port", 0, "--without-token", "--open-to-all")
     assert (outcome.code, seen) == (0, [("0.0.0.0", None)])
+
+
+def test_weights_of_a_byte_each_are_served_when_asked_for(start, run):
+    server = start(run, "--precision", "int8")
+    assert server.get("/v1/info").json()["models"][0]["precision"] == "int8"
+    assert server.translate("a b c") == dragoman.load(run).translate("a b c", precision="int8")
+    assert server.stop() == 0
+
+
+def test_another_precision_is_refused_with_those_there_are(command, run):
+    told = command("serve", run, "--precision", "int4", "--port", 0)
+    assert told.code == 2
+    assert 'precision is "int4"; it must be one of "float32", "int8"' in told.err

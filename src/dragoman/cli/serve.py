@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.cli.options import Device
+from dragoman.cli.options import Device, Precision
 from dragoman.cli.progress import say
 from dragoman.errors import UserError
 
@@ -48,6 +48,7 @@ def serve(
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Write a line for each request, without its text.")
     ] = False,
+    precision: Precision = None,
     device: Device = "auto",
 ) -> None:
     """Serve the models in RUN… over HTTP, with a web page to translate on and to look inside.
@@ -63,7 +64,7 @@ def serve(
     check_runs(runs)
     plan = Plan(
         tuple(map(str, runs)), host, port, token, pairs(languages or []), tuple(allow_host or []), behind_proxy,
-        threads, device, Limits().with_changes(limit or []),
+        threads, device, Limits().with_changes(limit or []), precision,
     )  # fmt: skip
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.WARNING)
     logging.getLogger("dragoman.server").setLevel(logging.INFO if log_requests else logging.WARNING)

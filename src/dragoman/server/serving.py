@@ -44,13 +44,14 @@ class Plan:
     threads: int = 0  # 0: one a core
     device: str = "auto"
     limits: Limits = field(default_factory=Limits)
+    precision: str | None = None  # of the weights; None: as each recipe says
 
     def for_worker(self) -> dict[str, Any]:
         """Return what the worker has to know."""
         threads = self.threads or max(2, len(os.sched_getaffinity(0)))
         return {
             "runs": self.runs, "languages": self.languages, "threads": threads, "device": self.device,
-            "limits": vars(self.limits),
+            "precision": self.precision, "limits": vars(self.limits),
         }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ Runs in the worker. A replaced model stays alive as long as something is decoded
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from dragoman.decoding.engine import Engine
 from dragoman.errors import UserError
 from dragoman.model.knockout import Kind
-from dragoman.recipe import Decoding
+from dragoman.recipe import Decoding, Precision
 from dragoman.run import Run
 from dragoman.server.languages import guessed
 from dragoman.tasks.look import attention_sizes
@@ -36,13 +36,16 @@ class Served:
     target: str
     translator: Translator
     stamp: Stamp
+    precision: Precision | None = None  # None: as the recipe says
     decodings: dict[tuple[int | None, int], Decoding] = field(default_factory=dict)
 
     def how(self, beam: int | None, n_best: int) -> Decoding:
         """Return how to search, always the same object for the same wish."""
         wish = beam, n_best
         if wish not in self.decodings:
-            self.decodings[wish] = self.translator.decoding(beam and max(beam, n_best), n_best=n_best)
+            self.decodings[wish] = self.translator.decoding(
+                beam and max(beam, n_best), n_best=n_best, precision=self.precision
+            )
         return self.decodings[wish]
 
     def engine(self, how: Decoding) -> Engine:
@@ -65,15 +68,16 @@ class Served:
             "attention": {kind: {"layers": layers, "heads": heads} for kind, (layers, heads) in self.attention.items()},
             "parameters": sum(each.numel() for each in self.translator.model.parameters()),
             "vocabulary": [len(self.translator.source_tokenizer), len(self.translator.target_tokenizer)],
-            "beam": recipe.decoding.beam, "longest": self.translator.longest, "weights": self.stamp[0],
+            "beam": recipe.decoding.beam, "precision": self.how(None, 1).precision,
+            "longest": self.translator.longest, "weights": self.stamp[0],
         }  # fmt: skip
 
 
 class Shelf:
     """The models by name; the first is the one to use when nobody says which."""
 
-    def __init__(self, device: str) -> None:
-        self.device = device
+    def __init__(self, device: str, precision: Precision | None = None) -> None:
+        self.device, self.precision = device, precision
         self.models: dict[str, Served] = {}
         self.before: dict[tuple[str, int], Served] = {}  # as they were at saved checkpoints
         self.looking = threading.Lock()
@@ -106,7 +110,9 @@ class Shelf:
         translator = load(run, device=self.device)
         data = translator.recipe.data
         source, target = languages.get(translator.name) or guessed(data.source, data.target, data.pairs, run.name)
-        return Served(translator.name, run, source, target, translator, stamp)
+        served = Served(translator.name, run, source, target, translator, stamp, self.precision)
+        served.how(None, 1)  # says what is wrong with the precision
+        return served
 
     def refresh(self, changed: Callable[[Served], None]) -> None:
         """Load again what has new weights; in one assignment the next request has the new model."""
@@ -115,7 +121,7 @@ class Shelf:
             if stamp in (model.stamp, NO_WEIGHTS):
                 continue
             translator = load(model.run, device=self.device)
-            fresh = Served(name, model.run, model.source, model.target, translator, stamp)
+            fresh = replace(model, translator=translator, stamp=stamp, decodings={})
             fresh.engine(fresh.how(1, 1)).search([translator.source_tokens("a")])  # pack it before anyone waits for it
             self.models[name] = fresh
             changed(fresh)
@@ -129,7 +135,7 @@ class Shelf:
                 now = self.models[name]
                 then = load(now.run, device=self.device, checkpoint=checkpoint)
                 stamp = (f"checkpoints/{checkpoint:09d}", 0, 0, 0)
-                self.before[name, checkpoint] = Served(name, now.run, now.source, now.target, then, stamp)
+                self.before[name, checkpoint] = replace(now, translator=then, stamp=stamp, decodings={})
                 for old in list(self.before)[:-KEPT]:
                     del self.before[old]
             return self.before[name, checkpoint]

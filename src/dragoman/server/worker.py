@@ -111,7 +111,7 @@ def main(number: int) -> None:
     end = WorkerEnd(socket.socket(fileno=number))
     messages = end.messages()
     (settings,) = next(messages)  # the front says nothing else before it has heard of us
-    shelf = Shelf(settings["device"])
+    shelf = Shelf(settings["device"], settings["precision"])
     try:
         shelf.fill(settings["runs"], {name: (pair[0], pair[1]) for name, pair in settings["languages"].items()})
     except UserError as error:
