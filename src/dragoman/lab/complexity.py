@@ -197,9 +197,9 @@ def introduction(lengths: Times, width: int, n: int) -> str:
         f"One sequence, one head; threads: {torch.get_num_threads()}. Lengths n from {min(lengths)} to "
         f"{max(lengths):,} at width d = {width}; widths at n = {n:,}. All sizes and layers were measured in turn, in "
         f"rounds ({count} of them); times are medians. “Self-attention” is equation 1 itself, softmax(QKᵀ/√d_k)V with "
-        "its n × n matrices, as table 1 counts it; the four projections around it cost 4·n·d² more, as much as a "
-        "convolution, and are part of the whole layers. While n is below 4·d they outweigh equation 1, so that the "
-        "exponent of a whole layer lies between 1 and 2 there."
+        "its n × n matrices, as table 1 counts it; the four projections around it cost 4·n·d² multiplications more and "
+        "are part of the whole layers. The two products of equation 1 take 2·n²·d of them, so that the projections are "
+        "the larger part of a whole layer while n is below 2·d."
     )
 
 
@@ -217,8 +217,7 @@ def exponent_table(fits: dict[str, dict[str, dict[str, Measure]]], lengths: Time
     note = (
         f"Slopes of the logarithms by least squares, over n ≥ {min(FITTED_FROM, max(lengths)):,} and the widest "
         f"{LEAST_POINTS} of d = {', '.join(map(str, sorted(widths)))}: the median of all rounds, and the lowest and "
-        "highest. Reading and writing the n × n matrices does not depend on d, so that the exponent of equation 1 in d "
-        "stays below 1 until the products outweigh it."
+        "highest. Reading and writing the n × n matrices does not depend on d, which table 1 leaves out."
     )
     return Table("Exponents: of the paper, and fitted", header, tuple(rows), note)
 

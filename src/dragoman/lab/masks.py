@@ -162,8 +162,7 @@ def explanation(seconds: float) -> str:
     return (
         f"Four Transformers that differ in nothing but the mask of the decoder’s self-attention, {seconds:.0f} seconds "
         "of training each. In training a decoder reads the whole translation at once, and only the mask keeps it from "
-        "reading the piece that it has to predict. In translating there is nothing yet to be read: what was learned by "
-        "looking ahead is of no use then."
+        "reading the piece that it has to predict. In translating there is nothing ahead to be read yet."
     )
 
 

@@ -138,8 +138,8 @@ def draw_softmax(lab: Laboratory, rows: Json) -> Picture:
         panel.set_xscale("log", base=2)
     for panel in (axes[0], axes[2]):
         panel.set_yscale("log")
-    caption = "Without scaling, the variance of the scores, the sharpness of the softmax and its lack of gradient "
-    return Picture(save(figure, lab.folder / "softmax.png"), caption + "grow with d_k; with it, they stay.")
+    caption = "Variance of the scores, entropy of the softmax over them and size of its gradient against d_k, without "
+    return Picture(save(figure, lab.folder / "softmax.png"), caption + "and with the scaling by 1/√d_k.")
 
 
 def training_table(models: dict[tuple[int, str], list[Trained]], losses: dict[tuple[int, str], Measure],
@@ -185,7 +185,7 @@ def findings(rows: Json, losses: dict[tuple[int, str], Measure]) -> tuple[str, .
         f"{last['largest weight, scaled']:.0%} of the weight.",
         f"The gradient through that softmax is {last['gradient, scaled'] / last['gradient']:.1f} times as large with "
         f"scaling at d_k = {last['d_k']}, and {first['gradient, scaled'] / first['gradient']:.1f} times at d_k = "
-        f"{first['d_k']} (there, a sharper softmax has more of it).",
+        f"{first['d_k']}.",
         *(
             compared(
                 f"Validation loss at d_k = {width}", {name: losses[width, name] for name in SCORES}, digits(3)
