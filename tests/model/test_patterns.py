@@ -87,6 +87,14 @@ def test_the_explicit_block_gives_the_same(pattern, causal):
     assert_alike(found, under_the_mask(parts, pattern, None, causal), parts)
 
 
+@each
+def test_it_does_not_matter_how_the_numbers_lie_in_memory(pattern):
+    parts = random_parts(2, 2, 150, width=16, value_width=16, dtype=torch.float32)
+    turned = [part.mT.contiguous().mT for part in parts]
+    expected = restricted_attend(*parts, pattern)
+    torch.testing.assert_close(restricted_attend(*turned, pattern), expected, atol=1e-6, rtol=0)
+
+
 @both_ways
 def test_several_threads_give_what_one_gives_to_the_last_bit(causal):
     parts = random_parts(1, 4, 2000, width=32, value_width=32, dtype=torch.float32)

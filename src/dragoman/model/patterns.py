@@ -188,11 +188,10 @@ def banded(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, before: int
 
 def attend_around(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, before: int, after: int) -> Tensor:
     """Let blocks (BM H C K) look at sequences (B H n K) where they stand, and so many places before and after."""
-    seen: Tensor
-    block = query.shape[2]
-    seen_at_once = mask.shape[3]
-    if kernels.can_attend(query, key[:, :, :seen_at_once], value[:, :, :seen_at_once], mask):
-        seen = Banded.apply(query.float(), key.float(), value.float(), mask, before, after)  # type: ignore[no-untyped-call]
+    block, looked_at = mask.shape[2:]
+    if kernels.can_attend(query, key[:, :, :looked_at], value[:, :, :looked_at], mask):
+        looking = kernels.dense(query.float())
+        seen: Tensor = Banded.apply(looking, key.float(), value.float(), mask, before, after)  # type: ignore[no-untyped-call]
         return seen.to(query.dtype)
     key, value = (Around.apply(part, block, before, after) for part in (key, value))  # type: ignore[no-untyped-call]
     return attend(query, key, value, mask)[0]
