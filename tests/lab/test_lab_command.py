@@ -37,7 +37,7 @@ def test_a_folder_that_cannot_be_made_is_said(command, tmp_path):
 
 def test_an_experiment_that_was_interrupted_goes_on(tmp_path, toy_files):
     corpus = f"{toy_files[0]}:{toy_files[1]}"
-    arguments = ["lab", "schedule", "--folder", str(tmp_path / "lab"), "--corpus", corpus, "--budget", "10s"]
+    arguments = ["lab", "schedule", "--folder", str(tmp_path / "lab"), "--corpus", corpus, "--budget", "30s"]
     line = [sys.executable, "-m", "dragoman", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(line, stderr=subprocess.PIPE, env=environment, text=True)

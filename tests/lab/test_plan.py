@@ -61,7 +61,7 @@ def test_an_unknown_experiment_names_the_nearest_known_one():
 
 
 def test_a_budget_in_which_nothing_could_be_trained_is_refused():
-    with pytest.raises(UserError, match="A budget of 5 seconds is too small for variations: with less than 63 sec"):
+    with pytest.raises(UserError, match="A budget of 5 seconds is too small for variations: with less than 210 sec"):
         refuse_short(chosen("variations"), 5)
 
 

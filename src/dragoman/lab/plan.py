@@ -30,7 +30,7 @@ SECONDS = {  # of ninety minutes, for each experiment; in this order
     "complexity": 420, "scaling": 240, "schedule": 180, "masks": 180, "positions": 420, "normalisation": 360,
     "architectures": 1500, "variations": 1260, "heads": 180, "alignment": 30, "memory": 180,
 }  # fmt: skip
-LEAST = 1 / 20  # of that: with less, no model would learn anything
+LEAST = 1 / 6  # of that: with less, no model would learn anything
 LOOKING_IN = ("heads", "alignment")
 
 
