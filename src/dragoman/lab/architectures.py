@@ -107,7 +107,7 @@ def matched(name: str, goal: int, vocabulary: int, lab: Laboratory) -> dict[str,
     settings = CONTENDERS[name]
     if name == TRANSFORMER:
         return dict(settings)
-    widths = range(16, 513, 8)
+    widths = range(16, 513, 2)
     best = min(widths, key=lambda width: abs(size_of({**settings, **as_wide(width)}, vocabulary, lab) - goal))
     return {**settings, **as_wide(best)}
 
