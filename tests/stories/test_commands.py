@@ -138,9 +138,10 @@ def test_the_form_that_init_prints_trains_after_naming_two_files(one_core, comma
 
 def test_options_alone_train_and_win_over_the_preset(one_core, command, toy_files, tmp_path):
     files = ["--source", toy_files[0], "--target", toy_files[1], "--run", tmp_path / "run"]
-    assert command("train", *files, "--set", "tokenizer.kind=words", "--set", "model.layers=1", "--steps", 1).code == 0
+    small = ["--set", "tokenizer.kind=words", "--set", "model.layers=1"]
+    assert command("train", *files, *small, "--steps", 1, "--minutes", 5).code == 0
     recipe = dragoman.Recipe.from_toml(tmp_path / "run" / "recipe.toml")
-    assert (recipe.training.steps, recipe.model.layers, recipe.model.width) == (1, 1, 128)
+    assert (recipe.training.steps, recipe.training.minutes, recipe.model.layers, recipe.model.width) == (1, 5, 1, 128)
 
 
 def test_a_preset_that_is_asked_for_wins_over_the_recipe_and_gives_way_to_options(command, tmp_path):

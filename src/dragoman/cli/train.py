@@ -25,6 +25,7 @@ def train(
     run: Annotated[str | None, typer.Option(help="The directory to train into.")] = None,
     preset: Preset = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Updates of the parameters, at most.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Minutes of training, at most.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same machine, same result.")] = None,
     overrides: Override = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on exactly where a run stopped.")] = False,
@@ -39,10 +40,11 @@ def train(
         "source": source, "target": target, "pairs": pairs,
         "valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs,
     }  # fmt: skip
+    settings = {"steps": steps, "minutes": minutes, "seed": seed}
     given = {
         "run": run,
         "data": {name: path for name, path in files.items() if path is not None},
-        "training": {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None},
+        "training": {name: value for name, value in settings.items() if value is not None},
     }
     how = settled(recipe, given, preset, overrides or [])
     first = os.environ.get("RANK", "0") == "0"  # of several processes, one shows them all
