@@ -8,6 +8,7 @@ from toy_lab import toy_lab
 
 from dragoman.lab import schedule
 from dragoman.lab.laboratory import Trained
+from dragoman.lab.repeats import common_steps, loss_at
 from dragoman.run import Run, to_json
 
 
@@ -36,6 +37,15 @@ def test_what_became_of_a_training_is_told_by_its_validation_losses(tmp_path, lo
 def test_a_training_that_was_given_up_has_diverged(tmp_path):
     given_up = Trained(noted(tmp_path / "run", [6.0]).run, diverged=True)
     assert schedule.fate(given_up, guessing=5.0).startswith("diverged")
+
+
+def test_trainings_are_compared_after_as_many_steps_as_all_have_made_that_did_not_diverge(tmp_path):
+    short, long = noted(tmp_path / "short", [6.0, 5.0]), noted(tmp_path / "long", [6.0, 4.0, 1.0])
+    lost = Trained(noted(tmp_path / "lost", [6.0]).run, diverged=True)
+    assert common_steps([short, long, lost]) == 2
+    assert [loss_at(each, 2) for each in (short, long, lost)] == [5.0, 4.0, math.inf]
+    assert (long.loss, lost.loss) == (1.0, math.inf)
+    assert long.perplexity == pytest.approx(math.e)
 
 
 def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):

@@ -1,12 +1,14 @@
 """The experiment of section 3.1: time is shared as it should be, gradients are those of the layers, and it reports."""
 
+import math
+
 import pytest
 import torch
 from small_lab import checked, shrink
 from toy_lab import toy_lab
 
 from dragoman.lab import normalisation
-from dragoman.lab.repeats import OVERHEAD_SECONDS, apart, compared, digits, over_seeds, repeats
+from dragoman.lab.repeats import OVERHEAD_SECONDS, apart, by_chance, compared, digits, over_seeds, repeats, verdict
 from dragoman.model.architectures import build
 from dragoman.recipe import Model
 
@@ -31,9 +33,31 @@ def test_more_time_is_spent_on_seeds_first_and_then_on_longer_trainings(budget, 
 def test_a_difference_smaller_than_the_spread_over_seeds_is_called_none():
     near, far = over_seeds([1.0, 2.0]), over_seeds([1.5, 2.5])
     assert not apart(near, far)
-    assert "no difference beyond the spread" in compared("Loss", {"a": near, "b": far}, digits(1))
-    assert "do not overlap" in compared("Loss", {"a": near, "b": over_seeds([3.0, 3.1])}, digits(1))
-    assert "one training each" in compared("Loss", {"a": over_seeds([1.0]), "b": over_seeds([9.0])}, digits(1))
+    assert "no clear difference" in compared("Loss", {"a": near, "b": far}, digits(1))
+    assert "with one training of each" in compared("Loss", {"a": over_seeds([1.0]), "b": over_seeds([9.0])}, digits(1))
+
+
+def test_what_is_better_with_every_seed_is_named():
+    low, high = over_seeds([1.0, 2.0]), over_seeds([3.0, 3.1])
+    said = compared("Loss", {"with": low, "without": high}, digits(1))
+    assert said == "Loss: 1.5 (1.0–2.0) with, 3.0 (3.0–3.1) without; better with (every one of 2 seeds)."
+    assert verdict(low, high) == verdict(high, low, less_is_better=False) == "better than"
+    assert verdict(low, high, less_is_better=False) == "worse than"
+    assert verdict(low, over_seeds([1.5, 1.6])) == "not clearly better or worse than"
+    assert verdict(low, over_seeds([9.0])).startswith("not repeated often enough")
+
+
+def test_trainings_that_diverged_are_said_to_be_left_out():
+    some, all_there = over_seeds([5.0, 6.0, math.inf]), over_seeds([1.0, 2.0, 3.0])
+    assert "(without 1 that diverged); better b (every one of 2" in compared(
+        "Loss", {"a": some, "b": all_there}, digits(0)
+    )
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, ""), (2, "one time in 3."), (3, "one time in 10.")])
+def test_how_often_chance_would_say_the_same_is_counted(count, said):
+    """Of all ways to deal 2n ranks to two kinds, two give one of them all the best."""
+    assert by_chance(count).endswith(said)
 
 
 def test_the_gradient_of_a_layer_is_the_length_of_all_its_parameters_gradients():

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import UserError
-from dragoman.lab.drawing import label, panels, save
-from dragoman.lab.head_pictures import bar, write_numbers
+from dragoman.lab.drawing import bar, label, panels, save, write_numbers
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.report import Cell, Json, Picture, Report, Table
 from dragoman.lab.watching import records
@@ -29,6 +28,10 @@ from dragoman.viewer.words import Word, places
 
 TITLE = "Word alignment: what cross-attention knows about who translates whom"
 QUESTION = "How many word alignments does each layer and head get right, when a word is written and when it was read?"
+CLAIM = (
+    "Section 3.2.3: in encoder–decoder attention every place of the decoder looks at all places of the source, as in "
+    "the recurrent models of Bahdanau et al. (2014), who read alignments from it. The paper measures none."
+)
 
 FULL_SECONDS = 30.0  # for which this many sentences are meant
 SENTENCES = 400
@@ -262,7 +265,7 @@ def picture(folder: Path, test: Mapping[str, Mapping[str, float]]) -> Picture:
     """Draw the error rates as maps: layers down, heads and their mean across, one map for each step."""
     named = [name.split(", ") for name in test if not name.startswith("all")]
     layers, columns = (list(dict.fromkeys(parts[place] for parts in named)) for place in (0, 1))
-    figure, axes = panels(len(STEPS), width=0.7 * len(columns) + 1.4, height=0.5 * len(layers) + 1.6)
+    figure, axes = panels(len(STEPS), width=len(STEPS) * (0.7 * len(columns) + 1.4), height=0.5 * len(layers) + 1.6)
     for place, step in zip(axes, STEPS, strict=True):
         grid = [[test[f"{layer}, {column}, {step}"]["error"] for column in columns] for layer in layers]
         image = place.imshow(grid, vmin=0, vmax=1, cmap="viridis", aspect="auto")

@@ -5,11 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from matplotlib.axes import Axes
 
 from dragoman.bench.measure import Measure, ratio
 from dragoman.lab import path_lengths as paths
-from dragoman.lab.drawing import COLOURS, draw_lines, label, panels, save
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.layer_costs import (
     FUSED,
@@ -25,12 +23,18 @@ from dragoman.lab.layer_costs import (
     times,
     warm_up,
 )
+from dragoman.lab.layer_pictures import Times, draw_paths, draw_times
 from dragoman.lab.repeats import digits
-from dragoman.lab.report import Json, Picture, Report, Table
+from dragoman.lab.report import Json, Report, Table
 from dragoman.memory import keep_freed_memory
 
 TITLE = "Table 1: cost per layer, sequential operations, path length"
 QUESTION = "How do time and memory of a layer grow with the length and the width, and how far does a gradient travel?"
+CLAIM = (
+    "Section 4: self-attention costs O(n²·d) a layer and connects any two places by a constant number of operations; "
+    "restricted to r neighbours it costs O(r·n·d), with paths of O(n/r). A recurrent layer costs O(n·d²), and O(n) of "
+    "its operations wait for each other."
+)
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384)
 WIDTHS = (32, 64, 128, 256, 512)
@@ -41,8 +45,6 @@ LEAST_POINTS = 3  # of a fit
 MOST_ROUNDS = 7
 DIRECTIONS = ("forward", "both")
 SHARES = {"lengths": 0.7, "widths": 0.15}  # of the time; memory and paths need little
-
-Times = dict[int, dict[str, dict[str, list[float]]]]  # by size, layer and direction: a value a round
 
 
 def run(lab: Laboratory) -> Report:
@@ -59,9 +61,9 @@ def run(lab: Laboratory) -> Report:
     travelled = lab.kept("paths", lambda: measured_paths(*path_sizes(lab.budget_seconds)))
     ratios = compare(lengths[compared_at])
     parts = (
-        introduction(lengths, width, n), exponent_table(fits, lengths, widths), draw_times(lab, lengths, widths, width),
-        time_table(lengths, width), memory_table(memory, compared_at, width), path_table(travelled),
-        draw_paths(lab, travelled),
+        introduction(lengths, width, n), exponent_table(fits, lengths, widths),
+        draw_times(lab.folder, lengths, widths, width), time_table(lengths, width),
+        memory_table(memory, compared_at, width), path_table(travelled), draw_paths(lab.folder, travelled),
     )  # fmt: skip
     found = findings(fits, ratios, memory, travelled, compared_at)
     return Report(found, parts, as_results(lengths, widths, fits, ratios, memory, travelled, width))
@@ -234,7 +236,7 @@ def time_table(lengths: Times, width: int) -> Table:
 
 def milliseconds(seconds: Sequence[float]) -> str:
     """Write a duration with three digits."""
-    return Measure.of([1000 * value for value in seconds]).written(lambda value: f"{value:.3g}")
+    return Measure.of([1000 * value for value in seconds]).written(lambda value: f"{float(f'{value:.3g}'):,g}")
 
 
 def memory_table(memory: Json, n: int, width: int) -> Table:
@@ -264,8 +266,9 @@ def path_table(travelled: Json) -> Table:
     )  # fmt: skip
     note = (
         "Sequential: the longest chain of operations in one layer that wait for each other, counted in the graph of "
-        "the computation. Path: how many layers it takes until the last output has a gradient with respect to the "
-        "first input, tried out; and the steps on the way, of which one recurrent layer takes one for each place."
+        "the computation; over 2·r places or fewer, restricted attention is computed by a mask, in a shorter one. "
+        "Path: how many layers it takes until the last output has a gradient with respect to the first input, tried "
+        "out; and the steps on the way, of which one recurrent layer takes one for each place."
     )
     return Table("Sequential operations and path length", header, tuple(rows), note)
 
@@ -274,57 +277,6 @@ def path_steps(kind: str, found: Json) -> tuple[int, int]:
     """Return the steps between the first and the last place, for both numbers of places."""
     few, many = found["layers"]
     return (found["places"] // 2 - 1, found["places"] - 1) if kind == paths.RECURRENT else (few, many)
-
-
-def draw_times(lab: Laboratory, lengths: Times, widths: Times, width: int) -> Picture:
-    """Draw the time of every layer over n and over d."""
-    figure, axes = panels(2, width=5.4, height=4.6)
-    for panel, found, across in ((axes[0], lengths, "length n"), (axes[1], widths, "width d")):
-        draw_scaling(panel, found, across)
-    file = save(figure, lab.folder / "times.png")
-    return Picture(
-        file,
-        f"Time of one layer, forward and backward, over the length (left, d = {width}) and the width (right), both "
-        "axes logarithmic: a slope is an exponent. Dotted: slopes 1 and 2.",
-    )
-
-
-def draw_scaling(axes: Axes, found: Times, across: str) -> None:
-    """Draw one line a layer on logarithmic axes, and the slopes 1 and 2 for comparison."""
-    sizes = sorted(found)
-    lines = {
-        name: ([float(size) for size in sizes], [1000 * Measure.of(found[size][name]["both"]).median for size in sizes])
-        for name in LAYERS
-    }
-    draw_lines(axes, lines, across=across, up="milliseconds, forward and backward")
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    lowest = min(min(up) for _, up in lines.values())
-    for slope in (1, 2):
-        axes.plot(sizes, [lowest * (size / sizes[0]) ** slope for size in sizes], ":", color="0.6", linewidth=1)
-    axes.legend(fontsize=7, frameon=False, loc="upper left")
-    axes.set_ylim(top=max(max(up) for _, up in lines.values()) * 30)  # room for the names
-
-
-def draw_paths(lab: Laboratory, travelled: Json) -> Picture:
-    """Draw the size of the gradient over the distance it has travelled."""
-    figure, axes = panels(2, width=5.4, height=4.4)
-    for panel, depth, title in ((axes[0], "one layer", "one layer"), (axes[1], "deep", f"{paths.DEPTH} layers")):
-        for (kind, found), colour in zip(travelled.items(), COLOURS, strict=False):
-            lengths = [value / max(found[depth]) for value in found[depth]]
-            reached = [(distance, value) for distance, value in enumerate(lengths) if value > 0]
-            panel.plot(*zip(*reached, strict=True), color=colour, label=kind, linewidth=1.4)
-        panel.set_yscale("log")
-        panel.set_ylim(1e-12, 3)
-        label(panel, title=title, across="distance between output and input, places", up="gradient, largest = 1")
-    axes[0].legend(fontsize=8, frameon=False)
-    file = save(figure, lab.folder / "gradients.png")
-    return Picture(
-        file,
-        "How strongly an output depends on an input so many places away: the length of the gradient in random layers, "
-        f"one by itself (left) and {paths.DEPTH} with residual connections (right). Beyond the end of a line there is "
-        "no path.",
-    )
 
 
 # What was found
@@ -365,8 +317,8 @@ def path_finding(travelled: Json) -> str:
     """Say how many steps lie between the ends of a sequence."""
     steps = {kind: path_steps(kind, found)[1] for kind, found in travelled.items()}
     n = next(iter(travelled.values()))["places"]
-    written = ", ".join(f"{kind} {count}" for kind, count in steps.items())
-    return f"Steps from the first to the last of {n} places, by the first gradient that is not zero: {written}."
+    written = ", ".join(f"{kind} {count} ({paths.FORMULAS[kind][1]})" for kind, count in steps.items())
+    return f"Steps that a gradient takes from the last of {n} places to the first, with table 1’s formula: {written}."
 
 
 def decay_finding(travelled: Json) -> str:

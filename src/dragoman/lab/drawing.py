@@ -10,11 +10,12 @@ from matplotlib.figure import Figure
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5f66", "#b3a100")  # Okabe and Ito
 MARKERS = "osD^vP*X"
 DOTS = 120  # an inch
+WIDE = 8.4  # inches: shown 800 pixels wide, the smallest letters are ten pixels high
 
 
-def panels(columns: int = 1, rows: int = 1, *, width: float = 7.0, height: float = 4.4) -> tuple[Figure, list[Axes]]:
-    """Return an empty picture of some panels, row by row; the sizes are those of one panel in inches."""
-    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+def panels(columns: int = 1, rows: int = 1, *, width: float = WIDE, height: float = 4.4) -> tuple[Figure, list[Axes]]:
+    """Return an empty picture of some panels, row by row: the width of all together, the height of each, in inches."""
+    figure = Figure(figsize=(width, rows * height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
@@ -27,6 +28,7 @@ def draw_lines(
     across: str,
     up: str,
     markers: bool = True,
+    legend: bool = True,
 ) -> None:
     """Draw named lines, each given as what goes across and what goes up."""
     for number, (name, (x, y)) in enumerate(lines.items()):
@@ -34,8 +36,13 @@ def draw_lines(
         style = "-" if number < len(COLOURS) else "--"
         axes.plot(x, y, style, color=COLOURS[number % len(COLOURS)], marker=marker, markersize=4, label=name)
     label(axes, title=title, across=across, up=up)
-    if len(lines) > 1:
+    if legend and len(lines) > 1:
         axes.legend(fontsize=8)
+
+
+def name_lines(figure: Figure, axes: Axes, *, columns: int) -> None:
+    """Name the lines of all panels once, below them; one panel stands for all."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def label(axes: Axes, *, title: str = "", across: str, up: str) -> None:
@@ -45,6 +52,21 @@ def label(axes: Axes, *, title: str = "", across: str, up: str) -> None:
     axes.set_ylabel(up, fontsize=9)
     axes.tick_params(labelsize=8)
     axes.grid(alpha=0.3)
+
+
+def write_numbers(axes: Axes, grid: Sequence[Sequence[float]], most: float) -> None:
+    """Write every number into its cell, in a colour that is seen there."""
+    for row, values in enumerate(grid):
+        for column, value in enumerate(values):
+            colour = "white" if value < 0.6 * most else "black"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+
+
+def bar(figure: Figure, image: object, axes: Sequence[Axes], scale: str) -> None:
+    """Add the scale of colours."""
+    beside = figure.colorbar(image, ax=list(axes), shrink=0.8)  # type: ignore[arg-type]
+    beside.set_label(scale, fontsize=8)
+    beside.ax.tick_params(labelsize=7)
 
 
 def save(figure: Figure, path: Path) -> str:

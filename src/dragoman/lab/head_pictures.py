@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from dragoman.lab.drawing import COLOURS, DOTS, label, panels, save
+from dragoman.lab.drawing import COLOURS, DOTS, bar, label, panels, save, write_numbers
 from dragoman.viewer.line_picture import draw_lines, write_words
 from dragoman.viewer.record import END_PIECE, START_PIECE, Kind, Weights
 from dragoman.viewer.words import Word
@@ -88,7 +87,7 @@ def cost_picture(costs: Mapping[str, float], noise: float, path: Path) -> str:
 def grid_picture(grids: Mapping[str, Sequence[Sequence[float]]], path: Path, *, scale: str, title: str = "") -> str:
     """Draw a number of every head as maps of layers and heads side by side, and return the name of the file."""
     columns = min(3, len(grids))
-    figure, axes = panels(columns, -(-len(grids) // columns), width=3.2, height=0.5 + 0.45 * most_layers(grids) + 0.9)
+    figure, axes = panels(columns, -(-len(grids) // columns), height=0.5 + 0.45 * most_layers(grids) + 0.9)
     most = max(value for grid in grids.values() for row in grid for value in row)
     for place, (name, grid) in zip(axes, grids.items(), strict=False):
         image = place.imshow(grid, vmin=0, vmax=most or 1, cmap="viridis", aspect="auto")
@@ -107,18 +106,3 @@ def grid_picture(grids: Mapping[str, Sequence[Sequence[float]]], path: Path, *, 
 def most_layers(grids: Mapping[str, Sequence[Sequence[float]]]) -> int:
     """Return the rows of the largest map."""
     return max(len(grid) for grid in grids.values())
-
-
-def write_numbers(axes: Axes, grid: Sequence[Sequence[float]], most: float) -> None:
-    """Write every number into its cell, in a colour that is seen there."""
-    for row, values in enumerate(grid):
-        for column, value in enumerate(values):
-            colour = "white" if value < 0.6 * most else "black"
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
-
-
-def bar(figure: Figure, image: object, axes: Sequence[Axes], scale: str) -> None:
-    """Add the scale of colours."""
-    beside = figure.colorbar(image, ax=list(axes), shrink=0.8)  # type: ignore[arg-type]
-    beside.set_label(scale, fontsize=8)
-    beside.ax.tick_params(labelsize=7)

@@ -84,10 +84,15 @@ class Trained:
         return sum(event["tokens"] for event in self.curve if event["event"] == "train")
 
     @property
+    def loss(self) -> float:
+        """On the validation text, in nats per piece, at the last step; infinite if the training was given up."""
+        found = [event.get("loss", math.inf) for event in self.curve if event["event"] == "validation"]
+        return math.inf if self.diverged or not found else float(found[-1])
+
+    @property
     def perplexity(self) -> float:
         """On the validation text, per piece, at the last step."""
-        found = [event.get("loss", math.inf) for event in self.curve if event["event"] == "validation"]
-        return math.inf if self.diverged or not found else math.exp(min(found[-1], 50.0))
+        return math.exp(min(self.loss, 50.0)) if math.isfinite(self.loss) else math.inf
 
     def translations(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         """Translate the sources of some pairs; what has diverged translates nothing."""

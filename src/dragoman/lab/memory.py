@@ -26,6 +26,10 @@ from dragoman.tasks.events import Working
 
 TITLE = "Memory: several hops of attention over a story"
 QUESTION = "Does a question that takes several sentences of a story need as many hops over them?"
+CLAIM = (
+    "Section 2: end-to-end memory networks, which attend several times over instead of step by step, do well at "
+    "answering questions in simple language."
+)
 
 FACTS, HOPS = (1, 2, 3), (1, 2, 3)
 SHARES = {1: 4, 2: 8, 3: 12}  # of the time, for a training with so many facts

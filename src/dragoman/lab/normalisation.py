@@ -12,9 +12,11 @@ from dragoman.lab.drawing import draw_lines, panels, save
 from dragoman.lab.laboratory import Laboratory, Trained
 from dragoman.lab.repeats import (
     LEAST_SECONDS,
+    common_steps,
     compared,
     digits,
     line,
+    loss_at,
     over_seeds,
     training_seconds,
 )
@@ -26,6 +28,10 @@ from dragoman.training.loss import projected_cross_entropy
 
 TITLE = "Section 3.1: normalisation"
 QUESTION = "What do layer and batch normalisation, after or before each sub-layer, do at several depths?"
+CLAIM = (
+    "Section 3.1: the output of each sub-layer is LayerNorm(x + Sublayer(x)): layer normalisation, after it. The paper "
+    "compares this with nothing else."
+)
 
 KINDS = {
     "layer, post (the paper)": ("layer", "post"),
@@ -34,6 +40,10 @@ KINDS = {
     "batch, pre": ("batch", "pre"),
 }
 PAPER, FIRST, BATCH = "layer, post (the paper)", "layer, pre", "batch, post"
+NAMES = {  # in sentences
+    PAPER: "with layer norm after sub-layers (the paper)", FIRST: "with layer norm before them",
+    BATCH: "with batch norm after them",
+}  # fmt: skip
 NARROW: dict[str, Any] = {
     "model.width": 64, "model.inner_width": 128, "training.batch_tokens": 512, "training.rate": 0.003,
     "training.validate_every": 25,
@@ -52,8 +62,7 @@ def run(lab: Laboratory) -> Report:
         for depth in depths
         for kind in KINDS
     }
-    common = {depth: min(model.steps for (each, _), found in models.items() if each == depth for model in found)
-              for depth in depths}  # fmt: skip
+    common = {depth: common_steps(model for kind in KINDS for model in models[depth, kind]) for depth in depths}
     losses = {key: over_seeds([loss_at(model, common[key[0]]) for model in found]) for key, found in models.items()}
     gradients = {
         f"{depth} layers, {kind}": kept_gradients(lab, found[0], depth, kind) for (depth, kind), found in models.items()
@@ -66,7 +75,7 @@ def run(lab: Laboratory) -> Report:
         "trainings": [result(key, found, losses[key], common[key[0]]) for key, found in models.items()],
         "gradients": gradients,
     }
-    return Report(findings(losses, gradients, depths), parts, results)
+    return Report(findings(losses, gradients, common), parts, results)
 
 
 def plan(budget_seconds: float) -> tuple[tuple[int, ...], int, dict[int, float]]:
@@ -94,15 +103,6 @@ def ordered(lab: Laboratory, depth: int, kind: str, seed: int, seconds: float) -
     normalisation, order = KINDS[kind]
     settings = {**NARROW, "model.layers": depth, "model.normalisation": normalisation, "model.norm": order}
     return lab.trained(f"{depth}-{normalisation}-{order}-{seed}", settings, seconds=seconds, seed=seed)
-
-
-def loss_at(trained: Trained, step: int) -> float:
-    """Return the validation loss at a step, or at the last validation before it."""
-    if trained.diverged:
-        return math.inf
-    steps, losses = line(trained, "validation", "loss")
-    before = [loss for at, loss in zip(steps, losses, strict=True) if at <= step]
-    return before[-1] if before else losses[0] if losses else math.inf
 
 
 # The gradients of the first batches
@@ -190,7 +190,7 @@ def perplexity(losses: Measure) -> Measure:
 
 def draw_curves(lab: Laboratory, models: Models, depths: tuple[int, ...]) -> Picture:
     """Draw the validation loss over the steps, a panel for each depth."""
-    figure, axes = panels(len(depths), width=4.2, height=3.8)
+    figure, axes = panels(len(depths), height=3.4)
     for panel, depth in zip(axes, depths, strict=True):
         lines = {kind: line(models[depth, kind][0], "validation", "loss") for kind in KINDS}
         draw_lines(panel, lines, title=f"{depth} layers", across="step", up="validation loss, nats per piece")
@@ -199,7 +199,7 @@ def draw_curves(lab: Laboratory, models: Models, depths: tuple[int, ...]) -> Pic
 
 def draw_gradients(lab: Laboratory, gradients: dict[str, Json], depth: int) -> Picture:
     """Draw the first gradient over the layers of the deepest models."""
-    figure, axes = panels(2, width=5.4, height=3.8)
+    figure, axes = panels(2, height=3.4)
     for panel, stack in zip(axes, ("encoder", "decoder"), strict=True):
         lines = {}
         for kind in KINDS:
@@ -232,19 +232,19 @@ def result(key: tuple[int, str], models: list[Trained], losses: Measure, step: i
 
 
 def findings(
-    losses: dict[tuple[int, str], Measure], gradients: dict[str, Json], depths: tuple[int, ...]
+    losses: dict[tuple[int, str], Measure], gradients: dict[str, Json], common: Mapping[int, int]
 ) -> tuple[str, ...]:
-    """Say what was found, in sentences."""
+    """Say what was found, in sentences; the trainings of a depth are compared after as many steps."""
     lines = []
-    for depth in depths:
+    for depth in common:
         for other in (FIRST, BATCH):
-            both = {kind: perplexity(losses[depth, kind]) for kind in (PAPER, other)}
-            lines.append(compared(f"Perplexity with {depth} layers", both, digits(2)))
-    deepest = max(depths)
-    for kind in (PAPER, FIRST):
-        decoder = gradients[f"{deepest} layers, {kind}"]["decoder"]
-        lines.append(
-            f"First gradient in a decoder of {deepest} layers, {kind}: the last layer’s is "
-            f"{decoder[-1] / decoder[0]:.2f} times the first layer’s."
-        )
+            both = {NAMES[kind]: perplexity(losses[depth, kind]) for kind in (PAPER, other)}
+            lines.append(compared(f"Perplexity with {depth} layers after {common[depth]} steps", both, digits(2)))
+    deepest = max(common)
+    after, before = (gradients[f"{deepest} layers, {kind}"]["decoder"] for kind in (PAPER, FIRST))
+    lines.append(
+        f"Before anything is learned, in a decoder of {deepest} layers, the gradient of the last layer is "
+        f"{after[-1] / after[0]:.2f} times that of the first with layer norm after sub-layers, and "
+        f"{before[-1] / before[0]:.2f} times with it before them."
+    )
     return tuple(lines)

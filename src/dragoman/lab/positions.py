@@ -8,20 +8,25 @@ import numpy.typing as npt
 
 from dragoman.bench.measure import Measure
 from dragoman.evaluation.scores import bleu
-from dragoman.lab.drawing import draw_lines, label, panels, save
+from dragoman.lab.drawing import COLOURS, bar, draw_lines, label, panels, save
 from dragoman.lab.laboratory import Laboratory, Trained
 from dragoman.lab.material import Material
-from dragoman.lab.repeats import Repeats, compared, digits, over_seeds, repeats
+from dragoman.lab.repeats import Repeats, digits, over_seeds, repeats, verdict
 from dragoman.lab.report import Cell, Json, Picture, Report, Table
 from dragoman.model.positions import sinusoids
 
 TITLE = "Section 3.5: positional encoding"
 QUESTION = "What do the sinusoids look like, and do they help with sentences longer than any seen in training?"
+CLAIM = (
+    "Section 3.5: PE(pos + k) is a linear function of PE(pos). Learned positions give nearly the same quality "
+    "(table 3, row E); sinusoids were chosen because they may let a model extrapolate to sentences longer than those "
+    "it has seen."
+)
 
 PLACES, WIDTH = 50, 128  # of the heat map
 OFFSETS = (1, 2, 5, 10, 50)  # between two places whose encodings a linear map connects
 FITTED_PLACES = 400  # from which that map is recovered
-KINDS = ("sinusoidal", "learned", "none")
+KINDS = ("sinusoidal", "learned", "none")  # the first is the paper's
 SEEN_SHARE = 0.5  # of the training sentences: those that are short enough to be trained on
 LEAST_SENTENCES = 20  # of a range of lengths: with fewer, BLEU says nothing
 
@@ -162,11 +167,11 @@ def range_bleu(translations: Sequence[str], pairs: Pairs, lengths: tuple[int, in
 
 def draw_heat_map(lab: Laboratory) -> Picture:
     """Draw the sinusoids of 50 places in 128 dimensions."""
-    figure, (axes,) = panels(1, width=8.0, height=4.2)
+    figure, (axes,) = panels(height=4.2)
     image = axes.imshow(encodings(PLACES), cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="none")
     label(axes, across="dimension", up="place")
     axes.grid(visible=False)
-    figure.colorbar(image, ax=axes, label="value")
+    bar(figure, image, [axes], "value")
     caption = f"The sinusoidal encodings of the first {PLACES} places in {WIDTH} dimensions: sines in the even "
     return Picture(save(figure, lab.folder / "sinusoids.png"), caption + "columns, cosines in the odd ones.")
 
@@ -174,7 +179,7 @@ def draw_heat_map(lab: Laboratory) -> Picture:
 def draw_products(lab: Laboratory) -> Picture:
     """Draw the dot product of two encodings over the distance of their places."""
     table = encodings(4 * PLACES + 1)
-    figure, (axes,) = panels(1, width=7.0, height=3.8)
+    figure, (axes,) = panels(height=3.8)
     distances = [float(distance) for distance in range(-2 * PLACES, 2 * PLACES + 1)]
     values = [float(value) for value in table @ table[2 * PLACES]]
     draw_lines(axes, {"": (distances, values)}, across="distance between two places", up="dot product", markers=False)
@@ -189,7 +194,11 @@ def map_table(maps: Json) -> Table:
         "k", f"least squares, places 0–{FITTED_PLACES - 1}", f"the same map, places {FITTED_PLACES}–"
         f"{2 * FITTED_PLACES - 1}", "exact rotation",
     )  # fmt: skip
-    note = "The largest error of any of 128 dimensions at any place, in double precision."
+    note = (
+        f"The largest error in any of {WIDTH} dimensions at any place, in double precision. Over {FITTED_PLACES} "
+        "places the slowest waves look alike, so that many maps fit them: the one of least squares is wrong beyond, "
+        "while the rotation of each pair of sine and cosine is exact at every place."
+    )
     return Table("The linear map from PE(pos) to PE(pos + k)", header, rows, note)
 
 
@@ -205,15 +214,18 @@ def explanation(cut: int, plan: Repeats) -> str:
 def length_table(scores: dict[str, list[Json]], pairs: Pairs, ranges: list[tuple[int, int]], cut: int) -> Table:
     """Return BLEU by kind and length."""
     one = digits(1)
-    header = ("positions", *(f"{written(each)} words{'' if each[1] < cut else ' (unseen)'}" for each in ranges))
+    lengths = (f"{written(each)} words{'' if each[1] < cut else ' (unseen)'}" for each in ranges)
     rows: list[tuple[Cell, ...]] = [
-        (kind, *(at(scores, kind, place).written(one) for place in range(len(ranges)))) for kind in KINDS
-    ]
-    counts: tuple[Cell, ...] = (
-        "sentences",
-        *(sum(each[0] <= len(s.split()) <= each[1] for s, _ in pairs) for each in ranges),
-    )
-    return Table("BLEU by the length of the source", header, (*rows, counts))
+        (
+            kind, over_seeds([row["steps"] for row in scores[kind]]).written(digits(0)),
+            *(at(scores, kind, place).written(one) for place in range(len(ranges))),
+        )
+        for kind in KINDS
+    ]  # fmt: skip
+    counts = (sum(each[0] <= len(source.split()) <= each[1] for source, _ in pairs) for each in ranges)
+    note = "The median of all seeds, and the lowest and highest."
+    header = ("positions", "steps", *lengths)
+    return Table("BLEU by the length of the source", header, (*rows, ("sentences", None, *counts)), note)
 
 
 def at(scores: dict[str, list[Json]], kind: str, place: int) -> Measure:
@@ -230,14 +242,21 @@ def draw_lengths(
     lab: Laboratory, scores: dict[str, list[Json]], ranges: list[tuple[int, int]], cut: int
 ) -> Picture:  # fmt: skip
     """Draw BLEU over the length of the source."""
-    figure, (axes,) = panels(1, width=7.0, height=4.0)
+    figure, (axes,) = panels(height=4.0)
     middles = [(first + last) / 2 for first, last in ranges]
     lines = {kind: (middles, [at(scores, kind, place).median for place in range(len(ranges))]) for kind in KINDS}
     draw_lines(axes, lines, across="words in the source", up="BLEU")
+    for kind, colour in zip(KINDS, COLOURS, strict=False):
+        found = [at(scores, kind, place) for place in range(len(ranges))]
+        axes.vlines(middles, [each.lowest for each in found], [each.highest for each in found], color=colour, alpha=0.5)
     axes.axvline(cut - 0.5, color="0.4", linestyle=":", linewidth=1)
     axes.set_ylim(bottom=0)
     file = save(figure, lab.folder / "lengths.png")
-    return Picture(file, "BLEU over the length of the source. Right of the dotted line: longer than any in training.")
+    caption = (
+        "BLEU over the length of the source: medians, and the spread over seeds as upright lines. Right of the dotted "
+        "line: longer than any in training."
+    )
+    return Picture(file, caption)
 
 
 # What was found
@@ -247,16 +266,21 @@ def findings(maps: Json, scores: dict[str, list[Json]], ranges: list[tuple[int, 
     """Say what was found, in sentences."""
     worst = max(maps, key=lambda row: row["recovered"])
     lines = [
-        f"PE(pos + k) is a linear function of PE(pos): recovered by least squares, the map is off by "
-        f"{worst['recovered']:.1e} at most (k = {worst['offset']}), the exact rotation by "
-        f"{max(row['exact'] for row in maps):.1e}."
+        f"PE(pos + k) is a linear function of PE(pos): the map recovered by least squares is off by "
+        f"{worst['recovered']:.1e} at most (k = {worst['offset']}) at the {FITTED_PLACES} places that it was recovered "
+        f"from; the rotation that it should be, by {max(row['exact'] for row in maps):.1e} at twice as many."
     ]
     seen = [place for place, each in enumerate(ranges) if each[1] < cut]
     unseen = [place for place, each in enumerate(ranges) if each[1] >= cut]
-    for places, what in ((seen[-1:], "lengths seen in training"), (unseen[:1], "longer"), (unseen[1:][-1:], "longest")):
+    for places, what in ((seen[-1:], "seen in training"), (unseen[:1], "longer"), (unseen[1:][-1:], "the longest")):
         for place in places:
-            by_kind = {kind: at(scores, kind, place) for kind in KINDS}
-            for other in KINDS[1:]:
-                where = f"BLEU at {written(ranges[place])} words ({what})"
-                lines.append(compared(where, {kind: by_kind[kind] for kind in (KINDS[0], other)}, digits(1)))
+            where = f"BLEU at {written(ranges[place])} words ({what})"
+            lines.append(finding(where, {kind: at(scores, kind, place) for kind in KINDS}))
     return tuple(lines)
+
+
+def finding(where: str, found: dict[str, Measure]) -> str:
+    """Compare sinusoids with the other kinds at some lengths."""
+    values = ", ".join(f"{found[kind].written(digits(1))} {kind}" for kind in KINDS)
+    verdicts = (f"{verdict(found[KINDS[0]], found[kind], less_is_better=False)} {kind}" for kind in KINDS[1:])
+    return f"{where}: {values}. Sinusoidal is {' and '.join(verdicts)}."

@@ -1,12 +1,15 @@
 """Trainings repeated with other seeds: how many a budget allows, and what may be said about their differences."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from matplotlib.axes import Axes
 
 from dragoman.bench.measure import Measure
+from dragoman.lab.drawing import draw_lines
 from dragoman.lab.laboratory import Trained
+from dragoman.training.journal import running_mean
 
 OVERHEAD_SECONDS = 8.0  # of a training: preparing the data, validating, scoring
 LEAST_SECONDS = 12.0  # a training that would be shorter is not worth a second seed
@@ -22,8 +25,9 @@ class Repeats:
     seconds: float
 
     def __str__(self) -> str:
-        times = f"{len(self.seeds)} times, with other seeds" if len(self.seeds) > 1 else "once"
-        return f"Each was trained {times}, for {self.seconds:.0f} seconds with all cores."
+        count = len(self.seeds)
+        times = f"{count} times, with other seeds" if count > 1 else "once"
+        return f"Each was trained {times}, for {self.seconds:.0f} seconds with all cores.{by_chance(count)}"
 
 
 def repeats(budget_seconds: float, variants: int, first_seed: int, most: int = 3) -> Repeats:
@@ -31,6 +35,14 @@ def repeats(budget_seconds: float, variants: int, first_seed: int, most: int = 3
     seconds = {count: training_seconds(budget_seconds / (variants * count)) for count in range(1, most + 1)}
     count = max([count for count in seconds if seconds[count] >= LEAST_SECONDS], default=1)
     return Repeats(tuple(range(first_seed, first_seed + count)), seconds[count])
+
+
+def by_chance(count: int) -> str:
+    """Say how often so many trainings of one kind would all be better than as many of another that is no different."""
+    if count < 2:
+        return ""
+    times = math.comb(2 * count, count) // 2
+    return f" By chance alone, all {count} of one kind would be better than all of another one time in {times}."
 
 
 def training_seconds(share_seconds: float) -> float:
@@ -46,7 +58,7 @@ def over_seeds(values: Sequence[float]) -> Measure:
 
 def digits(count: int) -> Callable[[float], str]:
     """Return what writes a number with so many digits after the point."""
-    return lambda value: f"{value:,.{count}f}" if math.isfinite(value) else "not finite"
+    return lambda value: f"{value:,.{count}f}".replace("-", "−") if math.isfinite(value) else "not finite"
 
 
 def apart(first: Measure, second: Measure) -> bool:
@@ -54,24 +66,53 @@ def apart(first: Measure, second: Measure) -> bool:
     return first.lowest > second.highest or second.lowest > first.highest
 
 
-def compared(what: str, named: dict[str, Measure], form: Callable[[float], str]) -> str:
-    """Say in one sentence how two variants differ; a difference smaller than the spread over seeds is called none."""
+def verdict(first: Measure, second: Measure, *, less_is_better: bool = True) -> str:
+    """Say in the words of a comparison how one measure stands to another: "better than", "not clearly other than" …"""
+    if min(len(first.values), len(second.values)) < 2:
+        return "not repeated often enough to be compared with"
+    if not apart(first, second):
+        return "not clearly better or worse than"
+    return "better than" if (first.median < second.median) == less_is_better else "worse than"
+
+
+def compared(what: str, named: Mapping[str, Measure], form: Callable[[float], str]) -> str:
+    """Say which of two variants has less, which is better; a difference within the spread over seeds is called none."""
     (name, first), (other_name, second) = named.items()
-    both = f"{what}: {name} {first.written(form)}, {other_name} {second.written(form)}"
-    count = min(len(first.values), len(second.values))
-    if count < 2:
-        return f"{both} (one training each: how much of the difference is chance is not known)."
-    if apart(first, second):
-        return f"{both}; the values of the {count} seeds do not overlap."
-    return f"{both}: no difference beyond the spread over {count} seeds."
+    both = f"{what}: {first.written(form)} {name}, {second.written(form)} {other_name}"
+    fewest, most = sorted(len(each.values) for each in (first, second))
+    both += f" (without {most - fewest} that diverged)" if fewest < most else ""
+    if fewest < 2:
+        return f"{both}; with one training of each, nobody knows how much of that is chance."
+    if not apart(first, second):
+        return f"{both}; no clear difference, for the seeds overlap."
+    ahead = name if first.median < second.median else other_name
+    return f"{both}; better {ahead} (every one of {fewest} seeds)."
 
 
 def line(trained: Trained, kind: str, value: str) -> Line:
-    """Return one curve of a training over its steps: of "train" or "validation" events."""
-    return line_of(trained.curve, kind, value)
-
-
-def line_of(events: Sequence[dict[str, Any]], kind: str, value: str) -> Line:
-    """Return one quantity of the events of a kind over the steps; events without it are passed over."""
-    found = [event for event in events if event["event"] == kind and event.get(value) is not None]
+    """Return a quantity of a training's "train" or "validation" events over the steps; events without it stay out."""
+    found = [event for event in trained.curve if event["event"] == kind and event.get(value) is not None]
     return [event["step"] for event in found], [event[value] for event in found]
+
+
+def common_steps(models: Iterable[Trained]) -> int:
+    """Return how many steps all have made that did not diverge: there, trainings can be compared."""
+    return min((model.steps for model in models if not model.diverged), default=0)
+
+
+def loss_at(trained: Trained, step: int) -> float:
+    """Return the validation loss at a step, or at the last validation before it: trainings differ in their steps."""
+    if trained.diverged:
+        return math.inf
+    steps, losses = line(trained, "validation", "loss")
+    before = [loss for at, loss in zip(steps, losses, strict=True) if at <= step]
+    return before[-1] if before else losses[0] if losses else math.inf
+
+
+def draw_losses(axes: Axes, models: Mapping[str, Sequence[Trained]], *, title: str = "") -> None:
+    """Draw the training loss of the first seed of each variant over the steps, smoothed."""
+    lines = {}
+    for name, trained in models.items():
+        steps, values = line(trained[0], "train", "nll")
+        lines[name] = steps, running_mean(values)
+    draw_lines(axes, lines, title=title, across="step", up="training loss, nats per piece", markers=False)

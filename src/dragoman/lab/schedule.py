@@ -8,18 +8,33 @@ from typing import Any
 from dragoman.bench.measure import Measure
 from dragoman.lab.drawing import draw_lines, panels, save
 from dragoman.lab.laboratory import Laboratory, Trained
-from dragoman.lab.repeats import Repeats, compared, digits, line, over_seeds, repeats
+from dragoman.lab.repeats import (
+    Repeats,
+    common_steps,
+    compared,
+    digits,
+    draw_losses,
+    line,
+    loss_at,
+    over_seeds,
+    repeats,
+)
 from dragoman.lab.report import Json, Picture, Report, Table
 from dragoman.recipe import Training
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
-from dragoman.training.journal import running_mean
 from dragoman.training.schedule import schedule
 
 TITLE = "Section 5.3: the learning rate and its warm-up"
 QUESTION = "How does the learning rate move, and what happens without a warm-up?"
+CLAIM = (
+    "Section 5.3: the learning rate rises in a straight line for 4,000 steps, then falls with the inverse square root "
+    "of the step. What happens without the rise is not said."
+)
 
-SETTINGS = {"d_model 512, warm-up 4000": (512, 4000), "512, 8000": (512, 8000), "256, 4000": (256, 4000)}
+SETTINGS = {  # d_model and warm-up
+    f"d_model {width}, warm-up {warmup:,}": (width, warmup) for width, warmup in ((512, 4000), (512, 8000), (256, 4000))
+}
 LAST_STEP, EVERY = 20_000, 50  # of the curves of the learning rate
 LAYERS, WIDTH, WARMUP = 4, 64, 100  # of the trainings
 # Equation 3 is scaled down to this peak: for so short a warm-up and so small a width its own would be 0.0125. Of peaks,
@@ -52,27 +67,24 @@ def run(lab: Laboratory) -> Report:
         for number, (name, settings) in enumerate(VARIANTS.items())
     }
     guessing = lab.kept("guessing", lambda: frequency_loss(lab, models[WARM][0]))
-    losses = {name: over_seeds([final_loss(model) for model in trained]) for name, trained in models.items()}
+    common = common_steps(model for trained in models.values() for model in trained)
+    losses = {name: over_seeds([loss_at(model, common) for model in trained]) for name, trained in models.items()}
     fates = {name: [fate(model, guessing) for model in trained] for name, trained in models.items()}
     parts = (
-        draw_rates(lab), peak_table(), training_table(models, losses, fates, guessing, plan),
+        draw_rates(lab), peak_table(), training_table(models, losses, common, fates, note(guessing, plan)),
         draw_trainings(lab, models, guessing),
     )  # fmt: skip
     results = {
         "guessing_loss": guessing,
         "trainings": [result(name, models[name], losses[name], fates[name]) for name in models],
+        "step_compared": common,
         "seconds_each": plan.seconds,
         "seeds": list(plan.seeds),
     }
-    return Report(findings(losses, fates, guessing), parts, results)
+    return Report(findings(losses, common, fates, guessing), parts, results)
 
 
 # What came of a training
-
-
-def final_loss(trained: Trained) -> float:
-    """Return the last validation loss; infinite if the training was given up."""
-    return math.log(trained.perplexity) if math.isfinite(trained.perplexity) else math.inf
 
 
 def frequency_loss(lab: Laboratory, trained: Trained) -> float:
@@ -94,14 +106,14 @@ def counted(tokenizer: Tokenizer, pairs: list[tuple[str, str]]) -> Counter[int]:
 
 def fate(trained: Trained, guessing: float) -> str:
     """Say in a word what became of a training."""
-    loss = final_loss(trained)
-    if trained.diverged or not math.isfinite(loss):
-        return "diverged: the loss was no number any more"
+    loss = trained.loss
+    if not math.isfinite(loss):
+        return "diverged, the loss no number any more"
     if loss >= guessing:
-        return "stuck: no better than guessing by frequency"
+        return "stuck, no better than guessing"
     _, losses = line(trained, "validation", "loss")
     if loss > min(losses) + 0.5:
-        return "fell back: worse than before by more than 0.5"
+        return "fell back by more than 0.5 nats"
     return "learned"
 
 
@@ -109,7 +121,8 @@ def result(name: str, models: list[Trained], losses: Measure, fates: list[str]) 
     """Return what one variant came to, with its curves."""
     return {
         "variant": name, "settings": {**COMMON, **VARIANTS[name]}, "fates": fates,
-        "validation_loss": losses.to_json(), "steps": [model.steps for model in models],
+        "validation_loss_compared": losses.to_json(), "steps": [model.steps for model in models],
+        "validation_loss": over_seeds([model.loss for model in models]).to_json(),
         "training_curves": [line(model, "train", "nll") for model in models],
     }  # fmt: skip
 
@@ -126,7 +139,7 @@ def rates(width: int, warmup: int) -> tuple[list[float], list[float]]:
 
 def draw_rates(lab: Laboratory) -> Picture:
     """Draw the learning rate over the steps for three settings."""
-    figure, (axes,) = panels(1, width=7.0, height=4.0)
+    figure, (axes,) = panels(height=4.0)
     lines = {name: rates(*setting) for name, setting in SETTINGS.items()}
     draw_lines(axes, lines, across="step", up="learning rate", markers=False)
     caption = "Equation 3: the learning rate rises in a straight line for warm-up steps, then falls with the inverse "
@@ -143,45 +156,52 @@ def peak_table() -> Table:
 
 
 def training_table(
-    models: Mapping[str, list[Trained]], losses: Mapping[str, Measure], fates: Mapping[str, list[str]],
-    guessing: float, plan: Repeats,
+    models: Mapping[str, list[Trained]], losses: Mapping[str, Measure], common: int, fates: Mapping[str, list[str]],
+    note: str,
 ) -> Table:  # fmt: skip
-    """Return how the trainings ended."""
+    """Return how the trainings went: after as many steps, and in the end."""
+    three = digits(3)
     rows = tuple(
-        (name, over_seeds([model.steps for model in trained]).written(digits(0)), losses[name].written(digits(3)),
-         "; ".join(sorted(set(fates[name]))))
+        (name, losses[name].written(three), over_seeds([model.steps for model in trained]).written(digits(0)),
+         over_seeds([model.loss for model in trained]).written(three), "; ".join(sorted(set(fates[name]))))
         for name, trained in models.items()
     )  # fmt: skip
-    note = (
-        f"{plan} Post-norm, {LAYERS} layers, width {WIDTH}, no clipping. Equation 3 is scaled to a peak of {PEAK}; "
-        f"without its rise it begins at {PEAK * WARMUP**0.5:.2g} and falls with the inverse square root of the step, "
-        f"the same from step {WARMUP} on. Guessing every piece by its frequency would have a loss of {guessing:.2f}."
-    )
-    return Table(
-        "Training with and without warm-up", ("learning rate", "steps", "validation loss, nats", "fate"), rows, note
+    header = ("learning rate", f"validation loss by step {common}", "steps made", "validation loss in the end", "fate")
+    return Table("Training with and without warm-up", header, rows, note)
+
+
+def note(guessing: float, plan: Repeats) -> str:
+    """Say how all of them were trained."""
+    return (
+        f"Losses in nats per piece. {plan} Post-norm, {LAYERS} layers, width {WIDTH}, no clipping. Equation 3 is "
+        f"scaled to a peak of {PEAK}; without its rise it begins at {PEAK * WARMUP**0.5:.2g}, falls with the inverse "
+        f"square root of the step, and is the same from step {WARMUP} on. Guessing every piece by its frequency would "
+        f"have a loss of {guessing:.2f}."
     )
 
 
 def draw_trainings(lab: Laboratory, models: Mapping[str, list[Trained]], guessing: float) -> Picture:
     """Draw the training loss over the steps."""
-    figure, (axes,) = panels(1, width=7.0, height=4.4)
-    lines = {}
-    for name, trained in models.items():
-        steps, values = line(trained[0], "train", "nll")
-        lines[name] = steps, running_mean(values)
-    draw_lines(axes, lines, across="step", up="training loss, nats per piece", markers=False)
+    figure, (axes,) = panels(height=4.4)
+    draw_losses(axes, models)
     axes.axhline(guessing, color="0.4", linestyle=":", linewidth=1)
     axes.set_ylim(0, 1.6 * guessing)
     file = save(figure, lab.folder / "warmup.png")
     return Picture(file, "Training loss with and without warm-up (first seed). Dotted: guessing pieces by frequency.")
 
 
-def findings(losses: dict[str, Measure], fates: dict[str, list[str]], guessing: float) -> tuple[str, ...]:
+def findings(losses: dict[str, Measure], common: int, fates: dict[str, list[str]], guessing: float) -> tuple[str, ...]:
     """Say what was found, in sentences."""
-    three = digits(3)
-    told = [f"{name}: {'; '.join(sorted(set(fates[name])))}" for name in losses]
+    rise = f"with {WARMUP} steps of warm-up"
+    told = [f"{name} – {' or '.join(sorted(set(fates[name])))}" for name in losses]
     return (
-        compared("Validation loss with equation 3", {name: losses[name] for name in (WARM, COLD)}, three),
-        compared("Validation loss at one rate", {name: losses[name] for name in (FLAT_WARM, FLAT_COLD)}, three),
-        f"What became of them (guessing by frequency has {guessing:.2f} nats): {'. '.join(told)}.",
+        compared(
+            f"Equation 3, validation loss by step {common}", {rise: losses[WARM], "without": losses[COLD]}, digits(3)
+        ),
+        compared(
+            f"A constant rate of {PEAK:g}, validation loss by step {common}",
+            {rise: losses[FLAT_WARM], "without": losses[FLAT_COLD]},
+            digits(3),
+        ),
+        f"In the end (guessing pieces by their frequency has a loss of {guessing:.2f}): {'; '.join(told)}.",
     )

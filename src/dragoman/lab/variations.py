@@ -14,6 +14,11 @@ from dragoman.tasks.translate import cores
 
 TITLE = "Table 3: variations of the Transformer"
 QUESTION = "What do perplexity and BLEU become when one choice of the paper is changed and all others stay?"
+CLAIM = (
+    "Section 6.2: one head is 0.9 BLEU worse than the best number of them, and too many are worse again (A); narrower "
+    "keys hurt (B); bigger models are better (C); dropout helps a lot against over-fitting (D); learned positions give "
+    "nearly the same as sinusoids (E)."
+)
 
 BASE: dict[str, Any] = {
     "model.layers": 2, "model.width": 64, "model.inner_width": 256, "model.heads": 4, "training.schedule": "linear",
@@ -172,7 +177,7 @@ def verdict_of(ours: tuple[float, float], base: tuple[float, float]) -> str:
 
 def draw(lab: Laboratory, rows: Mapping[str, Sequence[dict[str, Json]]]) -> tuple[Picture]:
     """Draw the perplexity of every row, each seed a point, with the base's spread behind them."""
-    figure, (axes,) = panels(width=9, height=6)
+    figure, (axes,) = panels(height=6)
     names = [each.name for each in reversed(VARIATIONS)]
     middle, width = spread(rows["base"], "perplexity")
     axes.axvspan(middle - width, middle + width, color="#c9ccd1", alpha=0.5)
