@@ -17,6 +17,7 @@ class Counted:
 
     TITLE = "A title"
     QUESTION = "A question?"
+    CLAIM = "An answer."
 
     def __init__(self):
         self.budgets = []

@@ -39,6 +39,7 @@ class Experiment(Protocol):
 
     TITLE: str
     QUESTION: str
+    CLAIM: str  # of the paper
 
     def run(self, lab: Laboratory) -> Report:
         """Make the experiment."""
@@ -133,7 +134,7 @@ def chapter(experiment: Experiment, lab: Laboratory, order: Order) -> Chapter:
     there = read_json(lab.folder / "results.json")
     if isinstance(there, dict):
         lab.listen(Notice(f"{lab.folder} is finished already; --overwrite makes it again."))
-        return Chapter(lab.name, experiment.TITLE, experiment.QUESTION, lab.folder, read_report(there), there["facts"])
+        return chapter_of(experiment, lab, read_report(there), there["facts"])
     began_at = time.monotonic()
     report = experiment.run(lab)
     facts = {
@@ -145,10 +146,15 @@ def chapter(experiment: Experiment, lab: Laboratory, order: Order) -> Chapter:
         "time taken": f"{time.monotonic() - began_at:.0f} s, without what was kept from an earlier beginning",
         "machine": str(this_machine(torch.get_num_threads(), cores())),
     }
-    made = Chapter(lab.name, experiment.TITLE, experiment.QUESTION, lab.folder, report, facts)
+    made = chapter_of(experiment, lab, report, facts)
     write_reports(experiment.TITLE, [made], lab.folder)
     write_whole(lab.folder / "results.json", to_json(plain(made)))
     return made
+
+
+def chapter_of(experiment: Experiment, lab: Laboratory, report: Report, facts: dict[str, str]) -> Chapter:
+    """Put a report under the title of its experiment."""
+    return Chapter(lab.name, experiment.TITLE, experiment.QUESTION, lab.folder, report, facts, experiment.CLAIM)
 
 
 def plain(made: Chapter) -> dict[str, Json]:

@@ -1,6 +1,7 @@
 """What an experiment found: sentences, tables and pictures, as one page that needs no other file, and as Markdown."""
 
 import os
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from typing import Any
 
 Json = Any
 Cell = str | int | float | None
+
+NUMBER = re.compile(r"[+−-]?\d|not finite|$")  # how a cell begins that is not text; an empty one is neither
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Chapter:
     folder: Path
     report: Report
     facts: Mapping[str, str] = field(default_factory=dict)  # command, corpus, machine, …: what a repetition needs
+    claim: str = ""  # what the paper says about it
 
 
 def written(cell: Cell) -> str:
@@ -81,7 +85,7 @@ def markdown(chapters: list[Chapter], beside: Path) -> str:
 
 def markdown_chapter(chapter: Chapter, beside: Path) -> str:
     """Write one report as Markdown."""
-    blocks = [f"# {chapter.title}", f"*{chapter.question}*"]
+    blocks = [f"# {chapter.title}", f"*{chapter.question}*", f"The paper: {chapter.claim}" if chapter.claim else ""]
     blocks += ["\n".join(f"- {finding}" for finding in chapter.report.findings)]
     blocks += [markdown_part(part, chapter, beside) for part in chapter.report.parts]
     blocks += ["\n".join(f"- {name}: {fact}" for name, fact in chapter.facts.items())]
@@ -110,13 +114,15 @@ STYLE = """
 body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem;
   margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; }
-h2 { font-size: 1.3rem; margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 2rem; }
+section + section, nav + section { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem; }
+h2 { font-size: 1.3rem; }
 .question { color: var(--soft); font-style: italic; } figure { margin: 1.5rem 0; }
 figure img { max-width: 100%; background: #fff; border-radius: 6px; }
 figcaption, caption, .note, dl { color: var(--soft); font-size: .9rem; } caption { text-align: left; padding: .4rem 0; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } thead th { border-bottom-width: 2px; }
+th:first-child, td:first-child, .words { text-align: left; } thead th { border-bottom-width: 2px; }
+td.words { white-space: normal; min-width: 7rem; }
 .findings { background: var(--tint); border-radius: 6px; padding: .8rem 1rem .8rem 2rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .8rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
@@ -127,22 +133,24 @@ def page(title: str, chapters: list[Chapter]) -> str:
     """Write reports as one page with everything inside."""
     contents = "".join(f'<li><a href="#{each.name}">{escape(each.title)}</a></li>' for each in chapters)
     index = f"<nav><ol>{contents}</ol></nav>" if len(chapters) > 1 else ""
+    head = f"<h1>{escape(title)}</h1>" if index else ""  # a chapter by itself has its own title
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1>{index}"
-        + "\n".join(map(section, chapters))
+        f"<style>{STYLE}</style></head><body>{head}{index}"
+        + "\n".join(section(each, "h2" if index else "h1") for each in chapters)
         + "</body></html>\n"
     )
 
 
-def section(chapter: Chapter) -> str:
-    """Write one report as a section of a page."""
+def section(chapter: Chapter, heading: str) -> str:
+    """Write one report as a section of a page, under a heading of some order."""
     findings = "".join(f"<li>{escape(finding)}</li>" for finding in chapter.report.findings)
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in chapter.facts.items())
+    claim = f"<p>The paper: {escape(chapter.claim)}</p>" if chapter.claim else ""
     return (
-        f'<section id="{chapter.name}"><h2>{escape(chapter.title)}</h2>'
-        f'<p class="question">{escape(chapter.question)}</p><ul class="findings">{findings}</ul>'
+        f'<section id="{chapter.name}"><{heading}>{escape(chapter.title)}</{heading}>'
+        f'<p class="question">{escape(chapter.question)}</p>{claim}<ul class="findings">{findings}</ul>'
         + "\n".join(html_part(part, chapter.folder) for part in chapter.report.parts)
         + f"<dl>{facts}</dl></section>"
     )
@@ -159,10 +167,22 @@ def html_part(part: Part, folder: Path) -> str:
             f'<figure><img src="data:{kind};base64,{data}" alt="{escape(part.caption)}">'
             f"<figcaption>{escape(part.caption)}</figcaption></figure>"
         )
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in part.header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(written(cell))}</td>" for cell in row) + "</tr>" for row in part.rows)
+    columns = range(len(part.header))
+    kinds = [' class="words"' if any(is_text(row[column]) for row in part.rows) else "" for column in columns]
+    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(part.header, kinds, strict=True))
+    body = "".join(f"<tr>{html_cells(row, kinds)}</tr>" for row in part.rows)
     note = f'<p class="note">{escape(part.note)}</p>' if part.note else ""
     return (
         f'<div class="wide"><table><caption>{escape(part.title)}</caption><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{note}"
     )
+
+
+def html_cells(row: tuple[Cell, ...], kinds: list[str]) -> str:
+    """Write the cells of a row, each with the attribute of its column."""
+    return "".join(f"<td{kind}>{escape(written(cell))}</td>" for cell, kind in zip(row, kinds, strict=True))
+
+
+def is_text(cell: Cell) -> bool:
+    """Say whether a cell is words to be read from the left, and not a number, perhaps with its spread."""
+    return isinstance(cell, str) and not NUMBER.match(cell)
