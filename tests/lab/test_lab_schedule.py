@@ -8,7 +8,7 @@ from toy_lab import toy_lab
 
 from dragoman.lab import schedule
 from dragoman.lab.laboratory import Trained
-from dragoman.lab.repeats import common_steps, loss_at
+from dragoman.lab.repeats import common_steps, common_validation, loss_at
 from dragoman.run import Run, to_json
 
 
@@ -18,11 +18,11 @@ def test_the_curves_are_those_of_equation_3():
             assert rate == pytest.approx(width**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
 
-def noted(folder, losses):
-    """Return a training that noted these validation losses."""
+def noted(folder, losses, first=1):
+    """Return a training that noted these validation losses, from a step on."""
     folder.mkdir()
     run = Run(folder)
-    events = [{"event": "validation", "step": step, "loss": loss} for step, loss in enumerate(losses, 1)]
+    events = [{"event": "validation", "step": step, "loss": loss} for step, loss in enumerate(losses, first)]
     run.metrics_file.write_bytes(b"".join(map(to_json, events)))
     return Trained(run)
 
@@ -42,7 +42,9 @@ def test_a_training_that_was_given_up_has_diverged(tmp_path):
 def test_trainings_are_compared_after_as_many_steps_as_all_have_made_that_did_not_diverge(tmp_path):
     short, long = noted(tmp_path / "short", [6.0, 5.0]), noted(tmp_path / "long", [6.0, 4.0, 1.0])
     lost = Trained(noted(tmp_path / "lost", [6.0]).run, diverged=True)
-    assert common_steps([short, long, lost]) == 2
+    assert common_steps([short, long, lost]) == common_validation([short, long, lost]) == 2
+    assert common_validation([long, noted(tmp_path / "sparse", [9.0], first=3)]) == 3
+    assert common_validation([short, noted(tmp_path / "late", [9.0], first=7)]) == 2
     assert [loss_at(each, 2) for each in (short, long, lost)] == [5.0, 4.0, math.inf]
     assert (long.loss, lost.loss) == (1.0, math.inf)
     assert long.perplexity == pytest.approx(math.e)

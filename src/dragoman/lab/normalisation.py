@@ -12,13 +12,13 @@ from dragoman.lab.drawing import draw_lines, panels, save
 from dragoman.lab.laboratory import Laboratory, Trained
 from dragoman.lab.repeats import (
     LEAST_SECONDS,
-    common_steps,
-    compared,
+    common_validation,
     digits,
     line,
     loss_at,
     over_seeds,
     training_seconds,
+    verdict,
 )
 from dragoman.lab.report import Json, Picture, Report, Table
 from dragoman.model.architectures import build
@@ -39,11 +39,7 @@ KINDS = {
     "batch, post": ("batch", "post"),
     "batch, pre": ("batch", "pre"),
 }
-PAPER, FIRST, BATCH = "layer, post (the paper)", "layer, pre", "batch, post"
-NAMES = {  # in sentences
-    PAPER: "with layer norm after sub-layers (the paper)", FIRST: "with layer norm before them",
-    BATCH: "with batch norm after them",
-}  # fmt: skip
+PAPER, FIRST = "layer, post (the paper)", "layer, pre"
 NARROW: dict[str, Any] = {
     "model.width": 64, "model.inner_width": 128, "training.batch_tokens": 512, "training.rate": 0.003,
     "training.validate_every": 25,
@@ -62,7 +58,7 @@ def run(lab: Laboratory) -> Report:
         for depth in depths
         for kind in KINDS
     }
-    common = {depth: common_steps(model for kind in KINDS for model in models[depth, kind]) for depth in depths}
+    common = {depth: common_validation(each for kind in KINDS for each in models[depth, kind]) for depth in depths}
     losses = {key: over_seeds([loss_at(model, common[key[0]]) for model in found]) for key, found in models.items()}
     gradients = {
         f"{depth} layers, {kind}": kept_gradients(lab, found[0], depth, kind) for (depth, kind), found in models.items()
@@ -167,7 +163,7 @@ def explanation(seconds: Mapping[int, float], seeds: int) -> str:
         f"Width {NARROW['model.width']}, as many layers in the encoder as in the decoder, the same learning rate for "
         f"all (peak {NARROW['training.rate']}). Time of training: {shares}; seeds: {seeds}. Kinds do not make the same "
         "number of steps in the same time (batch normalisation cannot share a batch out to several threads), so that "
-        "perplexities are compared after as many steps as all kinds of a depth have made."
+        "perplexities are compared at the last step at which all kinds of a depth were validated."
     )
 
 
@@ -206,7 +202,7 @@ def draw_gradients(lab: Laboratory, gradients: dict[str, Json], depth: int) -> P
             lengths = gradients[f"{depth} layers, {kind}"][stack]
             lines[kind] = [float(place) for place in range(1, len(lengths) + 1)], lengths
         draw_lines(panel, lines, title=stack, across="layer", up="length of the gradient")
-        panel.set_yscale("log")
+        panel.set_ylim(bottom=0)
     file = save(figure, lab.folder / "gradients.png")
     return Picture(file, f"The gradient of each layer’s parameters at the first step, {depth} layers in each stack.")
 
@@ -232,19 +228,26 @@ def result(key: tuple[int, str], models: list[Trained], losses: Measure, step: i
 
 
 def findings(
-    losses: dict[tuple[int, str], Measure], gradients: dict[str, Json], common: Mapping[int, int]
+    losses: Mapping[tuple[int, str], Measure], gradients: dict[str, Json], common: Mapping[int, int]
 ) -> tuple[str, ...]:
-    """Say what was found, in sentences; the trainings of a depth are compared after as many steps."""
-    lines = []
-    for depth in common:
-        for other in (FIRST, BATCH):
-            both = {NAMES[kind]: perplexity(losses[depth, kind]) for kind in (PAPER, other)}
-            lines.append(compared(f"Perplexity with {depth} layers after {common[depth]} steps", both, digits(2)))
+    """Say what was found, in sentences; the trainings of a depth are compared at the same step."""
     deepest = max(common)
     after, before = (gradients[f"{deepest} layers, {kind}"]["decoder"] for kind in (PAPER, FIRST))
-    lines.append(
+    return (
+        *(finding(depth, step, {kind: perplexity(losses[depth, kind]) for kind in KINDS})
+          for depth, step in common.items()),
         f"Before anything is learned, in a decoder of {deepest} layers, the gradient of the last layer is "
         f"{after[-1] / after[0]:.2f} times that of the first with layer norm after sub-layers, and "
-        f"{before[-1] / before[0]:.2f} times with it before them."
-    )
-    return tuple(lines)
+        f"{before[-1] / before[0]:.2f} times with it before them.",
+    )  # fmt: skip
+
+
+def finding(depth: int, step: int, found: Mapping[str, Measure]) -> str:
+    """Compare all kinds at one depth, each with the paper's."""
+    values = "; ".join(f"{kind} {found[kind].written(digits(2))}" for kind in KINDS)
+    if len(found[PAPER].values) < 2:
+        said = "One training of each: nobody knows how much of that is chance"
+    else:
+        others = [kind for kind in KINDS if kind != PAPER]
+        said = "; ".join(f"{kind} is {verdict(found[kind], found[PAPER])} the paper’s" for kind in others)
+    return f"Perplexity with {depth} layers by step {step}: {values}. {said[0].upper()}{said[1:]}."

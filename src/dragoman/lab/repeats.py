@@ -100,6 +100,13 @@ def common_steps(models: Iterable[Trained]) -> int:
     return min((model.steps for model in models if not model.diverged), default=0)
 
 
+def common_validation(models: Iterable[Trained]) -> int:
+    """Return the last step at which all were validated that did not diverge; if there is none, what all have made."""
+    whole = [model for model in models if not model.diverged]
+    validated = [set(map(int, line(model, "validation", "loss")[0])) for model in whole]
+    return max(set.intersection(*validated) if validated else (), default=common_steps(whole))
+
+
 def loss_at(trained: Trained, step: int) -> float:
     """Return the validation loss at a step, or at the last validation before it: trainings differ in their steps."""
     if trained.diverged:

@@ -10,7 +10,7 @@ from dragoman.lab.drawing import draw_lines, panels, save
 from dragoman.lab.laboratory import Laboratory, Trained
 from dragoman.lab.repeats import (
     Repeats,
-    common_steps,
+    common_validation,
     compared,
     digits,
     draw_losses,
@@ -67,7 +67,7 @@ def run(lab: Laboratory) -> Report:
         for number, (name, settings) in enumerate(VARIANTS.items())
     }
     guessing = lab.kept("guessing", lambda: frequency_loss(lab, models[WARM][0]))
-    common = common_steps(model for trained in models.values() for model in trained)
+    common = common_validation(model for trained in models.values() for model in trained)
     losses = {name: over_seeds([loss_at(model, common) for model in trained]) for name, trained in models.items()}
     fates = {name: [fate(model, guessing) for model in trained] for name, trained in models.items()}
     parts = (
