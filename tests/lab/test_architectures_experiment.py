@@ -6,6 +6,7 @@ from toy_lab import toy_lab
 from dragoman.lab import architectures
 from dragoman.lab.architectures import (
     CONTENDERS,
+    as_wide,
     bleu_by_length,
     counted_operations,
     length_ranges,
@@ -24,6 +25,16 @@ def test_every_contender_has_about_as_many_parameters_as_the_transformer(tmp_pat
     lab = toy_lab(tmp_path, material)
     goal = size_of({}, 3000, lab)
     assert size_of(matched(name, goal, 3000, lab), 3000, lab) == pytest.approx(goal, rel=0.08)
+
+
+@pytest.mark.parametrize("name", [name for name in CONTENDERS if name != "Transformer"])
+def test_a_rival_is_as_wide_as_brings_it_nearest_to_that(tmp_path, material, name):
+    lab = toy_lab(tmp_path, material)
+    settings = matched(name, 1_000_000, 3000, lab)
+    width = settings["model.width"]
+    sizes = [size_of({**settings, **as_wide(each)}, 3000, lab) for each in (width - 2, width, width + 2)]
+    assert sizes == sorted(sizes)
+    assert min(abs(size - 1_000_000) for size in sizes) == abs(sizes[1] - 1_000_000)
 
 
 def test_operations_of_a_transformer_are_those_of_the_formula():
@@ -65,8 +76,8 @@ def test_bleu_by_length_looks_at_the_sentences_of_that_length_alone():
 
 def test_a_difference_that_grows_with_length_is_said_to():
     lengths = length_ranges([("a b", ""), ("a b c d", "")])
-    assert "the difference is most on the longest" in over_lengths("x", "y", {"x": [9, 9], "y": [8, 1]}, lengths)
-    assert "the difference is not most" in over_lengths("x", "y", {"x": [9, 9], "y": [1, 8]}, lengths)
+    assert "the lead is widest on the longest" in over_lengths("x", "y", {"x": [9, 9], "y": [8, 1]}, lengths)
+    assert "the lead is not widest" in over_lengths("x", "y", {"x": [9, 9], "y": [1, 8]}, lengths)
 
 
 def test_the_experiment_trains_all_and_reports_what_they_reached(tmp_path, material, monkeypatch):
@@ -83,4 +94,4 @@ def test_the_experiment_trains_all_and_reports_what_they_reached(tmp_path, mater
         "learning-curves.png",
     }
     assert all((lab.folder / name).stat().st_size > 5000 for name in ("bleu-by-length.png", "learning-curves.png"))
-    assert report.findings[0].startswith("BLEU at equal time and size, the best first: ")
+    assert report.findings[0].startswith("BLEU after the same time, with the same number of parameters, the best first")

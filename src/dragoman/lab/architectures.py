@@ -1,5 +1,6 @@
 """Table 2: the Transformer and its rivals, with the same corpus, vocabulary, number of parameters and time."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from dragoman.evaluation.scores import bleu, compare, score
 from dragoman.lab.drawing import draw_lines, panels, save
 from dragoman.lab.laboratory import Laboratory, Trained, parameters_of
-from dragoman.lab.report import Cell, Json, Picture, Report, Table
+from dragoman.lab.report import Cell, Json, Picture, Report, Table, signed
 from dragoman.model.architectures import build
 from dragoman.model.attention import explicit
 from dragoman.recipe import Model
@@ -42,6 +43,7 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 }
 TRANSFORMER, BOTTLENECK = "Transformer", "recurrent, no attention"
 ATTENTIVE = [name for name in CONTENDERS if name.startswith("recurrent") and name != BOTTLENECK]
+WIDTHS = range(16, 513, 2)  # that a contender may have
 OVERHEAD_SECONDS = 12.0  # beside the training of a model: preparing its data, translating the validation and test text
 LEAST_SHARE = 0.2  # of the time of a model that is spent on training it, however short it is
 RANGES = 4  # of sentence lengths, with about as many test sentences in each
@@ -112,8 +114,12 @@ def matched(name: str, goal: int, vocabulary: int, lab: Laboratory) -> dict[str,
     settings = CONTENDERS[name]
     if name == TRANSFORMER:
         return dict(settings)
-    widths = range(16, 513, 2)
-    best = min(widths, key=lambda width: abs(size_of({**settings, **as_wide(width)}, vocabulary, lab) - goal))
+
+    def size(width: int) -> int:
+        return size_of({**settings, **as_wide(width)}, vocabulary, lab)
+
+    large = bisect_left(WIDTHS, goal, hi=len(WIDTHS) - 1, key=size)  # a wider model never has fewer parameters
+    best = min(WIDTHS[max(0, large - 1) : large + 1], key=lambda width: abs(size(width) - goal))
     return {**settings, **as_wide(best)}
 
 
@@ -202,7 +208,10 @@ def main_table(rows: Mapping[str, dict[str, Json]]) -> Table:
         facts = (row["width"], row["parameters"], row["steps"], round(row["seconds"]), speed, f"{cost:.1e}")
         lines.append((name, points, row["perplexity"], *facts))
     header = ("model", "BLEU", "perplexity", "width", "parameters", "steps", "seconds", "tokens/s", "operations")
-    note = "BLEU on the test text with its 95 % interval; perplexity per piece on the validation text."
+    note = (
+        "BLEU on the test text with its 95 % interval; perplexity per piece on the validation text. One training of "
+        "each: intervals and p-values are about the choice of test sentences, not about the luck of a training."
+    )
     return Table("Quality and cost of training", header, tuple(lines), note)
 
 
@@ -237,11 +246,11 @@ def findings(
     lengths: Sequence[Lengths],
 ) -> tuple[str, ...]:
     """Say who was better than whom, and whether that can be chance."""
-    best = max(ATTENTIVE, key=lambda name: rows[name]["perplexity"] * -1)
+    best = min(ATTENTIVE, key=lambda name: float(rows[name]["perplexity"]))
     order = sorted(rows, key=lambda name: -rows[name]["bleu"])
     ranked = ", ".join(f"{name} {rows[name]['bleu']:.1f}" for name in order)
     return (
-        f"BLEU at equal time and size, the best first: {ranked}.",
+        f"BLEU after the same time, with the same number of parameters, the best first: {ranked}.",
         against(TRANSFORMER, best, rows, pairs),
         against(best, BOTTLENECK, rows, pairs),
         over_lengths(TRANSFORMER, best, by_length, lengths),
@@ -255,7 +264,9 @@ def against(one: str, other: str, rows: Mapping[str, dict[str, Json]], pairs: Se
     found = compare(rows[one]["translations"], rows[other]["translations"], references)
     difference = rows[one]["bleu"] - rows[other]["bleu"]
     if found.p_value >= MARGIN:
-        return f"{one} and {other} do not differ beyond chance ({difference:+.1f} BLEU, p = {found.p_value:.3f})."
+        return (
+            f"{one} is not clearly better or worse than {other} ({signed(difference)} BLEU, p = {found.p_value:.3f})."
+        )
     word = "better" if difference > 0 else "worse"
     return f"{one} is {abs(difference):.1f} BLEU {word} than {other} (p = {found.p_value:.3f})."
 
@@ -264,8 +275,8 @@ def over_lengths(one: str, other: str, by_length: Mapping[str, list[float]], len
     """Say how the difference between two contenders changes with the length of the sentence."""
     differences = [ours - theirs for ours, theirs in zip(by_length[one], by_length[other], strict=True)]
     first, last = written_range(lengths[0]), written_range(lengths[-1])
-    where = "most" if differences[-1] == max(differences) and len(differences) > 1 else "not most"
+    widest = "widest" if differences[-1] == max(differences) and len(differences) > 1 else "not widest"
     return (
-        f"{one} minus {other}: {differences[0]:+.1f} BLEU on sentences of {first} words, {differences[-1]:+.1f} on "
-        f"those of {last}; the difference is {where} on the longest."
+        f"{one} against {other}: {signed(differences[0])} BLEU on sentences of {first} words, "
+        f"{signed(differences[-1])} on those of {last}; the lead is {widest} on the longest."
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from dragoman.lab.head_pictures import Panel, cost_picture, grid_picture, line_figure
 from dragoman.lab.relations import ANTECEDENT, FAR_PART, Sentence
-from dragoman.lab.report import Cell, Json, Part, Picture, Table
+from dragoman.lab.report import Cell, Json, Part, Picture, Table, signed
 
 Look = Callable[[str, str], Sentence]
 
@@ -25,11 +25,6 @@ def name_of(row: Mapping[str, Json]) -> str:
 def percent(share: float | None) -> str:
     """Write a share."""
     return "" if share is None else f"{100 * share:.0f} %"
-
-
-def signed(number: float) -> str:
-    """Write a number with its sign."""
-    return f"{number:+.1f}".replace("-", "−")
 
 
 def between(low: float, high: float, sign: str = "") -> str:

@@ -75,6 +75,11 @@ def written(cell: Cell) -> str:
     return f"{cell:,.0f}" if size >= 1000 else f"{cell:.4g}"
 
 
+def signed(number: float) -> str:
+    """Write a difference with its sign."""
+    return f"{number:+.1f}".replace("-", "−")
+
+
 # Markdown
 
 

@@ -60,6 +60,7 @@ GROUPS = {
     "E": "positions",
 }  # fmt: skip
 SEEDS = 3
+STUDENT = 2.78  # standard errors: Student's t for 2 · (3 − 1) degrees of freedom at 95 %
 OVERHEAD_SECONDS = 9.0  # beside the training of a model: to start, to prepare the text, to translate
 LEAST_STEPS = 20
 PILOT_STEPS = 60
@@ -92,8 +93,10 @@ def explanation(steps: int) -> str:
     """Say what was equal, and what a difference is measured against."""
     return (
         f"Each row is {SEEDS} models of different seeds, trained for {steps:,} steps with one choice changed. Numbers "
-        "are means ± the standard deviation over the seeds. A row is called different from the base only if the two "
-        "means are further apart than twice the standard error of their difference."
+        "are means ± the standard deviation over the seeds. A row is called better or worse than the base only if the "
+        f"means are further apart than {STUDENT} standard errors of their difference, which chance alone does once in "
+        f"twenty comparisons; there are {len(VARIATIONS) - 1} of them. Perplexity with label smoothing is of the right "
+        "piece alone, without what the smoothing costs."
     )
 
 
@@ -149,9 +152,9 @@ def spread(rows: Sequence[dict[str, Json]], key: str) -> tuple[float, float]:
 
 
 def differs(ours: tuple[float, float], base: tuple[float, float], count: int = SEEDS) -> bool:
-    """Say whether two means are further apart than twice the standard error of their difference."""
+    """Say whether two means are further apart than Student's test allows chance to bring them in one case of twenty."""
     error: float = ((ours[1] ** 2 + base[1] ** 2) / count) ** 0.5
-    return abs(ours[0] - base[0]) > 2 * error
+    return abs(ours[0] - base[0]) > STUDENT * error
 
 
 def table(rows: Mapping[str, Sequence[dict[str, Json]]]) -> Table:
@@ -171,7 +174,7 @@ def table(rows: Mapping[str, Sequence[dict[str, Json]]]) -> Table:
 def verdict_of(ours: tuple[float, float], base: tuple[float, float]) -> str:
     """Say how a perplexity compares."""
     if not differs(ours, base):
-        return "no difference beyond noise"
+        return "no clear difference"
     return "better" if ours[0] < base[0] else "worse"
 
 
@@ -197,9 +200,11 @@ def findings(rows: Mapping[str, Sequence[dict[str, Json]]]) -> tuple[str, ...]:
     base = spread(rows["base"], "perplexity")
     said = [f"The base has perplexity {base[0]:.3f} ± {base[1]:.3f} and BLEU {spread(rows['base'], 'bleu')[0]:.1f}."]
     for group, what in list(GROUPS.items())[1:]:
-        verdicts = []
+        verdicts: dict[str, list[str]] = {}
         for each in (row for row in VARIATIONS if row.group == group):
             ours = spread(rows[each.name], "perplexity")
-            verdicts.append(f"{each.name}: {verdict_of(ours, base)} ({ours[0] - base[0]:+.3f})")
-        said.append(f"({group}, {what}) {'; '.join(verdicts)}.")
+            change = f"{ours[0] - base[0]:+.3f}".replace("-", "−")
+            verdicts.setdefault(verdict_of(ours, base), []).append(f"{each.name} ({change})")
+        told = "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in sorted(verdicts.items()))
+        said.append(f"{group}, {what}, perplexity against the base: {told}.")
     return tuple(said)
