@@ -102,6 +102,16 @@ def test_the_source_is_unfolded_to_its_length_times_the_factor_and_beyond_are_ze
     torch.testing.assert_close(reading[0], model.hidden(torch.full((2, 20), START), forgetful)[0], **CLOSE)
 
 
+def test_a_sentence_is_unfolded_alike_alone_and_beside_a_longer_one():
+    """In single precision 25 × 1.2 is a little more than 30: beside a longer sentence it had a place more."""
+    source = random_rows([25, 40])
+
+    together, alone = dilated().encode(source), dilated().encode(source[:1, :25])
+
+    assert together.mask.sum(1).tolist() == [30, 48]
+    torch.testing.assert_close(together.states[:1, :30], alone.states, **CLOSE)
+
+
 def test_the_place_beyond_the_end_knows_what_stood_before_it():
     model = dilated()
     source = random_rows([5])
