@@ -48,13 +48,13 @@ def assert_alike(found, expected, parts, tolerance=1e-12):
 @given(
     patterns,
     st.integers(1, 3),
-    st.integers(1, 3),
-    st.integers(1, 260),
+    st.integers(1, 2),
+    st.integers(1, 160),
     st.booleans(),
     st.booleans(),
     st.integers(0, 99),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_pattern_is_full_attention_under_its_mask_in_value_and_gradient(
     pattern, batch, heads, length, causal, pads, seed
 ):
@@ -70,8 +70,8 @@ def test_a_pattern_is_full_attention_under_its_mask_in_value_and_gradient(
 @both_ways
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-6), (torch.bfloat16, 3e-2)])
 def test_the_compiled_kernel_and_half_precision_give_the_same(pattern, causal, dtype, tolerance):
-    parts = random_parts(2, 2, 400, width=16, value_width=16, dtype=dtype)
-    mask = random_padding(2, 400, seed=5)
+    parts = random_parts(2, 2, 200, width=16, value_width=16, dtype=dtype)
+    mask = random_padding(2, 200, seed=5)
 
     found = restricted_attend(*parts, pattern, mask, causal)
 
@@ -101,13 +101,13 @@ def test_several_threads_give_what_one_gives_to_the_last_bit(causal):
     found = []
     before = torch.get_num_threads()
     try:
-        for threads in (1, 2, 3):
+        for threads in (1, 2):
             torch.set_num_threads(threads)
             seen = restricted_attend(*parts, Window(128), None, causal)
             found.append([seen, *torch.autograd.grad(seen.square().sum(), parts)])
     finally:
         torch.set_num_threads(before)
-    assert all(torch.equal(one, other) for some in found[1:] for one, other in zip(found[0], some, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
 class Largest(TorchDispatchMode):
@@ -126,12 +126,22 @@ class Largest(TorchDispatchMode):
 @both_ways
 @pytest.mark.parametrize("dtype, width", [(torch.float32, 16), (torch.float64, 4)])
 def test_no_matrix_of_all_places_by_all_places_is_ever_made(pattern, causal, dtype, width):
-    length = 4000
+    length = 2000
     parts = random_parts(1, 1, length, width=width, value_width=width, dtype=dtype)
     with Largest() as largest:
         seen = restricted_attend(*parts, pattern, None, causal)
         torch.autograd.grad(seen.sum(), parts)
-    assert largest.size <= length * 100  # a block of 32 sees itself and 7 more; in full it would be 4 000 each
+    assert largest.size <= length * 100  # a block of 32 sees itself and 7 more; in full it would be 2 000 each
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_short_sequences_that_a_wide_gap_leaves_are_not_filled_up_to_whole_blocks(dtype):
+    """128 sequences of three places were 8 192 places, and looked at 1.5 million."""
+    parts = random_parts(1, 1, 300, width=16, value_width=16, dtype=dtype)
+    with Largest() as largest:
+        seen = restricted_attend(*parts, Window(128, gap=128))
+        torch.autograd.grad(seen.sum(), parts)
+    assert largest.size <= 300 * 100
 
 
 def test_the_masks_are_those_drawn_by_hand():

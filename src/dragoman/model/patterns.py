@@ -172,7 +172,8 @@ def banded(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, before: int
     those around them, all in one view without a copy; what belongs to another sequence is masked.
     """
     batch, _, length, _ = query.shape
-    block = min(max((before + after + 1) // 2, SMALLEST_BLOCK), LARGEST_BLOCK)
+    before, after = min(before, length - 1), min(after, length - 1)  # a wide gap leaves only short sequences
+    block = min(max((before + after + 1) // 2, SMALLEST_BLOCK), LARGEST_BLOCK, length)
     around, more, groups = before + after, -length % block, -(-length // block)
     looking = padded(query.transpose(1, 2), 1, 0, more)  # B n H K
     looking = looking.reshape(batch * groups, block, *looking.shape[2:]).transpose(1, 2)  # BM H C K
