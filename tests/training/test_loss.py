@@ -63,3 +63,18 @@ def test_what_stands_in_padding_does_not_matter(example):
     poisoned[target == PAD] = float("nan")
     clean, _ = projected_cross_entropy(hidden, output, target, 0.1)
     assert projected_cross_entropy(poisoned, output, target, 0.1)[0] == clean
+
+
+def test_the_loss_of_hidden_vectors_in_half_precision_is_summed_in_single():
+    """Of a sum kept in bfloat16 only three digits were left."""
+    hidden = torch.randn(20, 30, 8, generator=torch.Generator().manual_seed(1)).bfloat16().requires_grad_()
+    output = torch.randn(11, 8, generator=torch.Generator().manual_seed(2))
+    target = torch.randint(PAD + 1, 11, (20, 30), generator=torch.Generator().manual_seed(3))
+
+    with torch.autocast("cpu", torch.bfloat16):
+        found = projected_cross_entropy(hidden, output, target, 0.1)
+
+    logits = (hidden @ output.bfloat16().T).float()
+    expected = smoothed_cross_entropy(logits, target, 0.1), smoothed_cross_entropy(logits, target, 0.0)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
+    assert gradients(found[0], hidden)[0].dtype == torch.bfloat16

@@ -35,7 +35,8 @@ def projected_cross_entropy(
     """Return the smoothed loss of hidden @ outputᵀ and, for the record, the loss without smoothing; both are sums."""
     real = target != PAD
     fused: Any = ProjectedCrossEntropy.apply
-    loss, plain = fused(hidden[real], output, target[real], smoothing)
+    full = torch.promote_types(hidden.dtype, output.dtype)  # half precision would leave three digits of a sum
+    loss, plain = fused(hidden[real].to(full), output, target[real], smoothing)
     return loss, plain
 
 
