@@ -8,6 +8,7 @@ from small_models import SMALL, VOCABULARY, gradients, padded_by, random_rows
 from dragoman.decoding.scoring import score
 from dragoman.decoding.search import beam_search
 from dragoman.model.architectures import build
+from dragoman.model.layers import Dropout, noise
 from dragoman.model.transducer import Memory
 from dragoman.recipe import Decoding, Model
 from dragoman.tokens import END, PAD, RESERVED, START
@@ -126,6 +127,29 @@ def every_parameter_learns(model):
         assert torch.isfinite(gradient).all(), f"{name} has a gradient that is not finite"
 
 
+def learning_in_half_precision_has_a_loss_in_single(model):
+    source, prefix = batch()
+    single = model.float()
+    exact, _ = projected_cross_entropy(single.hidden(prefix, single.encode(source)), single.output, prefix, 0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = single.hidden(prefix, single.encode(source))
+        loss, _ = projected_cross_entropy(hidden, single.output, prefix, 0.1)
+    torch.testing.assert_close(loss, exact, atol=0, rtol=0.1)  # which are of one type, too
+    assert all(torch.isfinite(gradient).all() for gradient in gradients(loss, single))
+
+
+def the_same_noise_drops_the_same(model):
+    for part in model.train().modules():
+        if isinstance(part, Dropout):
+            part.share = 0.3
+    found = []
+    for seed in (1, 1, 2):
+        with noise(seed, torch.device("cpu")):
+            found.append(logits(model, *batch()))
+    assert torch.equal(found[0], found[1])
+    assert not torch.allclose(found[0], found[2])
+
+
 def the_attention_shown_stays_within_the_source_and_sums_to_one(model):
     source, prefix = batch()
     for weights in model.attention(source, prefix).cross:
@@ -173,6 +197,8 @@ PROMISES = [
     an_empty_source_leads_to_no_nan_and_changes_no_other,
     the_future_does_not_change_the_past,
     every_parameter_learns,
+    learning_in_half_precision_has_a_loss_in_single,
+    the_same_noise_drops_the_same,
     the_attention_shown_stays_within_the_source_and_sums_to_one,
     a_beam_of_one_is_greedy_search,
     a_beam_scores_what_it_finds_as_the_whole_pass_does,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from promises import CLOSE, PROMISES, batch, learned, small_rival
-from small_models import VOCABULARY, gradients, random_rows
+from small_models import VOCABULARY, random_rows
 from torch.nn import functional as F
 
 from dragoman.model.dilated import Dilated, dilation_of
@@ -142,17 +142,6 @@ def test_the_state_holds_what_each_convolution_reaches_back():
         _, state = model.step(torch.full((3, 1), START), memory, state)
 
     assert [tuple(layer.shape) for layer in state.layers] == [(3, 1, 3, 8), (3, 1, 6, 8), (3, 1, 12, 8)]
-
-
-def test_in_half_precision_hidden_vectors_and_gradients_are_still_single():
-    model = dilated(torch.float32)
-    source, prefix = batch()
-
-    with torch.autocast("cpu", torch.bfloat16):
-        hidden = model.hidden(prefix, model.encode(source))
-
-    assert hidden.dtype == torch.float32
-    assert all(torch.isfinite(gradient).all() for gradient in gradients((hidden @ model.output.T).sum(), model))
 
 
 def test_it_learns_to_copy():

@@ -5,7 +5,6 @@ import torch
 from promises import CLOSE, PROMISES, batch, learned, logits, small_rival
 from small_models import random_rows
 
-from dragoman.model.layers import noise
 from dragoman.model.transducer import Memory
 from dragoman.tokens import START
 
@@ -74,18 +73,6 @@ def test_nothing_attends(kind):
 
 
 @kinds
-def test_the_same_noise_drops_the_same(kind):
-    model = small_rival(architecture=kind, dropout=0.3).train()
-    found = []
-    for seed in (1, 1, 2):
-        with noise(seed, torch.device("cpu")):
-            found.append(logits(model, *batch()))
-
-    assert torch.equal(found[0], found[1])
-    assert not torch.allclose(found[0], found[2])
-
-
-@kinds
 def test_the_state_of_another_model_is_refused(kind):
     model = small_rival(architecture=kind)
     with pytest.raises(AssertionError, match="the state of another model"):
@@ -93,14 +80,10 @@ def test_the_state_of_another_model_is_refused(kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "task", "least", "most"),
-    [
-        ("averaged", lambda rows: rows.sort(dim=1).values, 0.8, 1.0),
-        ("averaged", lambda rows: rows.flip(1), 0.0, 0.5),
-        ("concatenated", lambda rows: rows.flip(1), 0.8, 1.0),
-    ],
-    ids=["averaged words can be sorted", "but not turned around", "concatenated ones can"],
+    ("kind", "task"),
+    [("averaged", lambda rows: rows.sort(dim=1).values), ("concatenated", lambda rows: rows.flip(1))],
+    ids=["averaged words can be sorted", "concatenated ones can be turned around too"],
 )
-def test_it_learns_what_it_can_see(kind, task, least, most):
+def test_it_learns_what_it_can_see(kind, task):
     model = small_rival(torch.float32, architecture=kind, width=32, inner_width=96, kernel=4, longest=8)
-    assert least <= learned(model, task, steps=150, words=3) <= most
+    assert learned(model, task, steps=150, words=3) >= 0.8

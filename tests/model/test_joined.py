@@ -2,7 +2,16 @@
 
 import pytest
 import torch
-from promises import CLOSE, PROMISES, batch, greedy, learned, logits, small_rival
+from promises import (
+    CLOSE,
+    PROMISES,
+    batch,
+    greedy,
+    learned,
+    learning_in_half_precision_has_a_loss_in_single,
+    logits,
+    small_rival,
+)
 from promises import the_attention_shown_stays_within_the_source_and_sums_to_one as cross_alone_sums_to_one
 from small_models import VOCABULARY, gradients, padded_by, random_rows
 from torch import nn
@@ -210,16 +219,9 @@ def test_a_beam_shares_what_its_hypotheses_have_read():
     assert [key.shape[2] for key, _ in longer.read] == [7 + 1 + 4] * 2
 
 
-@pytest.mark.parametrize("how", [{}, {"width": 64, "norm": "pre"}, {"pattern": "window", "window": 3}])
-def test_in_half_precision_hidden_vectors_and_gradients_are_still_single(how):
-    model = joined(torch.float32, **how)
-    source, prefix = batch()
-
-    with torch.autocast("cpu", torch.bfloat16):
-        hidden = model.hidden(prefix, model.encode(source))
-
-    assert hidden.dtype == torch.float32
-    assert all(torch.isfinite(gradient).all() for gradient in gradients((hidden @ model.output.T).sum(), model))
+@pytest.mark.parametrize("how", [{"norm": "pre"}, {"pattern": "window", "window": 3}])
+def test_also_with_heads_that_our_kernels_take_it_learns_in_half_precision(how):
+    learning_in_half_precision_has_a_loss_in_single(joined(width=64, **how))
 
 
 def test_padding_takes_no_learned_positions():
@@ -236,4 +238,4 @@ def test_it_learns_to_reverse():
     torch.manual_seed(1)
     how = Model(architecture="joined", layers=2, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
     model = Joined(how, VOCABULARY, VOCABULARY)
-    assert learned(model, lambda rows: rows.flip(1), steps=120) > 0.9
+    assert learned(model, lambda rows: rows.flip(1), steps=80, words=3) > 0.8

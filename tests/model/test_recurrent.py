@@ -5,18 +5,25 @@ import copy
 import pytest
 import torch
 from promises import CLOSE, PROMISES, batch, learned, logits, small_rival
-from small_models import gradients, random_rows
+from small_models import random_rows
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from dragoman.model.layers import noise
 from dragoman.model.recurrent import CELLS, SCORES, Recurrent, initialise_cell, turn_of, turned
 from dragoman.model.transducer import Memory
 from dragoman.recipe import Model
 from dragoman.tokens import PAD, START
-from dragoman.training.loss import projected_cross_entropy
 
 cells = pytest.mark.parametrize("cell", ["lstm", "gru"])
 scores = pytest.mark.parametrize("score", ["none", "additive", "dot", "general", "scaled_dot"])
+
+VARIANTS = [
+    {"cell": "lstm", "score": "none"},
+    {"cell": "gru", "score": "none", "width": 7},
+    {"cell": "lstm", "score": "additive", "layers": 1, "share_output": True},
+    {"cell": "gru", "score": "dot"},
+    {"cell": "gru", "score": "general", "share_embeddings": False},
+    {"cell": "lstm", "score": "scaled_dot", "width": 7},
+]
 
 
 def recurrent(dtype=torch.float64, **how):
@@ -24,15 +31,8 @@ def recurrent(dtype=torch.float64, **how):
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
-@scores
-@cells
-def test_it_promises_that(promise, cell, score):
-    promise(recurrent(cell=cell, score=score))
-
-
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
-@pytest.mark.parametrize("how", [{"width": 7}, {"layers": 1, "share_output": True}, {"share_embeddings": False}])
-def test_also_with_an_odd_width_or_other_sharing_it_promises_that(promise, how):
+@pytest.mark.parametrize("how", VARIANTS)
+def test_it_promises_that(promise, how):
     promise(recurrent(**how))
 
 
@@ -125,31 +125,10 @@ def test_without_attention_only_the_ends_of_the_source_reach_the_decoder(cell):
 
 @cells
 @pytest.mark.parametrize("score", ["none", "additive"])
-def test_the_same_noise_drops_the_same(cell, score):
-    model = recurrent(cell=cell, score=score, dropout=0.3).train()
-    found = []
-    for seed in (1, 1, 2):
-        with noise(seed, torch.device("cpu")):
-            found.append(logits(model, *batch()))
-
-    assert torch.equal(found[0], found[1])
-    assert not torch.allclose(found[0], found[2])
-
-
-@cells
-@pytest.mark.parametrize("score", ["none", "additive"])
-def test_it_can_be_read_in_float32_and_trained_in_bfloat16(cell, score):
+def test_torchs_faster_cells_of_single_precision_say_the_same(cell, score):
     model = recurrent(torch.float32, cell=cell, score=score)
     expected = logits(copy.deepcopy(model).double(), *batch())
     torch.testing.assert_close(logits(model, *batch()), expected.float(), atol=1e-4, rtol=0)
-
-    source, prefix = batch()
-    with torch.autocast("cpu", torch.bfloat16):
-        hidden = model.hidden(prefix, model.encode(source))
-        loss, _ = projected_cross_entropy(hidden, model.output, prefix, 0.1)
-
-    assert all(torch.isfinite(gradient).all() for gradient in gradients(loss, model))
-    torch.testing.assert_close((hidden.float() @ model.output.T)[prefix != PAD], expected.float(), atol=0.3, rtol=0)
 
 
 @cells
@@ -175,7 +154,7 @@ def test_two_vocabularies_cannot_share_one_embedding():
         Recurrent(Model(layers=1, width=8), 9, 8)
 
 
-@pytest.mark.parametrize(("cell", "score"), [("lstm", "scaled_dot"), ("gru", "additive"), ("lstm", "none")])
+@pytest.mark.parametrize(("cell", "score"), [("gru", "additive"), ("lstm", "none")])
 def test_it_learns_to_write_backwards(cell, score):
     model = recurrent(torch.float32, cell=cell, score=score, layers=1, width=32)
     assert learned(model, lambda rows: rows.flip(1), steps=150, rate=1e-2, words=3) > 0.8
