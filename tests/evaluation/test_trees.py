@@ -3,18 +3,22 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import UserError
 from dragoman.evaluation.trees import Tree, indented, read_trees, sentences, tree_of, well_formed_sentences
 
 DOG = "(S (NP-SBJ (DT the) (NN dog)) (VP (VBZ runs)) (. .))"
-DEEP = 50_000
+DEEP = 20_000
 
-names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\v\f\r()"), min_size=1)
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\v\f\r()"), min_size=1, max_size=4)
 leaves = st.builds(Tree, names, word=names)
-trees = st.recursive(leaves, lambda some: st.builds(Tree, names | st.just(""), st.lists(some, min_size=1).map(tuple)))
+trees = st.recursive(
+    leaves,
+    lambda some: st.builds(Tree, names | st.just(""), st.lists(some, min_size=1, max_size=3).map(tuple)),
+    max_leaves=12,
+)
 
 
 def read(text: str) -> list[Tree]:
@@ -63,18 +67,21 @@ def test_an_indented_tree_has_a_bracket_below_the_one_it_is_in_and_words_side_by
     assert indented(tree_of("(NN dog)")) == "(NN dog)"
 
 
+@settings(deadline=None, max_examples=30)
 @given(trees)
 def test_any_tree_is_read_back_from_one_line_and_from_several(tree):
     assert tree_of(str(tree)) == tree
     assert read(indented(tree)) == [tree]
 
 
-@given(st.lists(trees, min_size=1))
+@settings(deadline=None, max_examples=30)
+@given(st.lists(trees, min_size=1, max_size=4))
 def test_trees_of_a_file_stay_apart_and_in_order(several):
     assert read("\n".join(map(str, several))) == several
     assert [text for _, text in sentences("\n".join(map(indented, several)).split("\n"))] == [*map(str, several)]
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.text("() ab\n", max_size=40))
 def test_whatever_is_read_is_trees_or_a_sentence_to_the_user(text):
     """Nothing else is raised, and what was read can be written and read again."""

@@ -2,7 +2,14 @@
 
 from collections.abc import Sequence
 
+from dragoman.evaluation.brackets import BracketScores, SentenceCounts, per_cent
 from dragoman.evaluation.scores import Row, Scores, Sentence
+
+COUNTED = ("sentences", "errors", "skipped", "scored")
+MEASURED = (
+    "precision", "recall", "f1", "exact_match", "average_crossing", "no_crossing", "two_or_less_crossing",
+    "tagging_accuracy",
+)  # fmt: skip
 
 
 def scores_table(scores: Scores) -> str:
@@ -25,6 +32,36 @@ def worst_table(sentences: Sequence[Sentence]) -> str:
         f"  reference   {sentence.reference}"
         for sentence in sentences
     )
+
+
+def brackets_table(scores: BracketScores) -> str:
+    """Write the scores of trees, one a line: of all sentences, and of the short ones beside them; below, the rules."""
+    both = (scores.everything, scores.short)
+    counts = [[name, *(f"{getattr(each, name):,}" for each in both)] for name in COUNTED]
+    measures = [[name, *(f"{getattr(each, name):.2f}" for each in both)] for name in MEASURED]
+    names = {name: name.replace("_", " ").replace("f1", "F1") for name in (*COUNTED, *MEASURED)}
+    width = max(map(len, names.values()))
+    body = [[names[name].ljust(width), *numbers] for name, *numbers in [*counts, *measures]]
+    return aligned([["", "all", f"up to {scores.rules.cutoff} words"], *body], right=True) + f"\n\n{scores.rules}"
+
+
+def each_sentence_table(lines: Sequence[int], sentences: Sequence[SentenceCounts]) -> str:
+    """Write what was counted in each sentence, one a line under a line of headings."""
+    headings = [
+        "line", "words", "status", "recall", "precision", "matched", "reference", "hypothesis", "crossing", "tagged",
+        "right tags", "tagging accuracy",
+    ]  # fmt: skip
+    return aligned([headings, *(sentence_cells(*pair) for pair in zip(lines, sentences, strict=True))], right=True)
+
+
+def sentence_cells(line: int, counts: SentenceCounts) -> list[str]:
+    """Write one sentence of the table."""
+    accuracy = per_cent(counts.right_tags, counts.words)
+    numbers = (counts.matched, counts.in_reference, counts.in_hypothesis, counts.crossing)
+    return [
+        f"{line}", f"{counts.length}", counts.status, f"{counts.recall:.2f}", f"{counts.precision:.2f}",
+        *map(str, numbers), f"{counts.words}", f"{counts.right_tags}", f"{accuracy:.2f}",
+    ]  # fmt: skip
 
 
 def aligned(lines: Sequence[Sequence[str]], *, right: bool = False) -> str:

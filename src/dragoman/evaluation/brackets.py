@@ -1,0 +1,212 @@
+"""How good parse trees are: labelled precision, recall and F1 of their brackets, as EVALB counts them.
+
+A bracket is right if the reference has one with the same label around the same words. Sentences whose words are not
+the reference's are errors, and those without words are skipped; neither is scored, both are counted. The results are
+EVALB's to the digit (Sekine and Collins, 1997; the version that also prints the F-measure), for sentences of any length
+and depth. Lines in, numbers out: files are read elsewhere.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from dragoman.errors import UserError
+from dragoman.evaluation.bracket_rules import COLLINS, Rules
+from dragoman.evaluation.spans import Bracket, Spans, put_quotes_back, spans
+
+FEW_CROSSINGS = 2
+
+Status = Literal["scored", "error", "skipped"]
+
+
+@dataclass(frozen=True)
+class SentenceCounts:
+    """What was counted in one sentence; nothing but its length if it was not scored."""
+
+    status: Status
+    length: int  # of the reference, in words
+    matched: int = 0
+    in_reference: int = 0
+    in_hypothesis: int = 0
+    crossing: int = 0  # brackets of the hypothesis that cross one of the reference
+    words: int = 0
+    right_tags: int = 0
+    why: str = ""  # it was not scored
+
+    @property
+    def recall(self) -> float:
+        """How many of the reference's brackets were found, in per cent."""
+        return per_cent(self.matched, self.in_reference)
+
+    @property
+    def precision(self) -> float:
+        """How many of the brackets found are right, in per cent."""
+        return per_cent(self.matched, self.in_hypothesis)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all brackets are right; tags do not matter."""
+        return self.matched == self.in_reference == self.in_hypothesis
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The scores of many sentences together; all but the average are in per cent."""
+
+    sentences: int
+    errors: int
+    skipped: int
+    scored: int
+    precision: float
+    recall: float
+    f1: float
+    exact_match: float
+    average_crossing: float
+    no_crossing: float
+    two_or_less_crossing: float
+    tagging_accuracy: float
+    matched: int
+    in_reference: int
+    in_hypothesis: int
+    crossing: int
+    words: int
+    right_tags: int
+
+
+@dataclass(frozen=True)
+class BracketScores:
+    """What a set of trees scored: all of it, the sentences up to the cut-off, and each sentence."""
+
+    everything: Summary
+    short: Summary
+    sentences: tuple[SentenceCounts, ...]
+    rules: Rules
+
+    def __str__(self) -> str:
+        return f"F1 {self.everything.f1:.2f}  {self.rules}"
+
+
+def score(hypotheses: Sequence[str], references: Sequence[str], rules: Rules = COLLINS) -> BracketScores:
+    """Score trees, one sentence a string; a malformed hypothesis is an error, a malformed reference is refused."""
+    if len(hypotheses) != len(references):
+        raise UserError(
+            f"There are {len(hypotheses):,} hypotheses but {len(references):,} references; tree n of one must belong "
+            "to tree n of the other."
+        )
+    counts = tuple(
+        compared(spans(hypothesis, rules), reference_spans(number, reference, rules), rules)
+        for number, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True), start=1)
+    )
+    short = [sentence for sentence in counts if sentence.length <= rules.cutoff]
+    return BracketScores(summary(counts), summary(short), counts, rules)
+
+
+def reference_spans(number: int, text: str, rules: Rules) -> Spans:
+    """Read a reference, on which all the rest depends."""
+    reference = spans(text, rules)
+    if reference.fault:
+        raise UserError(f"Reference {number:,}: {reference.fault}")
+    return reference
+
+
+def compared(hypothesis: Spans, reference: Spans, rules: Rules) -> SentenceCounts:
+    """Count what is right in one sentence, if both sides have the same words."""
+    if not hypothesis.words:
+        return SentenceCounts("skipped", reference.length, why=hypothesis.fault or "it has no words that count.")
+    if len(hypothesis.words) != len(reference.words):
+        put_quotes_back(hypothesis, reference, rules)
+    why = hypothesis.fault or difference(hypothesis.words, reference.words, rules)
+    if why:
+        return SentenceCounts("error", reference.length, why=why)
+    ours, theirs = hypothesis.counted(rules), reference.counted(rules)
+    return SentenceCounts(
+        "scored",
+        reference.length,
+        matched=matches(ours, theirs, rules),
+        in_reference=len(theirs),
+        in_hypothesis=len(ours),
+        crossing=crossings(ours, theirs),
+        words=len(reference.words),
+        right_tags=sum(map(rules.alike, hypothesis.tags, reference.tags)),
+    )
+
+
+def difference(words: Sequence[str], reference: Sequence[str], rules: Rules) -> str | None:
+    """Say where the words of two trees are not the same."""
+    if len(words) != len(reference):
+        return f"it has {len(words):,} words that count, the reference has {len(reference):,}."
+    for number, (word, other) in enumerate(zip(words, reference, strict=True), start=1):
+        if not rules.same_word(word, other):
+            return f'word {number:,} is "{word}", in the reference it is "{other}".'
+    return None
+
+
+def matches(ours: Sequence[Bracket], theirs: Sequence[Bracket], rules: Rules) -> int:
+    """Count the brackets of the reference that have a partner in the hypothesis, each a different one."""
+    free = defaultdict(list)
+    for bracket in ours:
+        free[bracket.start, bracket.end].append(bracket.label)
+    found = 0
+    for bracket in theirs:
+        labels = free[bracket.start, bracket.end]
+        # The first that fits, as EVALB takes it: equality is not transitive, so that the order matters.
+        partner = next((label for label in labels if not rules.labelled or rules.alike(bracket.label, label)), None)
+        if partner is not None:
+            labels.remove(partner)
+            found += 1
+    return found
+
+
+def crossings(ours: Sequence[Bracket], theirs: Sequence[Bracket]) -> int:
+    """Count the brackets of the hypothesis that begin inside of one of the reference and end outside of it, or so."""
+    return sum(any(map(crosses, [bracket] * len(theirs), theirs)) for bracket in ours)
+
+
+def crosses(one: Bracket, other: Bracket) -> bool:
+    """Say whether two brackets share words while neither is inside of the other."""
+    return one.start < other.start < one.end < other.end or other.start < one.start < other.end < one.end
+
+
+def summary(sentences: Sequence[SentenceCounts]) -> Summary:
+    """Add up what was counted; sentences that were not scored are only counted themselves."""
+    scored = [sentence for sentence in sentences if sentence.status == "scored"]
+    fields = ("matched", "in_reference", "in_hypothesis", "crossing", "words", "right_tags")
+    sums = {name: sum(getattr(sentence, name) for sentence in scored) for name in fields}
+    precision = per_cent(sums["matched"], sums["in_hypothesis"])
+    recall = per_cent(sums["matched"], sums["in_reference"])
+    return Summary(
+        sentences=len(sentences),
+        errors=sum(sentence.status == "error" for sentence in sentences),
+        skipped=sum(sentence.status == "skipped" for sentence in sentences),
+        scored=len(scored),
+        precision=precision,
+        recall=recall,
+        f1=2 * precision * recall / (precision + recall) if sums["matched"] else 0.0,
+        exact_match=per_cent(sum(sentence.exact for sentence in scored), len(scored)),
+        average_crossing=sums["crossing"] / len(scored) if scored else 0.0,
+        no_crossing=per_cent(sum(sentence.crossing == 0 for sentence in scored), len(scored)),
+        two_or_less_crossing=per_cent(sum(sentence.crossing <= FEW_CROSSINGS for sentence in scored), len(scored)),
+        tagging_accuracy=per_cent(sums["right_tags"], sums["words"]),
+        **sums,
+    )
+
+
+def per_cent(part: int, whole: int) -> float:
+    """Return how much a part is of the whole; nothing of nothing is nothing."""
+    return 100.0 * part / whole if whole else 0.0
+
+
+def to_json(scores: BracketScores, lines: Sequence[int], *, each: bool = False) -> dict[str, Any]:
+    """Return scores as plain dictionaries, strings and numbers, with every sentence and its line if asked for."""
+    sentences = [
+        {"line": line, **asdict(sentence), "recall": sentence.recall, "precision": sentence.precision}
+        for line, sentence in zip(lines, scores.sentences, strict=True)
+    ]
+    return {
+        "all": asdict(scores.everything),
+        "short": asdict(scores.short),
+        "rules": scores.rules.to_json(),
+        "not_scored": [{key: row[key] for key in ("line", "status", "why")} for row in sentences if row["why"]],
+        **({"sentences": sentences} if each else {}),
+    }

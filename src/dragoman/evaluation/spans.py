@@ -1,0 +1,115 @@
+"""The words, tags and brackets of a sentence, as a bracket scorer counts them: from which word to which, what label."""
+
+import re
+from dataclasses import dataclass, field
+
+from dragoman.evaluation.bracket_rules import Rules
+from dragoman.evaluation.trees import Event, Malformed, events
+
+FUNCTION_TAG = re.compile("[-=].*", re.DOTALL)  # NP-SBJ-1 and NP=2 are NP
+QUOTATION_MARKS = ("'", '"', "/")
+LEAF = re.compile(r"\(([^()\s]*)\s+[^()\s]+\)", re.ASCII)
+
+
+@dataclass
+class Bracket:
+    """A bracket around the words from `start` up to, but without, `end`."""
+
+    label: str
+    start: int
+    end: int = -1
+
+
+@dataclass
+class Quote:
+    """A word that may be an apostrophe or a quotation mark, and where it stands whether or not it was deleted."""
+
+    tag: str
+    word: str
+    index: int  # how many words stand before it
+    bracket: int  # how many brackets were opened before it
+    around: list[Bracket]  # those that are still open
+
+
+@dataclass
+class Spans:
+    """A sentence without the words that do not count; quotation marks can be put back."""
+
+    words: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    brackets: list[Bracket] = field(default_factory=list)  # in the order in which they open, empty ones included
+    quotes: list[Quote] = field(default_factory=list)
+    length: int = 0  # in words, with those that do not count otherwise
+    fault: str | None = None  # what is wrong with it, if it is malformed
+
+    def counted(self, rules: Rules) -> list[Bracket]:
+        """Return the brackets that count, without function tags: not those without words, and not the deleted."""
+        stripped = [
+            Bracket(FUNCTION_TAG.sub("", bracket.label), bracket.start, bracket.end)
+            for bracket in self.brackets
+            if bracket.start < bracket.end
+        ]
+        return [bracket for bracket in stripped if bracket.label not in rules.deleted_brackets]
+
+
+def spans(text: str, rules: Rules) -> Spans:
+    """Read the trees of one line; several beside each other are one sentence, and none is an empty one."""
+    found = Spans()
+    around: list[Bracket] = []
+    try:
+        for event in events([text]):
+            if event.kind == "leaf":
+                add_word(found, event, around, rules)
+            elif event.kind == "open":
+                around.append(Bracket(event.label, start=len(found.words)))
+                found.brackets.append(around[-1])
+            else:
+                around.pop().end = len(found.words)
+    except Malformed as error:
+        return Spans(words=words_of_malformed(text, rules), fault=error.fault)
+    return found
+
+
+def add_word(found: Spans, leaf: Event, around: list[Bracket], rules: Rules) -> None:
+    """Add a word, unless its label says that it does not count."""
+    found.length += leaf.label not in rules.deleted_for_length
+    if leaf.label in rules.quotes and leaf.word in QUOTATION_MARKS:
+        quote = Quote(leaf.label, leaf.word, len(found.words), len(found.brackets), list(around))
+        found.quotes.append(quote)
+    if leaf.label not in rules.deleted:
+        found.words.append(leaf.word)
+        found.tags.append(leaf.label)
+
+
+def words_of_malformed(text: str, rules: Rules) -> list[str]:
+    """Return the words that can be made out in a line whose brackets cannot."""
+    return [leaf[0] for leaf in LEAF.finditer(text) if leaf[1] not in rules.deleted]
+
+
+def put_quotes_back(hypothesis: Spans, reference: Spans, rules: Rules) -> None:
+    """Where one side took an apostrophe for a quotation mark, which is deleted, undo the deletion.
+
+    The order and the counting of positions are EVALB's own, also where several marks stand side by side.
+    """
+    for number, mark in enumerate(hypothesis.quotes):
+        index = mark.index
+        for other_number, other in enumerate(reference.quotes):
+            if other.index == index and other.tag != mark.tag:
+                if other.tag in rules.deleted and mark.tag not in rules.deleted:
+                    put_back(reference, other_number)
+                elif mark.tag in rules.deleted and other.tag not in rules.deleted:
+                    put_back(hypothesis, number)
+
+
+def put_back(side: Spans, number: int) -> None:
+    """Put a deleted quotation mark among the words, and move the brackets after it and the ends of those around it."""
+    mark = side.quotes[number]
+    side.words.insert(mark.index, mark.word)
+    side.tags.insert(mark.index, mark.tag)
+    for bracket in side.brackets[mark.bracket :]:
+        bracket.start += 1
+        bracket.end += 1
+    for bracket in mark.around:
+        bracket.end += 1
+    for later in side.quotes[number:]:
+        later.index += 1
