@@ -130,6 +130,7 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
     ) -> None:
         super().__init__()
+        assert pattern is None or compare is scaled_dot, "a pattern compares by the scaled dot product alone"
         self.heads = heads
         self.compare = compare
         self.pattern = pattern

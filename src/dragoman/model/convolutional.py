@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.model.attention import SCORES, attend
-from dragoman.model.layers import Dropout, Embedding
-from dragoman.model.transducer import Attention, Memory, State
-from dragoman.model.transformer import positions_of
+from dragoman.model.layers import Dropout, initialise, vocabularies_of
+from dragoman.model.positions import positions_of
+from dragoman.model.transducer import Attention, Memory, State, inherited
 from dragoman.recipe import Model
 from dragoman.tokens import PAD
 
@@ -79,8 +79,7 @@ class Recent:
 
     def reorder(self, parents: Tensor) -> "Recent":
         """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
-        sentence = torch.arange(len(parents), device=parents.device)[:, None]
-        return Recent(self.read, [layer[sentence, parents] for layer in self.layers])
+        return Recent(self.read, [inherited(layer, parents) for layer in self.layers])
 
     def keep(self, sentences: Tensor) -> "Recent":
         """Forget all sentences but the given ones."""
@@ -139,14 +138,9 @@ class Convolutional(nn.Module):
 
     def __init__(self, how: Model, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
-        assert not how.share_embeddings or source_vocabulary == target_vocabulary, (
-            f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
+        self.source_embedding, self.target_embedding, self.projection = vocabularies_of(
+            how, source_vocabulary, target_vocabulary
         )
-        self.source_embedding = Embedding(source_vocabulary, how.width)
-        self.target_embedding = (
-            self.source_embedding if how.share_embeddings else Embedding(target_vocabulary, how.width)
-        )
-        self.projection = None if how.share_output else nn.Linear(how.width, target_vocabulary, bias=False)
         self.source_positions = positions_of(how)
         self.target_positions = positions_of(how)
         self.dropout = Dropout(how.dropout)
@@ -154,7 +148,7 @@ class Convolutional(nn.Module):
         self.decoder_entrance, self.decoder_exit = (nn.Linear(how.width, how.width) for _ in range(2))
         self.encoder = nn.ModuleList(EncoderLayer(how) for _ in range(how.layers))
         self.decoder = nn.ModuleList(DecoderLayer(how) for _ in range(how.layers))
-        initialise(self, how.dropout)
+        initialise_gated(self, how.dropout)
 
     @property
     def output(self) -> Tensor:
@@ -195,9 +189,8 @@ class Convolutional(nn.Module):
         return self.leave(x), recorded
 
     def leave(self, x: Tensor) -> Tensor:
-        """Turn the last layer's vectors into hidden ones, in full precision: a loss is summed up from them."""
-        left: Tensor = self.dropout(self.decoder_exit(x))
-        return left.to(self.output.dtype)
+        """Turn the last layer's vectors into hidden ones."""
+        return cast(Tensor, self.dropout(self.decoder_exit(x)))
 
     def start(self, memory: Memory) -> Recent:
         """Return the state before the first token: one empty prefix a sentence."""
@@ -222,12 +215,10 @@ def without_padding(memory: Memory) -> Memory:
     return Memory(memory.states.masked_fill(~memory.mask[..., None], 0.0), memory.mask)
 
 
-def initialise(model: nn.Module, dropout: float) -> None:
+def initialise_gated(model: nn.Module, dropout: float) -> None:
     """Draw every matrix so that the variance of what passes stays the same (section 3.5); every bias starts at zero."""
-    convolutions = {id(module.map) for module in model.modules() if isinstance(module, Convolution)}
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            gain = BEFORE_GATES * (1 - dropout) if id(module) in convolutions else 1.0
-            nn.init.normal_(module.weight, std=math.sqrt(gain / module.in_features))
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+    initialise(model, lambda weight: nn.init.normal_(weight, std=weight.shape[1] ** -0.5))
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, Convolution):
+                module.map.weight.mul_(math.sqrt(BEFORE_GATES * (1 - dropout)))

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.model.convolutional import Convolution, Recent
-from dragoman.model.layers import Dropout, Embedding
+from dragoman.model.layers import Dropout, initialise, vocabularies_of
+from dragoman.model.positions import positions_of
 from dragoman.model.transducer import Attention, Memory, State
-from dragoman.model.transformer import initialise, positions_of
 from dragoman.recipe import Model
 from dragoman.tokens import PAD
 
@@ -73,14 +73,9 @@ class Dilated(nn.Module):
 
     def __init__(self, how: Model, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
-        assert not how.share_embeddings or source_vocabulary == target_vocabulary, (
-            f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
+        self.source_embedding, self.target_embedding, self.projection = vocabularies_of(
+            how, source_vocabulary, target_vocabulary
         )
-        self.source_embedding = Embedding(source_vocabulary, how.width)
-        self.target_embedding = (
-            self.source_embedding if how.share_embeddings else Embedding(target_vocabulary, how.width)
-        )
-        self.projection = None if how.share_output else nn.Linear(how.width, target_vocabulary, bias=False)
         self.source_positions = positions_of(how)
         self.target_positions = positions_of(how)
         self.beyond = nn.Parameter(torch.zeros(how.width))  # stands in each place from the source's end on
@@ -128,9 +123,8 @@ class Dilated(nn.Module):
         return Attention([], [], [])
 
     def leave(self, x: Tensor) -> Tensor:
-        """Turn the last block's vectors into hidden ones, in full precision: a loss is summed up from them."""
-        left: Tensor = self.exit(F.relu(self.decoder_norm(x)))
-        return left.to(self.output.dtype)
+        """Turn the last block's vectors into hidden ones."""
+        return cast(Tensor, self.exit(F.relu(self.decoder_norm(x))))
 
     def start(self, memory: Memory) -> Recent:
         """Return the state before the first token: one empty prefix a sentence."""

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dragoman.model.layers import ACTIVATIONS, Dropout, Embedding
-from dragoman.model.transducer import Attention, Memory, State
+from dragoman.model.layers import ACTIVATIONS, Dropout, initialise, vocabularies_of
+from dragoman.model.transducer import Attention, Memory, State, inherited
 from dragoman.recipe import Model
 from dragoman.tokens import PAD
 
@@ -51,20 +51,19 @@ class Concatenated(nn.Module):
 
 
 @dataclass(frozen=True)
-class Recent:
+class LastWords:
     """The decoder's state: the words it has read last, and what the source gives to each step."""
 
     tokens: Tensor  # B W k-1, the first ones PAD while there are fewer
     context: Tensor  # B F
 
-    def reorder(self, parents: Tensor) -> "Recent":
+    def reorder(self, parents: Tensor) -> "LastWords":
         """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
-        tokens = self.tokens.gather(1, parents[..., None].expand(-1, -1, self.tokens.shape[2]))
-        return Recent(tokens, self.context)
+        return LastWords(inherited(self.tokens, parents), self.context)
 
-    def keep(self, sentences: Tensor) -> "Recent":
+    def keep(self, sentences: Tensor) -> "LastWords":
         """Forget all sentences but the given ones."""
-        return Recent(self.tokens[sentences], self.context[sentences])
+        return LastWords(self.tokens[sentences], self.context[sentences])
 
 
 class Floor(nn.Module):
@@ -72,13 +71,10 @@ class Floor(nn.Module):
 
     def __init__(self, how: Model, source_vocabulary: int, target_vocabulary: int, squeeze: nn.Module) -> None:
         super().__init__()
-        assert not how.share_embeddings or source_vocabulary == target_vocabulary, (
-            f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
+        self.source_embedding, self.target_embedding, self.projection = vocabularies_of(
+            how, source_vocabulary, target_vocabulary
         )
         width, inner = how.width, how.inner_width
-        self.source_embedding = Embedding(source_vocabulary, width)
-        self.target_embedding = self.source_embedding if how.share_embeddings else Embedding(target_vocabulary, width)
-        self.projection = None if how.share_output else nn.Linear(width, target_vocabulary, bias=False)
         self.read_last = how.kernel
         self.squeeze = squeeze
         self.recent = nn.Linear(how.kernel * width, inner, bias=False)  # the context brings the bias
@@ -86,7 +82,7 @@ class Floor(nn.Module):
         self.outer = nn.Linear(inner, width)
         self.activation = ACTIVATIONS[how.activation]
         self.dropout = Dropout(how.dropout)
-        initialise(self)
+        initialise(self, nn.init.kaiming_uniform_)  # made for what a ReLU cuts off
 
     @property
     def output(self) -> Tensor:
@@ -106,16 +102,16 @@ class Floor(nn.Module):
         windows = F.pad(prefix, (self.read_last - 1, 0), value=PAD).unfold(1, self.read_last, 1)  # B T k
         return self.think(windows, self.context(memory))
 
-    def start(self, memory: Memory) -> Recent:
+    def start(self, memory: Memory) -> LastWords:
         """Return the state before the first token: one empty prefix a sentence."""
         nothing = torch.full((len(memory.mask), 1, self.read_last - 1), PAD, device=memory.mask.device)
-        return Recent(nothing, self.context(memory))
+        return LastWords(nothing, self.context(memory))
 
-    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Recent]:  # noqa: ARG002
+    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, LastWords]:  # noqa: ARG002
         """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
-        assert isinstance(state, Recent), f"this is the state of another model: {type(state)}"
+        assert isinstance(state, LastWords), f"this is the state of another model: {type(state)}"
         window = torch.cat([state.tokens, token[..., None]], dim=-1)  # B W k
-        return self.think(window, state.context) @ self.output.T, Recent(window[..., 1:], state.context)
+        return self.think(window, state.context) @ self.output.T, LastWords(window[..., 1:], state.context)
 
     def attention(self, source: Tensor, prefix: Tensor) -> Attention:  # noqa: ARG002
         """Return no weights: nothing attends."""
@@ -143,12 +139,3 @@ def averaged(how: Model, source_vocabulary: int, target_vocabulary: int) -> Floo
 def concatenated(how: Model, source_vocabulary: int, target_vocabulary: int) -> Floor:
     """Build the floor that keeps the order, in a very wide input layer."""
     return Floor(how, source_vocabulary, target_vocabulary, Concatenated(how))
-
-
-def initialise(model: nn.Module) -> None:
-    """Draw every matrix from Kaiming's distribution, made for what a ReLU cuts off; start every bias at zero."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.kaiming_uniform_(module.weight, nonlinearity="relu")
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.model.attention import MultiHeadAttention, Pattern, attend
-from dragoman.model.layers import Dropout, Embedding
-from dragoman.model.transducer import Attention, Memory, State
-from dragoman.model.transformer import EncoderLayer, KeyValue, initialise, picked, positions_of
+from dragoman.model.layers import Dropout, initialise, vocabularies_of
+from dragoman.model.positions import positions_of
+from dragoman.model.transducer import Attention, Memory, State, inherited
+from dragoman.model.transformer import EncoderLayer, KeyValue, picked
 from dragoman.recipe import Model
 from dragoman.tokens import PAD
 
@@ -40,7 +41,7 @@ class Line:
 
     def reorder(self, parents: Tensor) -> "Line":
         """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
-        return replace(self, mask=self.mask.gather(1, parents[..., None].expand(-1, -1, self.mask.shape[2])))
+        return replace(self, mask=inherited(self.mask, parents))
 
     def keep(self, sentences: Tensor) -> "Line":
         """Forget all sentences but the given ones."""
@@ -88,14 +89,9 @@ class Joined(nn.Module):
 
     def __init__(self, how: Model, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
-        assert not how.share_embeddings or source_vocabulary == target_vocabulary, (
-            f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
+        self.source_embedding, self.target_embedding, self.projection = vocabularies_of(
+            how, source_vocabulary, target_vocabulary
         )
-        self.source_embedding = Embedding(source_vocabulary, how.width)
-        self.target_embedding = (
-            self.source_embedding if how.share_embeddings else Embedding(target_vocabulary, how.width)
-        )
-        self.projection = None if how.share_output else nn.Linear(how.width, target_vocabulary, bias=False)
         self.positions = positions_of(how)
         self.dropout = Dropout(how.dropout)
         self.layers = nn.ModuleList(EncoderLayer(how, number, causal=True) for number in range(how.layers))

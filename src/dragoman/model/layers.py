@@ -1,4 +1,4 @@
-"""What the architectures share: embeddings, the feed-forward layer, dropout, norms, the residual connection."""
+"""What the architectures share: embeddings, the feed-forward layer, dropout, norms, residuals, the first weights."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.kernels import functions as kernels
+from dragoman.recipe import Model
 from dragoman.tokens import PAD
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
@@ -28,6 +29,18 @@ class Embedding(nn.Module):
         """Return the vectors (… D) of tokens of any shape (…)."""
         vectors = F.embedding(tokens, self.weight) * math.sqrt(self.weight.shape[1])
         return vectors.masked_fill((tokens == PAD)[..., None], 0.0)
+
+
+def vocabularies_of(
+    how: Model, source_vocabulary: int, target_vocabulary: int
+) -> tuple[Embedding, Embedding, nn.Linear | None]:
+    """Build the embeddings of source and target, and the matrix of the logits unless the target's serves as it too."""
+    assert not how.share_embeddings or source_vocabulary == target_vocabulary, (
+        f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
+    )
+    source = Embedding(source_vocabulary, how.width)
+    target = source if how.share_embeddings else Embedding(target_vocabulary, how.width)
+    return source, target, None if how.share_output else nn.Linear(how.width, target_vocabulary, bias=False)
 
 
 _generator: ContextVar[torch.Generator | None] = ContextVar("generator", default=None)
@@ -168,3 +181,12 @@ class Residual(nn.Module):
         """Join the sub-layer's output, which section 5.4 drops out first, to what went around it."""
         x = self.dropout(change, x)
         return x if self.order == "pre" else cast(Tensor, self.norm(x))
+
+
+def initialise(model: nn.Module, draw: Callable[[Tensor], object] = nn.init.xavier_uniform_) -> None:
+    """Draw every matrix, from Glorot's uniform distribution unless told otherwise, and start every bias at zero."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            draw(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)

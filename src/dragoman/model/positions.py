@@ -1,9 +1,12 @@
 """Where a token stands (section 3.5). All kinds are asked the same way: `positions(first, length)` gives T D."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+
+from dragoman.recipe import Model
 
 
 def sinusoids(length: int, width: int) -> Tensor:
@@ -59,3 +62,15 @@ class NoPositions(nn.Module):
     def forward(self, _first: int, length: int) -> Tensor:
         """Return the vectors (T D) of as many places, all alike."""
         return self.nothing.new_zeros(length, len(self.nothing))
+
+
+POSITIONS: dict[str, Callable[[Model], nn.Module]] = {
+    "sinusoidal": lambda how: SinusoidalPositions(how.width),
+    "learned": lambda how: LearnedPositions(how.width, how.longest),
+    "none": lambda how: NoPositions(how.width),
+}
+
+
+def positions_of(how: Model) -> nn.Module:
+    """Build the positions that a recipe asks for."""
+    return POSITIONS[how.positions](how)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.model.attention import Additive, Compare, attend, dot, scaled_dot
-from dragoman.model.layers import Dropout, Embedding
-from dragoman.model.transducer import Attention, Memory, State
+from dragoman.model.layers import Dropout, initialise, vocabularies_of
+from dragoman.model.transducer import Attention, Memory, State, inherited
 from dragoman.recipe import Model
 from dragoman.tokens import PAD
 
@@ -34,6 +34,7 @@ class Recurrence(nn.Module):
         super().__init__()
         self.cell = CELLS[cell](entering, width, batch_first=True)
         self.parts = PARTS[cell]
+        initialise_cell(self.cell)
 
     def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
         """Read whole sequences (N T D) from the state before them (N P D), from nothing if there is none."""
@@ -136,8 +137,7 @@ class Hypotheses:
 
     def reorder(self, parents: Tensor) -> "Hypotheses":
         """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
-        sentence = torch.arange(len(parents), device=parents.device)[:, None]
-        return Hypotheses(self.carried[sentence, parents], self.reading)
+        return Hypotheses(inherited(self.carried, parents), self.reading)
 
     def keep(self, sentences: Tensor) -> "Hypotheses":
         """Forget all sentences but the given ones."""
@@ -149,13 +149,10 @@ class Recurrent(nn.Module):
 
     def __init__(self, how: Model, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
-        assert not how.share_embeddings or source_vocabulary == target_vocabulary, (
-            f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
+        self.source_embedding, self.target_embedding, self.projection = vocabularies_of(
+            how, source_vocabulary, target_vocabulary
         )
         width = how.width
-        self.source_embedding = Embedding(source_vocabulary, width)
-        self.target_embedding = self.source_embedding if how.share_embeddings else Embedding(target_vocabulary, width)
-        self.projection = None if how.share_output else nn.Linear(width, target_vocabulary, bias=False)
         self.dropout = Dropout(how.dropout)
         self.encoder = nn.ModuleList(BothWays(how.cell, width) for _ in range(how.layers))
         self.decoder = nn.ModuleList(Recurrence(how.cell, width, width) for _ in range(how.layers))
@@ -250,17 +247,6 @@ def ends_of(states: Tensor, mask: Tensor) -> Tensor:
     last = (mask.sum(dim=1) - 1).clamp(min=0)  # B
     sentence = torch.arange(len(states), device=states.device)
     return torch.cat([states[sentence, last, :onward], states[:, 0, onward:]], dim=-1)
-
-
-def initialise(model: nn.Module) -> None:
-    """Draw matrices from Glorot's uniform distribution, recurrent ones orthogonal; let every cell begin by keeping."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        if isinstance(module, Recurrence):
-            initialise_cell(module.cell)
 
 
 def initialise_cell(cell: nn.LSTM | nn.GRU) -> None:

@@ -44,6 +44,12 @@ class State(Protocol):
         ...
 
 
+def inherited(each: Tensor, parents: Tensor) -> Tensor:
+    """Return what hypotheses (B W …) leave to those that continue them: parents[b, w] (B W) to hypothesis w."""
+    sentence = torch.arange(len(parents), device=parents.device)[:, None]
+    return each[sentence, parents]
+
+
 class Transducer(Protocol):
     """A model that reads one sequence of tokens and writes another."""
 

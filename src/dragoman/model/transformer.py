@@ -3,7 +3,6 @@
 Shapes: B batch, S source positions, T target positions, D width, H heads, K width of one head, V vocabulary, W beam.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.model.attention import SCORES, MultiHeadAttention, Pattern, causal_mask
-from dragoman.model.layers import NORMS, Dropout, Embedding, FeedForward, Residual, counted
+from dragoman.model.layers import NORMS, Dropout, FeedForward, Residual, counted, initialise, vocabularies_of
 from dragoman.model.patterns import PATTERNS
-from dragoman.model.positions import LearnedPositions, NoPositions, SinusoidalPositions
-from dragoman.model.transducer import Attention, Memory, State
+from dragoman.model.positions import positions_of
+from dragoman.model.transducer import Attention, Memory, State, inherited
 from dragoman.recipe import Model
 from dragoman.tokens import PAD
 
@@ -108,8 +107,8 @@ class Prefixes:
 
     def reorder(self, parents: Tensor) -> "Prefixes":
         """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
-        ancestors = self.ancestors.gather(1, parents[..., None].expand(-1, -1, self.length))
-        return Prefixes(ancestors, resized(self.own, parents.shape[1], self.length), self.memory)
+        own = resized(self.own, parents.shape[1], self.length)
+        return Prefixes(inherited(self.ancestors, parents), own, self.memory)
 
     def keep(self, sentences: Tensor) -> "Prefixes":
         """Forget all sentences but the given ones."""
@@ -148,14 +147,9 @@ class Transformer(nn.Module):
 
     def __init__(self, how: Model, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
-        assert not how.share_embeddings or source_vocabulary == target_vocabulary, (
-            f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
+        self.source_embedding, self.target_embedding, self.projection = vocabularies_of(
+            how, source_vocabulary, target_vocabulary
         )
-        self.source_embedding = Embedding(source_vocabulary, how.width)
-        self.target_embedding = (
-            self.source_embedding if how.share_embeddings else Embedding(target_vocabulary, how.width)
-        )
-        self.projection = None if how.share_output else nn.Linear(how.width, target_vocabulary, bias=False)
         self.source_positions = positions_of(how)
         self.target_positions = positions_of(how)
         self.dropout = Dropout(how.dropout)
@@ -260,24 +254,3 @@ def attention_of(how: Model, *, pattern: Pattern | None = None, causal: bool = F
 def residual_of(how: Model) -> Residual:
     """Build the way around a sub-layer that a recipe asks for."""
     return Residual(how.width, how.dropout, how.norm, NORMS[how.normalisation])
-
-
-POSITIONS: dict[str, Callable[[Model], nn.Module]] = {
-    "sinusoidal": lambda how: SinusoidalPositions(how.width),
-    "learned": lambda how: LearnedPositions(how.width, how.longest),
-    "none": lambda how: NoPositions(how.width),
-}
-
-
-def positions_of(how: Model) -> nn.Module:
-    """Build the positions that a recipe asks for."""
-    return POSITIONS[how.positions](how)
-
-
-def initialise(model: nn.Module) -> None:
-    """Draw every matrix from Glorot's uniform distribution and start every bias at zero."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
