@@ -79,6 +79,11 @@ def test_trees_over_several_lines_are_scored_against_trees_on_one(evaluated):
     assert json.loads(evaluated(RIGHT, spread, "--json").out)["all"]["exact_match"] == 100
 
 
+def test_an_empty_line_counts_where_a_tree_was_expected_and_not_after_the_last(evaluated):
+    found = json.loads(evaluated([*RIGHT[:2], "", "", ""], RIGHT, "--json").out)["all"]
+    assert (found["sentences"], found["skipped"], found["exact_match"]) == (3, 1, 100)
+
+
 def test_a_parameter_file_says_what_counts(evaluated, tmp_path):
     (tmp_path / "my.prm").write_text("## mine\nDELETE_LABEL X\nDELETE_LABEL .\nEQ_WORD cats dogs\nCUTOFF_LEN 1\n")
     outcome = evaluated(FOUND, RIGHT, "--parameters", "my.prm")

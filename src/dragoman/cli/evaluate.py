@@ -160,6 +160,8 @@ def pairs_of_trees(hypotheses: str, reference: str) -> tuple[list[int], list[str
 
     right = well_formed_sentences(list(read_lines(reference, say)), reference)
     lines = list(read_lines(hypotheses, say))
+    while len(lines) > len(right) and not lines[-1].strip():  # empty lines at the end are nobody's
+        lines.pop()
     found = sentences(lines, expected=len(right))
     if len(found) != len(right):
         found = well_formed_sentences(lines, hypotheses)  # or it says what is malformed, and that is why
