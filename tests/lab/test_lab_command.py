@@ -18,6 +18,7 @@ import pytest
         (["masks", "--budget", "tomorrow"], '--budget "tomorrow" is no time'),
         (["masks", "--corpus", "nowhere"], '--corpus "nowhere" is neither'),
         (["heads", "--run", "nowhere"], "nowhere"),
+        (["masks", "--run", "nowhere"], "masks trains its own"),
     ],
 )  # fmt: skip
 def test_what_cannot_begin_is_said_before_anything_is_made(command, tmp_path, monkeypatch, arguments, said):
@@ -35,6 +36,19 @@ def test_a_folder_that_cannot_be_made_is_said(command, tmp_path):
     assert "this directory cannot be made" in outcome.err
 
 
+def test_an_experiment_prints_what_it_found_and_is_not_made_twice(command, tmp_path, toy_files, trained):
+    corpus = f"{toy_files[0]}:{toy_files[1]}"
+    arguments = ["lab", "alignment", "--folder", tmp_path / "lab", "--corpus", corpus, "--run", trained]
+    first, again = (command(*arguments, "--budget", "60s") for _ in range(2))
+    assert first.code == again.code == 0
+    assert first.out == again.out
+    assert first.out.startswith("Word alignment") and "has an alignment error rate of" in first.out
+    assert "report.html" in first.err
+    assert "finished already" in again.err and "finished already" not in first.err
+    assert f"- model: {trained}" in (tmp_path / "lab" / "alignment" / "report.md").read_text()
+
+
+@pytest.mark.long
 def test_an_experiment_that_was_interrupted_goes_on(tmp_path, toy_files):
     corpus = f"{toy_files[0]}:{toy_files[1]}"
     arguments = ["lab", "schedule", "--folder", str(tmp_path / "lab"), "--corpus", corpus, "--budget", "30s"]

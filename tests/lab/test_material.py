@@ -18,6 +18,13 @@ def test_the_phrasebook_is_written_once_with_its_links(tmp_path, monkeypatch):
     assert found.train[0].stat().st_mtime_ns == written_at
 
 
+def test_another_seed_is_another_phrasebook_whatever_was_written_before(tmp_path, monkeypatch):
+    monkeypatch.setattr("dragoman.lab.material.PHRASEBOOK", {"train": 30, "valid": 3, "test": 5})
+    first, second = (find("phrasebook", tmp_path, seed=seed) for seed in (1, 2))
+    assert first.pairs("train") != second.pairs("train")
+    assert second.pairs("train") == find("phrasebook", tmp_path / "elsewhere", seed=2).pairs("train")
+
+
 def test_two_files_are_divided_so_that_no_pair_is_on_two_sides(tmp_path):
     for side in ("a", "b"):
         (tmp_path / f"text.{side}").write_text("".join(f"{side} {n % 40}\n" for n in range(80)))

@@ -1,14 +1,24 @@
 """Time is shared out, experiments are carried out once, and their reports stay."""
 
 import json
+from shutil import copytree
 
 import pytest
 
 from dragoman.errors import UserError
 from dragoman.lab import plan
 from dragoman.lab.experiments import EXPERIMENTS, chosen
-from dragoman.lab.plan import Order, carry_out, needed, parsed_budget, refuse_short, refuse_unknown
+from dragoman.lab.plan import (
+    Order,
+    carry_out,
+    needed,
+    parsed_budget,
+    refuse_idle_model,
+    refuse_short,
+    refuse_unknown,
+)
 from dragoman.lab.report import Picture, Report, Table
+from dragoman.run import Run
 from dragoman.training.session import Notice, Stop
 
 
@@ -34,7 +44,8 @@ def order(tmp_path, material):
     """Return an order of experiments in a folder of its own."""
 
     def made(**changes):
-        return Order(tmp_path / "lab", material, changes.pop("seed", 1), None, "dragoman lab all", **changes)
+        seed, given = changes.pop("seed", 1), changes.pop("given", None)
+        return Order(tmp_path / "lab", material, seed, given, "dragoman lab all", **changes)
 
     return made
 
@@ -103,6 +114,39 @@ def test_an_interrupted_experiment_goes_on_with_the_time_it_was_given_first(orde
         carried_out({"masks": experiment}, order(), 500.0)
     carried_out({"masks": experiment}, order(), 100.0)
     assert experiment.budgets[0] == experiment.budgets[1]
+
+
+class Kept(Counted):
+    """An experiment whose measurement is kept."""
+
+    def run(self, lab):
+        lab.kept("part", lambda: self.budgets.append(lab.budget_seconds), size=3)
+        return Report(("It was measured.",), (), {})
+
+
+def test_what_was_measured_with_another_text_of_the_same_name_is_measured_again(order):
+    experiment, words = Kept(), order().material.test[0]
+    carried_out({"masks": experiment}, order())
+    words.write_text(words.read_text().replace("a", "b"))
+    carried_out({"masks": experiment}, order())
+    assert len(experiment.budgets) == 2
+
+
+def test_another_model_to_look_into_is_looked_into(order, trained, tmp_path):
+    experiment, other = Kept(), tmp_path / "other"
+    copytree(trained, other)
+    for given in (trained, trained, other):
+        carried_out({"heads": experiment}, order(given=Run(given)))
+    assert len(experiment.budgets) == 2
+    (other / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"model\.safetensors cannot be read: .* --run names a trained model"):
+        carried_out({"heads": experiment}, order(given=Run(other)))
+
+
+def test_a_model_that_no_experiment_looks_into_is_refused():
+    refuse_idle_model(chosen("all"))
+    with pytest.raises(UserError, match="--run names a model for heads and alignment to look into; masks trains its"):
+        refuse_idle_model(chosen("masks"))
 
 
 def test_a_report_says_what_is_needed_to_repeat_it(order):

@@ -44,7 +44,7 @@ def lab(
 
     complexity is the paper's table 1, architectures table 2, variations table 3, heads figures 3 to 5; docs/paper.md
     explains them all. An experiment that was interrupted goes on when it is called again."""
-    from dragoman.lab.plan import needed, parsed_budget, refuse_short, refuse_unknown
+    from dragoman.lab.plan import needed, parsed_budget, refuse_idle_model, refuse_short, refuse_unknown
 
     refuse_unknown(experiment)
     seconds = None if budget is None else parsed_budget(budget)
@@ -59,6 +59,7 @@ def lab(
     refuse_short(wanted, needed(wanted) if seconds is None else seconds)
     given = None if run is None else Run(run)
     if given is not None:
+        refuse_idle_model(wanted)
         given.read_recipe()
     make_folder(folder)
     command = shlex.join(["dragoman", *sys.argv[1:]])

@@ -55,7 +55,7 @@ class Material:
 def material(wanted: str, folder: Path, seed: int = 1, languages: str | None = None) -> Material:
     """Find the corpus that `--corpus` names: phrasebook, a folder with train, valid and test, or SOURCE:TARGET."""
     if wanted == "phrasebook":
-        return phrasebook_material(folder / "phrasebook", seed)
+        return phrasebook_material(folder / ("phrasebook" if seed == 1 else f"phrasebook-{seed}"), seed)
     source, colon, target = wanted.partition(":")
     if colon and not Path(wanted).exists():
         return divided(Corpus.of(source, target), folder / "divided", seed)

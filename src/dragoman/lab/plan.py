@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from hashlib import file_digest
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Protocol
@@ -30,6 +31,7 @@ SECONDS = {  # of ninety minutes, for each experiment; in this order
     "complexity": 420, "scaling": 240, "schedule": 180, "masks": 180, "positions": 420, "normalisation": 360,
     "architectures": 1500, "variations": 1260, "heads": 180, "alignment": 30, "memory": 180,
 }  # fmt: skip
+TIMES = ("seconds", "reference_seconds")  # in a plan; all else says what the experiment is about
 LEAST = 1 / 6  # of that: with less, no model would learn anything
 LOOKING_IN = ("heads", "alignment")
 
@@ -91,6 +93,13 @@ def refuse_short(names: Mapping[str, Any], budget_seconds: float) -> None:
         )
 
 
+def refuse_idle_model(names: Mapping[str, Any]) -> None:
+    """Refuse a model that none of the experiments would look into."""
+    if not any(name in LOOKING_IN for name in names):
+        alone = next(iter(names))
+        raise UserError(f"--run names a model for {' and '.join(LOOKING_IN)} to look into; {alone} trains its own.")
+
+
 def carry_out(
     experiments: Mapping[str, Experiment], order: Order, budget_seconds: float, listen: Listen, stop: Stop
 ) -> list[Chapter]:
@@ -118,15 +127,28 @@ def laboratory(name: str, order: Order, rate: float, listen: Listen, stop: Stop)
     make_folder(folder)
     file = folder / "plan.json"
     what = {"seed": order.seed, "corpus": order.material.name, "text": order.material.fingerprint}
+    what |= looked_into(order.given) if order.given is not None and name in LOOKING_IN else {}
     plan = read_json(file)
-    if not isinstance(plan, dict) or {key: plan.get(key) for key in what} != what:
+    if not isinstance(plan, dict) or {key: plan[key] for key in plan if key not in TIMES} != what:
         plan = {"seconds": SECONDS[name] * rate, "reference_seconds": REFERENCE_SECONDS * rate, **what}
         (folder / "results.json").unlink(missing_ok=True)
+        rmtree(folder / "parts", ignore_errors=True)  # measured with another text or another model
         write_whole(file, to_json(plan))
     return Laboratory(
         name, folder, order.home, plan["seconds"], order.seed, order.material, listen, stop,
         plan["reference_seconds"], order.given,
     )  # fmt: skip
+
+
+def looked_into(model: Run) -> dict[str, str]:
+    """Return what tells a model from any other: where it is, and a sum of its weights."""
+    try:
+        with model.weights_file.open("rb") as weights:
+            return {"model": str(model), "weights": file_digest(weights, "sha256").hexdigest()[:16]}
+    except OSError as error:
+        raise UserError(
+            f"{model.weights_file} cannot be read: {error.strerror}. --run names a trained model."
+        ) from None
 
 
 def chapter(experiment: Experiment, lab: Laboratory, order: Order) -> Chapter:
@@ -142,6 +164,7 @@ def chapter(experiment: Experiment, lab: Laboratory, order: Order) -> Chapter:
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "corpus": f"{lab.material.name} (fingerprint {lab.material.fingerprint})",
         "seed": str(lab.seed),
+        **({"model": str(lab.given)} if lab.given is not None and lab.name in LOOKING_IN else {}),
         "time given": f"{lab.budget_seconds:.0f} s",
         "time taken": f"{time.monotonic() - began_at:.0f} s, without what was kept from an earlier beginning",
         "machine": str(this_machine(torch.get_num_threads(), cores())),
