@@ -5,7 +5,7 @@ import pytest
 import torch
 from toy_lab import toy_lab
 
-from dragoman.corpora.phrasebook import phrasebook, words, write_phrasebook
+from dragoman.corpora.phrasebook import phrasebook, words
 from dragoman.errors import UserError
 from dragoman.lab import alignment
 from dragoman.lab.alignment import Counts, Golden, diagonal, likely, parsed, readings, split_words
@@ -68,20 +68,9 @@ def test_ibms_model_finds_words_that_always_come_together():
 
 
 @pytest.fixture(scope="module")
-def material_with_links(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("phrasebook")
-    write_phrasebook(folder, {"train": 300, "valid": 30, "test": 30})
-    train, valid, test = ((folder / f"{split}.en", folder / f"{split}.de") for split in ("train", "valid", "test"))
-    return Material("phrasebook", train, valid, test, links=folder / "test.links")
-
-
-@pytest.fixture(scope="module")
-def measured(material_with_links, tmp_path_factory):
-    home = tmp_path_factory.mktemp("lab")
+def measured(small_phrasebook, small_model, tmp_path_factory):
     torch.set_num_threads(1)
-    settings = {"model.width": 32, "tokenizer.size": 600, "training.threads": 1, "training.steps": 20}
-    given = toy_lab(home, material_with_links).trained("tiny", settings, seconds=60).run
-    lab = toy_lab(home, material_with_links, seconds=3.0, name="alignment", given=given)
+    lab = toy_lab(tmp_path_factory.mktemp("lab"), small_phrasebook, seconds=3.0, name="alignment", given=small_model)
     return lab, alignment.run(lab)
 
 
@@ -104,10 +93,10 @@ def test_without_gold_it_is_judged_by_ibms_model_and_says_so(measured, material,
     assert list(made.results["rivals"]) == ["the diagonal"]
 
 
-def test_missing_validation_links_are_named(material_with_links, tmp_path):
+def test_missing_validation_links_are_named(small_phrasebook, tmp_path):
     lonely = tmp_path / "test.links"
-    lonely.write_bytes(material_with_links.links.read_bytes())
-    files = material_with_links.train, material_with_links.valid, material_with_links.test
+    lonely.write_bytes(small_phrasebook.links.read_bytes())
+    files = small_phrasebook.train, small_phrasebook.valid, small_phrasebook.test
     lab = toy_lab(tmp_path, Material("mine", *files, links=lonely), name="alignment")
     with pytest.raises(UserError, match=r"valid\.links is missing"):
         alignment.golden(lab, "valid", 5)

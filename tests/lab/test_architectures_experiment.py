@@ -7,14 +7,13 @@ from dragoman.lab import architectures
 from dragoman.lab.architectures import (
     CONTENDERS,
     as_wide,
-    bleu_by_length,
     counted_operations,
     length_ranges,
     matched,
     over_lengths,
     size_of,
-    within,
 )
+from dragoman.lab.lengths import range_bleu, within, written_range
 from dragoman.recipe import Model
 
 SMALL = {"layers": 2, "width": 16, "inner_width": 32, "heads": 2, "share_output": False}
@@ -67,17 +66,20 @@ def test_one_length_alone_is_one_range():
     assert len(length_ranges([("a b", "c")] * 3)) == 1
 
 
-def test_bleu_by_length_looks_at_the_sentences_of_that_length_alone():
+def test_bleu_of_a_range_looks_at_the_sentences_of_that_length_alone():
     pairs = [("a b", "one two three four"), ("a b c d e f", "five six seven eight")]
-    found = bleu_by_length(["one two three four", "nothing of the kind"], pairs, length_ranges(pairs))
+    translations = ["one two three four", "nothing of the kind"]
+    found = [range_bleu(translations, pairs, each) for each in length_ranges(pairs)]
     assert found[0] == pytest.approx(100)
     assert found[-1] < 10
+    assert [written_range(each) for each in ((2, 2), (3, 6))] == ["2", "3–6"]
 
 
 def test_a_difference_that_grows_with_length_is_said_to():
     lengths = length_ranges([("a b", ""), ("a b c d", "")])
-    assert "the lead is widest on the longest" in over_lengths("x", "y", {"x": [9, 9], "y": [8, 1]}, lengths)
-    assert "the lead is not widest" in over_lengths("x", "y", {"x": [9, 9], "y": [1, 8]}, lengths)
+    assert "the difference is largest on the longest" in over_lengths("x", "y", {"x": [9, 9], "y": [8, 1]}, lengths)
+    assert "x against y: −1.0 BLEU" in over_lengths("x", "y", {"x": [8, 1], "y": [9, 9]}, lengths)
+    assert "the difference is not largest" in over_lengths("x", "y", {"x": [9, 9], "y": [1, 8]}, lengths)
 
 
 def test_the_experiment_trains_all_and_reports_what_they_reached(tmp_path, material, monkeypatch):

@@ -95,7 +95,7 @@ def test_a_hop_looks_at_a_fact_if_that_has_the_greatest_weight():
 
 
 def test_a_difference_that_luck_would_explain_is_called_none():
-    assert memory.gain(0.50, 0.52, 1000) == "changes nothing that luck would not"
+    assert memory.gain(0.50, 0.52, 1000) == "makes no clear difference"
     assert memory.gain(0.50, 0.90, 1000) == "adds 40.0 points"
     assert memory.gain(0.90, 0.50, 1000) == "costs 40.0 points"
 
@@ -104,7 +104,7 @@ def test_what_nothing_has_learned_is_not_compared():
     floor = {"usual": 0.2, "last mention": 0.4}
     poor, good = ({(1, hops): {"test": rate} for hops in (1, 2, 3)} for rate in (0.3, 0.9))
     assert "No network has learned more than that" in memory.answered(1, floor, poor, 1000)
-    assert "a second hop changes nothing" in memory.answered(1, floor, good, 1000)
+    assert "a second hop makes no clear difference" in memory.answered(1, floor, good, 1000)
 
 
 def test_stories_become_tokens_that_the_vocabulary_can_read_back():

@@ -226,16 +226,19 @@ def findings(results: Mapping[str, Json]) -> tuple[str, ...]:
     test, chosen, rivals = results["test"], results["chosen"], results["rivals"]
     best = test[chosen]
     rival = min(rivals, key=lambda name: float(rivals[name]["error"]))
-    steps = [min((test[name]["error"], name) for name in test if name.endswith(step)) for step in STEPS]
+    steps = [
+        min((test[name]["error"], name.removesuffix(f", {step}")) for name in test if name.endswith(step))
+        for step in STEPS
+    ]
     judge = "the gold alignment" if results["judge"] == "gold" else "what IBM's first model is sure of"
+    others = "" if rival == "the diagonal" else f", the diagonal {rivals['the diagonal']['error']:.3f}"
+    (written, by), (later, by_later) = steps
     return (
-        f"Chosen on validation sentences, {chosen}, has an alignment error rate of {best['error']:.3f} on test "
-        f"sentences against {judge} (precision {best['precision']:.3f}, recall {best['recall']:.3f}).",
-        f"{rival} has {rivals[rival]['error']:.3f}"
-        + ("" if rival == "the diagonal" else f", the diagonal {rivals['the diagonal']['error']:.3f}")
-        + ".",
-        f"The best reading at the step that writes a word has {steps[0][0]:.3f} ({steps[0][1]}), the best one step "
-        f"later {steps[1][0]:.3f} ({steps[1][1]}).",
+        f"The reading chosen on validation sentences ({chosen}) has an alignment error rate of {best['error']:.3f} on "
+        f"test sentences against {judge} (precision {best['precision']:.3f}, recall {best['recall']:.3f}).",
+        f"Without attention: {rival} {rivals[rival]['error']:.3f}{others}.",
+        f"At the step that writes a word the best reading has {written:.3f} ({by}); one step later, when the word has "
+        f"just been read, {later:.3f} ({by_later}).",
     )
 
 

@@ -2,17 +2,19 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from dragoman.evaluation.scores import bleu, compare, score
-from dragoman.lab.drawing import draw_lines, panels, save
+from dragoman.evaluation.scores import compare, score
+from dragoman.lab.drawing import draw_lines, name_lines, panels, save
 from dragoman.lab.laboratory import Laboratory, Trained, parameters_of
+from dragoman.lab.lengths import Lengths, range_bleu, written_range
 from dragoman.lab.report import Cell, Json, Picture, Report, Table, signed
 from dragoman.model.architectures import build
 from dragoman.model.attention import explicit
@@ -59,7 +61,7 @@ def run(lab: Laboratory) -> Report:
     goal = size_of({}, vocabulary, lab)
     rows = {name: result(lab, name, matched(name, goal, vocabulary, lab), seconds, pairs) for name in CONTENDERS}
     lengths = length_ranges(pairs)
-    by_length = {name: bleu_by_length(row["translations"], pairs, lengths) for name, row in rows.items()}
+    by_length = {name: [range_bleu(row["translations"], pairs, each) for each in lengths] for name, row in rows.items()}
     pictures = draw(lab, rows, by_length, lengths)
     for name, row in rows.items():
         row["by_length"] = dict(zip(map(written_range, lengths), by_length[name], strict=True))
@@ -159,40 +161,11 @@ def counted_operations(how: Model, source_vocabulary: int, target_vocabulary: in
 # Sentence lengths
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """A range of source lengths in words, both ends included."""
-
-    least: int
-    most: int
-
-
 def length_ranges(pairs: Sequence[tuple[str, str]]) -> list[Lengths]:
     """Cut the lengths of the sources into ranges with about as many sentences in each."""
     lengths = np.array([len(source.split()) for source, _ in pairs])
     cuts = sorted({int(cut) for cut in np.quantile(lengths, np.linspace(0, 1, RANGES + 1)[1:], method="lower")})
-    return [Lengths(before + 1, cut) for before, cut in zip([int(lengths.min()) - 1, *cuts], cuts, strict=False)]
-
-
-def bleu_by_length(
-    translations: Sequence[str], pairs: Sequence[tuple[str, str]], lengths: Sequence[Lengths]
-) -> list[float]:
-    """Return BLEU of the sentences of each range."""
-    found = []
-    for each in lengths:
-        chosen = [number for number, (source, _) in enumerate(pairs) if within(source, each)]
-        found.append(bleu([translations[number] for number in chosen], [pairs[number][1] for number in chosen]))
-    return found
-
-
-def within(source: str, lengths: Lengths) -> bool:
-    """Say whether a sentence has such a length."""
-    return lengths.least <= len(source.split()) <= lengths.most
-
-
-def written_range(lengths: Lengths) -> str:
-    """Write a range as 4–7."""
-    return f"{lengths.least}–{lengths.most}" if lengths.least < lengths.most else str(lengths.least)
+    return [(before + 1, cut) for before, cut in zip([int(lengths.min()) - 1, *cuts], cuts, strict=False)]
 
 
 # What is shown
@@ -227,16 +200,26 @@ def draw(
 ) -> tuple[Picture, Picture]:
     """Draw BLEU against the length of the source, and the loss against time."""
     figure, (axes,) = panels(height=4.8)
-    middles = [(each.least + each.most) / 2 for each in lengths]
+    middles = [(least + most) / 2 for least, most in lengths]
     lines = {name: (middles, values) for name, values in by_length.items()}
-    draw_lines(axes, lines, across="words in the source", up="BLEU on the test text")
+    draw_lines(axes, lines, across="words in the source", up="BLEU on the test text", legend=False)
+    name_contenders(figure, axes)
     first = Picture(save(figure, lab.folder / "bleu-by-length.png"), "BLEU by the length of the source sentence.")
     figure, (axes,) = panels(height=4.8)
     curves = {name: tuple(zip(*row["curve"], strict=True)) for name, row in rows.items() if row["curve"]}
     up = "validation loss per piece (nats)"
-    draw_lines(axes, curves, across="seconds of training", up=up, markers=False)  # type: ignore[arg-type]
+    draw_lines(axes, curves, across="seconds of training", up=up, markers=False, legend=False)  # type: ignore[arg-type]
+    name_contenders(figure, axes)
     second = Picture(save(figure, lab.folder / "learning-curves.png"), "Validation loss against the time of training.")
     return first, second
+
+
+def name_contenders(figure: Figure, axes: Axes) -> None:
+    """Let the line of the Transformer stand out, and name all of them below."""
+    for line in axes.get_lines():
+        if line.get_label() == TRANSFORMER:
+            line.set(color="black", linewidth=2.5, linestyle="-", zorder=3)
+    name_lines(figure, axes, columns=3)
 
 
 def findings(
@@ -275,8 +258,9 @@ def over_lengths(one: str, other: str, by_length: Mapping[str, list[float]], len
     """Say how the difference between two contenders changes with the length of the sentence."""
     differences = [ours - theirs for ours, theirs in zip(by_length[one], by_length[other], strict=True)]
     first, last = written_range(lengths[0]), written_range(lengths[-1])
-    widest = "widest" if differences[-1] == max(differences) and len(differences) > 1 else "not widest"
+    grows = len(differences) > 1 and abs(differences[-1]) == max(map(abs, differences))
     return (
         f"{one} against {other}: {signed(differences[0])} BLEU on sentences of {first} words, "
-        f"{signed(differences[-1])} on those of {last}; the lead is {widest} on the longest."
+        f"{signed(differences[-1])} on those of {last}; the difference is {'' if grows else 'not '}largest on the "
+        "longest."
     )

@@ -51,22 +51,28 @@ def relation_findings(found: list[dict[str, Json]]) -> list[str]:
 
 
 def finding(row: dict[str, Json]) -> str:
-    """Say how often a head is right about one relation, and what a rule of position alone would reach."""
-    (low, high), rule = row["interval"], row["position"]
-    least, most = rule["advantage"]
-    than = "more often than" if least > 0 else "less often than" if most < 0 else "not clearly more or less often than"
+    """Say how often a head is right about one relation, and how often a rule of position alone would be."""
+    rule, (least, most) = row["position"], row["position"]["advantage"]
+    found = f"{name_of(row)} looks at {row['relation']} and"
+    none = f"No {row['kind']} head is clearly there for {row['relation']}; the best, {name_of(row)},"
     said = (
-        f"Of the {row['kind']} heads, {name_of(row)} looks most at {row['relation']}: right in {percent(row['right'])} "
-        f"of {row['examples']} test examples ({between(low, high)} %), {than} the best rule of position "
-        f"({rule['rule']}: {percent(rule['right'])}; difference {between(least, most, '+')} points)."
+        f"{found if least > 0 else none} is right in {percent(row['right'])} of {row['examples']} test examples "
+        f"({between(*row['interval'])} %). The best rule of position, {rule['rule']}, is right in "
+        f"{percent(rule['right'])} (head minus rule: {between(least, most, '+')} points)."
     )
-    if "noun" in row:
-        noun, misled = row["noun"], row["misled"]
-        said += f" A rule that is told which words are nouns ({noun['rule']}) reaches {percent(noun['right'])}"
-        wrong = misled["examples"]
-        said += f"; where the nearest noun is wrong ({wrong} examples) the head is right in " if wrong else "."
-        said += f"{percent(misled['right'])}." if wrong else ""
-    return said
+    return said + noun_finding(row)
+
+
+def noun_finding(row: dict[str, Json]) -> str:
+    """Say what a rule reaches that is told which words are nouns, if there is one."""
+    if "noun" not in row:
+        return ""
+    noun, misled = row["noun"], row["misled"]
+    said = f" A rule that is told which words are nouns, {noun['rule']}, is right in {percent(noun['right'])}"
+    if not misled["examples"]:
+        return f"{said}."
+    wrong = f"where the nearest noun is wrong ({misled['examples']} examples)"
+    return f"{said}; {wrong} the head is right in {percent(misled['right'])}."
 
 
 def cost_findings(costs: Json, found: list[dict[str, Json]]) -> list[str]:

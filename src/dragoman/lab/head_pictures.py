@@ -76,7 +76,7 @@ def cost_picture(costs: Mapping[str, float], noise: float, path: Path) -> str:
     axes.barh(range(len(names)), [costs[name] for name in names], color=colours)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.axvspan(-noise, noise, color="0.5", alpha=0.15, linewidth=0)
+    axes.axvspan(-noise, noise, color="0.5", alpha=0.15, linewidth=0, zorder=0)
     label(axes, title="What the model loses without a head", across="BLEU lost without the head", up="")
     shown = [Patch(color=colour, label=kind) for kind, colour in KIND_COLOURS.items()]
     grey = Patch(color="0.5", alpha=0.15, label="no more than chance")

@@ -255,7 +255,7 @@ def gain(before: float, after: float, tested: int) -> str:
     """Say what a further hop changes, if it is more than the luck of which questions were asked (95 %)."""
     luck = 1.96 * math.sqrt((before * (1 - before) + after * (1 - after)) / tested)
     if abs(after - before) <= luck:
-        return "changes nothing that luck would not"
+        return "makes no clear difference"
     return f"{'adds' if after > before else 'costs'} {100 * abs(after - before):.1f} points"
 
 

@@ -6,26 +6,22 @@ from textwrap import wrap
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import PowerNorm
-from matplotlib.figure import Figure
 
+from dragoman.lab.drawing import panels, save
 from dragoman.lab.report import Json
 
 COLOURS = ("#a6cee3", "#1f78b4", "#08306b")  # hops: the more, the darker, so that grey paper will do
 BASELINES = {"usual": ("most frequent answer", "--"), "last mention": ("last mention", ":")}
 BAR, GROUP = 0.25, 0.8  # of the distance between groups
 PAPER = {"facecolor": "w", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}  # behind a number that a line may cross
-DOTS = 130  # an inch
 ROW = 0.3  # inches: a sentence
 FACT = "#b2182b"  # beside the sentences that are facts, which are also marked by a dot
 
 
 def draw_accuracy(file: Path, floors: dict[int, Json], best: dict[tuple[int, int], Any]) -> None:
     """Draw a group of bars for each number of facts, a bar a number of hops, and a line for what needs no learning."""
-    figure = Figure(figsize=(6.5, 3.8), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    figure, (axes,) = panels(height=4.2)
     hops = sorted({hops for _, hops in best})
     for hop, colour in zip(hops, COLOURS, strict=False):
         heights = [100 * best[facts, hop]["test"] for facts in floors]
@@ -42,15 +38,13 @@ def draw_accuracy(file: Path, floors: dict[int, Json], best: dict[tuple[int, int
     axes.set_xlabel("sentences that a question takes", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=5, fontsize=8, frameon=False)
-    figure.savefig(file, dpi=DOTS)
+    save(figure, file)
 
 
 def draw_attention(file: Path, story: Json, weights: Sequence[Sequence[float]], says: str) -> None:
     """Draw the sentences as rows and the hops as columns, the facts marked, with the weight in every cell."""
     sentences = story["sentences"]
-    figure = Figure(figsize=(6.5, 1.2 + ROW * len(sentences)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    figure, (axes,) = panels(height=1.2 + ROW * len(sentences))
     grid = [list(column) for column in zip(*weights, strict=True)]  # sentences, hops
     image = axes.imshow(grid, cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="auto", interpolation="none")
     for row, line in enumerate(grid):
@@ -66,7 +60,7 @@ def draw_attention(file: Path, story: Json, weights: Sequence[Sequence[float]], 
     bar = figure.colorbar(image, ax=axes, ticks=[0, 0.1, 0.25, 0.5, 1], label="weight", aspect=30)
     bar.ax.set_yticklabels(["0", "0.1", "0.25", "0.5", "1"], fontsize=8)
     bar.outline.set_visible(False)
-    figure.savefig(file, dpi=DOTS)
+    save(figure, file)
 
 
 def name_sentences(axes: Axes, sentences: Sequence[str], facts: Sequence[int]) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.bench.measure import Measure
-from dragoman.evaluation.scores import bleu
 from dragoman.lab.drawing import COLOURS, bar, draw_lines, label, panels, save
 from dragoman.lab.laboratory import Laboratory, Trained
+from dragoman.lab.lengths import Lengths, range_bleu, within, written_range
 from dragoman.lab.material import Material
 from dragoman.lab.repeats import Repeats, digits, over_seeds, repeats, verdict
 from dragoman.lab.report import Cell, Json, Picture, Report, Table
@@ -112,7 +112,7 @@ def length_cut(material: Material) -> int:
     return max(int(np.quantile(lengths, SEEN_SHARE)) + 1, min(lengths) + 1)
 
 
-def length_ranges(pairs: Pairs, cut: int) -> list[tuple[int, int]]:
+def length_ranges(pairs: Pairs, cut: int) -> list[Lengths]:
     """Cut the lengths of the test sources into ranges, both ends included: two that training knows, and longer ones.
 
     A range with too few sentences joins the one before it, but never across the cut.
@@ -123,7 +123,7 @@ def length_ranges(pairs: Pairs, cut: int) -> list[tuple[int, int]]:
     return [*even_ranges(seen, 2), *even_ranges(unseen, 3)]
 
 
-def even_ranges(lengths: Sequence[int], count: int) -> list[tuple[int, int]]:
+def even_ranges(lengths: Sequence[int], count: int) -> list[Lengths]:
     """Cut sorted lengths into so many ranges with about as many sentences in each, or fewer if there are few."""
     count = max(1, min(count, len(lengths) // LEAST_SENTENCES))
     if not lengths:
@@ -134,7 +134,7 @@ def even_ranges(lengths: Sequence[int], count: int) -> list[tuple[int, int]]:
 
 
 def scored(
-    lab: Laboratory, kind: str, seed: int, seconds: float, short: Material, pairs: Pairs, ranges: list[tuple[int, int]]
+    lab: Laboratory, kind: str, seed: int, seconds: float, short: Material, pairs: Pairs, ranges: list[Lengths]
 ) -> dict[str, Json]:
     """Train with one kind of positions on short sentences; return BLEU for each range of lengths."""
     settings: dict[str, Any] = {"model.positions": kind}
@@ -154,12 +154,6 @@ def translated_whole(trained: Trained, pairs: Pairs) -> list[str]:
         return [""] * len(pairs)
     trained.translator.longest = trained.translator.recipe.data.longest
     return trained.translations(pairs)
-
-
-def range_bleu(translations: Sequence[str], pairs: Pairs, lengths: tuple[int, int]) -> float:
-    """Return BLEU over the sentences of a range of lengths."""
-    chosen = [place for place, (source, _) in enumerate(pairs) if lengths[0] <= len(source.split()) <= lengths[1]]
-    return bleu([translations[place] for place in chosen], [pairs[place][1] for place in chosen])
 
 
 # What is shown
@@ -211,10 +205,10 @@ def explanation(cut: int, plan: Repeats) -> str:
     )
 
 
-def length_table(scores: dict[str, list[Json]], pairs: Pairs, ranges: list[tuple[int, int]], cut: int) -> Table:
+def length_table(scores: dict[str, list[Json]], pairs: Pairs, ranges: list[Lengths], cut: int) -> Table:
     """Return BLEU by kind and length."""
     one = digits(1)
-    lengths = (f"{written(each)} words{'' if each[1] < cut else ' (unseen)'}" for each in ranges)
+    lengths = (f"{written_range(each)} words{'' if each[1] < cut else ' (unseen)'}" for each in ranges)
     rows: list[tuple[Cell, ...]] = [
         (
             kind, over_seeds([row["steps"] for row in scores[kind]]).written(digits(0)),
@@ -222,7 +216,7 @@ def length_table(scores: dict[str, list[Json]], pairs: Pairs, ranges: list[tuple
         )
         for kind in KINDS
     ]  # fmt: skip
-    counts = (sum(each[0] <= len(source.split()) <= each[1] for source, _ in pairs) for each in ranges)
+    counts = (sum(within(source, each) for source, _ in pairs) for each in ranges)
     note = "The median of all seeds, and the lowest and highest."
     header = ("positions", "steps", *lengths)
     return Table("BLEU by the length of the source", header, (*rows, ("sentences", None, *counts)), note)
@@ -233,13 +227,8 @@ def at(scores: dict[str, list[Json]], kind: str, place: int) -> Measure:
     return over_seeds([row["bleu"][place] for row in scores[kind]])
 
 
-def written(lengths: tuple[int, int]) -> str:
-    """Write a range as 4–7."""
-    return f"{lengths[0]}–{lengths[1]}" if lengths[0] < lengths[1] else str(lengths[0])
-
-
 def draw_lengths(
-    lab: Laboratory, scores: dict[str, list[Json]], ranges: list[tuple[int, int]], cut: int
+    lab: Laboratory, scores: dict[str, list[Json]], ranges: list[Lengths], cut: int
 ) -> Picture:  # fmt: skip
     """Draw BLEU over the length of the source."""
     figure, (axes,) = panels(height=4.0)
@@ -262,7 +251,7 @@ def draw_lengths(
 # What was found
 
 
-def findings(maps: Json, scores: dict[str, list[Json]], ranges: list[tuple[int, int]], cut: int) -> tuple[str, ...]:
+def findings(maps: Json, scores: dict[str, list[Json]], ranges: list[Lengths], cut: int) -> tuple[str, ...]:
     """Say what was found, in sentences."""
     worst = max(maps, key=lambda row: row["recovered"])
     lines = [
@@ -274,7 +263,7 @@ def findings(maps: Json, scores: dict[str, list[Json]], ranges: list[tuple[int, 
     unseen = [place for place, each in enumerate(ranges) if each[1] >= cut]
     for places, what in ((seen[-1:], "seen in training"), (unseen[:1], "longer"), (unseen[1:][-1:], "the longest")):
         for place in places:
-            where = f"BLEU at {written(ranges[place])} words ({what})"
+            where = f"BLEU at {written_range(ranges[place])} words ({what})"
             lines.append(finding(where, {kind: at(scores, kind, place) for kind in KINDS}))
     return tuple(lines)
 
