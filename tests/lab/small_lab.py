@@ -2,12 +2,14 @@
 
 import math
 
+from dragoman.lab import drawing
 from dragoman.lab.laboratory import SMALL
 from dragoman.lab.report import Picture, Table
 
 
 def shrink(monkeypatch):
-    """Make the small model tiny: its trainings on the toy language take moments."""
+    """Make the small model tiny, so that its trainings on the toy language take moments, and the pictures coarse."""
+    monkeypatch.setattr(drawing, "DOTS", 40)
     for branch, settings in {
         "tokenizer": {"kind": "words", "size": 300},
         "model": {"layers": 1, "width": 16, "inner_width": 16, "heads": 2},

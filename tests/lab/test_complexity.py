@@ -74,7 +74,7 @@ def test_the_distance_over_which_a_gradient_is_halved_is_found():
 
 
 def test_the_experiment_reports_tables_and_pictures(tmp_path, material):
-    lab = toy_lab(tmp_path, material, seconds=4)
+    lab = toy_lab(tmp_path, material, seconds=1)
     report = complexity.run(lab)
     assert len([part for part in report.parts if isinstance(part, Table)]) == 4
     assert all((lab.folder / part.file).exists() for part in report.parts if isinstance(part, Picture))

@@ -12,6 +12,8 @@ from dragoman.lab.repeats import OVERHEAD_SECONDS, apart, by_chance, compared, d
 from dragoman.model.architectures import build
 from dragoman.recipe import Model
 
+THREE = ["layer, post (the paper)", "layer, pre", "batch, post"]
+
 
 @pytest.mark.parametrize("budget", [36, 120, 360, 3600])
 def test_all_trainings_together_fit_into_the_budget(budget):
@@ -73,7 +75,17 @@ def test_the_gradient_of_a_layer_is_the_length_of_all_its_parameters_gradients()
 def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):
     shrink(monkeypatch)
     monkeypatch.setattr(normalisation, "NARROW", {**normalisation.NARROW, "model.width": 16, "model.inner_width": 16})
+    monkeypatch.setattr(normalisation, "KINDS", {name: normalisation.KINDS[name] for name in THREE})
+    monkeypatch.setattr(normalisation, "plan", lambda _seconds: ((2,), 1, {2: 0.2}))
     lab = toy_lab(tmp_path, material, seconds=3)
     report = normalisation.run(lab)
     checked(report, lab, tables=2, pictures=2)
-    assert len(report.results["trainings"]) == 2 * len(normalisation.KINDS)
+    assert [row["kind"] for row in report.results["trainings"]] == THREE
+    assert "One training of each" in report.findings[0]
+
+
+def test_kinds_are_compared_with_the_papers_seed_by_seed():
+    found = {kind: over_seeds([5.0, 6.0]) for kind in normalisation.KINDS} | {"layer, pre": over_seeds([2.0, 3.0])}
+    said = normalisation.finding(6, 100, found)
+    assert "with 6 layers by step 100: layer, post (the paper) 5.50 (5.00–6.00); layer, pre 2.50 (2.00–3.00)" in said
+    assert "Layer, pre is better than the paper’s; batch, post is not clearly better or worse than the paper’s" in said
