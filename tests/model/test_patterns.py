@@ -134,14 +134,19 @@ def test_no_matrix_of_all_places_by_all_places_is_ever_made(pattern, causal, dty
     assert largest.size <= length * 100  # a block of 32 sees itself and 7 more; in full it would be 2 000 each
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_short_sequences_that_a_wide_gap_leaves_are_not_filled_up_to_whole_blocks(dtype):
+@both_ways
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 3e-6), (torch.float64, 1e-12)])
+@pytest.mark.parametrize("pattern, length", [(Window(128, gap=128), 300), (Window(2, gap=128), 100)])
+def test_the_short_sequences_that_a_wide_gap_leaves_are_not_filled_up_to_whole_blocks(
+    pattern, length, dtype, tolerance, causal
+):
     """128 sequences of three places were 8 192 places, and looked at 1.5 million."""
-    parts = random_parts(1, 1, 300, width=16, value_width=16, dtype=dtype)
+    parts = random_parts(1, 1, length, width=16, value_width=16, dtype=dtype)
     with Largest() as largest:
-        seen = restricted_attend(*parts, Window(128, gap=128))
-        torch.autograd.grad(seen.sum(), parts)
-    assert largest.size <= 300 * 100
+        seen = restricted_attend(*parts, pattern, None, causal)
+        torch.autograd.grad(seen.sum(), parts, retain_graph=True)
+    assert largest.size <= length * 100
+    assert_alike(seen, under_the_mask(parts, pattern, None, causal), parts, tolerance)
 
 
 def test_the_masks_are_those_drawn_by_hand():
