@@ -21,7 +21,7 @@ from dragoman.data.lines import read_lines
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.preparation import corpora, prepared
-from dragoman.tasks.translate import Trainer, ignore
+from dragoman.tasks.train import Trainer, ignore
 from dragoman.training.distributed import ALONE
 from dragoman.training.loop import train
 from dragoman.training.session import Stop

@@ -16,7 +16,8 @@ import dragoman
 from dragoman.cli import main
 from dragoman.errors import Diverged, Stopped, UserError
 from dragoman.model.transformer import Transformer
-from dragoman.recipe import PRESETS, Recipe, Settings
+from dragoman.presets import PRESETS
+from dragoman.recipe import Recipe, Settings
 from dragoman.tasks.translator import Translator
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dragoman.errors import UserError
-from dragoman.recipe import PRESETS, Data, Model, Recipe, Settings, Training, differences, leaves, parsed_override
+from dragoman.presets import PRESETS
+from dragoman.recipe import Data, Model, Recipe, Settings, Training, differences, leaves, parsed_override
 
 
 @pytest.fixture
@@ -271,7 +272,7 @@ def test_an_unknown_setting_names_the_nearest_known_one_or_where_it_belongs(tabl
         ("[training]\nclip = inf", "[training] clip is inf; it must be a finite number, at least 0."),
         ("[training]\nepsilon = nan", "[training] epsilon is nan; it must be a finite number, above 0."),
         ("[model]\nnorm = 'first'", '[model] norm is "first"; it must be one of "post", "pre".'),
-        ("task = 'parse'", 'task is "parse"; it must be "translate".'),
+        ("task = 'paint'", 'task is "paint"; it must be one of "translate", "pronounce", "inflect", "parse", "generate".'),
     ],
 )
 def test_a_value_out_of_range_says_its_range(table, expected):

@@ -8,7 +8,8 @@ import torch
 
 from dragoman.bench.flops import training_flops
 from dragoman.model.architectures import build
-from dragoman.recipe import PRESETS, Recipe
+from dragoman.presets import PRESETS
+from dragoman.recipe import Recipe
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("en-de-base", "en-de-big", "en-fr-big")

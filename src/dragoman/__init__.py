@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.errors import UserError as UserError
     from dragoman.recipe import Recipe as Recipe
-    from dragoman.tasks.translate import load as load
-    from dragoman.tasks.translate import train as train
+    from dragoman.tasks.train import load as load
+    from dragoman.tasks.train import train as train
 
 __version__ = "0.1.0"
 __all__ = ["Recipe", "UserError", "__version__", "load", "train"]
 
-HOMES = {"load": "tasks.translate", "train": "tasks.translate", "Recipe": "recipe", "UserError": "errors"}
+HOMES = {"load": "tasks.train", "train": "tasks.train", "Recipe": "recipe", "UserError": "errors"}
 
 
 def __getattr__(name: str) -> Any:

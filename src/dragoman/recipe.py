@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.fields import FieldInfo
 
 from dragoman.errors import UserError, nearest
+from dragoman.presets import FILES, PRESETS, READS, TASKS
 from dragoman.tokens import RESERVED
 
 
@@ -26,6 +27,8 @@ def storable(text: str) -> str:
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Text = Annotated[str, AfterValidator(storable)]
+Texts = tuple[Text, ...]
+Kind = Literal["bpe", "wordpiece", "characters", "bytes", "words"]
 
 
 class Settings(BaseModel):
@@ -55,6 +58,12 @@ class Data(Settings):
     valid_source: Text | None = Field(None, description="sentences to validate with; without them some are held out")
     valid_target: Text | None = Field(None, description="their translation, line by line")
     valid_pairs: Text | None = Field(None, description="instead of the two: one tab-separated file")
+    file: Text | None = Field(None, description="for tasks of one file: a lexicon, a treebank, a running text")
+    valid_file: Text | None = Field(None, description="the same, to validate with")
+    labelled: Texts = Field(
+        (), strict=False, description='several such files for one model, each "label=file": a language, a kind of text'
+    )
+    valid_labelled: Texts = Field((), strict=False, description="the same, to validate with")
     held_out: int = Field(1000, ge=1, description="pairs to hold out where no validation files are given")
     longest: int = Field(
         256, ge=2, le=100_000, description="pairs with more pieces than this on either side are left out"
@@ -68,6 +77,8 @@ class Data(Settings):
         ):
             if pairs and (source or target):
                 yield f"{part}pairs and {part}source/{part}target name the same text twice; give one of them"
+            if getattr(self, part + "file") and getattr(self, part + "labelled"):
+                yield f"{part}file and {part}labelled name the text twice; give one of them"
             if bool(source) != bool(target):
                 given, missing = (part + "source", part + "target") if source else (part + "target", part + "source")
                 yield f"{given} is given but {missing} is not; a parallel text needs both"
@@ -76,9 +87,8 @@ class Data(Settings):
 class Tokenizer(Settings):
     """How text is cut into the pieces that the model reads and writes."""
 
-    kind: Literal["bpe", "wordpiece", "characters", "bytes", "words"] = Field(
-        "bpe", description="bpe, wordpiece, characters, bytes, or words (text already split at spaces)"
-    )
+    kind: Kind = Field("bpe", description="bpe, wordpiece, characters, bytes, or words (text already split at spaces)")
+    target_kind: Kind | None = Field(None, description="of the target side, if it is cut otherwise; unset: like kind")
     size: int = Field(8000, ge=8, le=1_000_000, description="pieces in the vocabulary, at most")
     joint: bool = Field(True, description="one vocabulary for both languages, or one for each")
     lowercase: bool = Field(False, description="fold upper case; what is lost does not come back")
@@ -90,6 +100,14 @@ class Tokenizer(Settings):
                 f'size {self.size} is too small: kind "{self.kind}" needs {RESERVED + 256} pieces or more, for the 256 '
                 f'bytes and {RESERVED} reserved ones; raise size, or set kind = "characters"'
             )
+        if self.joint and self.target_kind not in (None, self.kind):
+            yield f'target_kind "{self.target_kind}" is not kind "{self.kind}", so joint must be false'
+
+    @property
+    def sides(self) -> tuple["Tokenizer", "Tokenizer"]:
+        """How the source is cut, and how the target is."""
+        target = self.model_copy(update={"kind": self.target_kind or self.kind})
+        return self, target
 
 
 Architecture = Literal["transformer", "recurrent", "convolutional", "dilated", "averaged", "concatenated", "joined"]
@@ -212,7 +230,9 @@ class Decoding(Settings):
 class Recipe(Settings):
     """Everything that makes a run."""
 
-    task: Literal["translate"] = Field("translate", description="what is learned")
+    task: Literal["translate", "pronounce", "inflect", "parse", "generate"] = Field(
+        "translate", description="what is learned: translate, pronounce, inflect, parse or generate"
+    )
     run: Text = Field("runs/model", description="the directory to train into")
     data: Data = Field(default_factory=Data)
     tokenizer: Tokenizer = Field(default_factory=Tokenizer)
@@ -221,7 +241,14 @@ class Recipe(Settings):
     decoding: Decoding = Field(default_factory=Decoding)
 
     def contradictions(self) -> Iterator[str]:
-        """One matrix cannot serve two vocabularies; learned positions end, and nothing may reach beyond them."""
+        """Each task has its files; one matrix cannot serve two vocabularies; nothing may reach beyond positions."""
+        named = [name for name in FILES if getattr(self.data, name)]
+        foreign = [name for name in named if name.removeprefix("valid_") not in READS[self.task]]
+        if foreign:
+            yield (
+                f'task "{self.task}" reads [data] {", ".join(READS[self.task])}, not {", ".join(foreign)}; '
+                "name another task, or other files"
+            )
         if self.model.share_embeddings and not self.tokenizer.joint:
             yield (
                 "[model] share_embeddings needs one vocabulary for both languages, but [tokenizer] joint is false; "
@@ -253,8 +280,9 @@ class Recipe(Settings):
             overriding = laid_over(overriding, parsed_override(override))
         given = laid_over(table, overriding)
         named = given.pop("preset", None)
+        below = laid_over(task_table(given.get("task")), preset_table(preset or named, where))
         try:
-            return cls.model_validate(laid_over(preset_table(preset or named, where), given))
+            return cls.model_validate(laid_over(below, given))
         except ValidationError as error:
             raise UserError(explained(error, where, given, overriding)) from None
 
@@ -269,20 +297,9 @@ class Recipe(Settings):
         return "\n".join(lines) + "\n"
 
 
-PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    # The paper's 100,000 steps suit its 4.5 million pairs. The two small sizes are for small corpora: they stop when
-    # validation has not got better ten times in a row.
-    "tiny": {
-        "model": {"layers": 4, "width": 128, "inner_width": 256, "heads": 4, "dropout": 0.3},
-        "training": {"steps": 20_000, "warmup": 2000, "clip": 1.0, "patience": 10},
-    },
-    "small": {
-        "model": {"layers": 6, "width": 256, "inner_width": 1024, "heads": 4},
-        "training": {"steps": 50_000, "warmup": 4000, "clip": 1.0, "patience": 10},
-    },
-    "base": {"model": {"layers": 6, "width": 512, "inner_width": 2048, "heads": 8, "dropout": 0.1}},
-    "big": {"model": {"layers": 6, "width": 1024, "inner_width": 4096, "heads": 16, "dropout": 0.3}},
-}
+def task_table(name: Any) -> dict[str, Any]:
+    """Return the settings that a task begins with; those of a task that there is not are nobody's."""
+    return dict(TASKS.get(name, {})) if isinstance(name, str) else {}
 
 
 def preset_table(name: Any, where: str) -> dict[str, Any]:
@@ -424,6 +441,8 @@ def expected(kind: Any, limits: Sequence[Any] = ()) -> str:
         return expected(parts[0], getattr(parts[1], "metadata", ()))
     if get_origin(kind) is Literal:
         return f"{'one of ' if len(parts) > 1 else ''}{', '.join(map(written, parts))}"
+    if get_origin(kind) is tuple and parts[-1] is Ellipsis:
+        return f"a list, each {expected(parts[0])}"
     if get_origin(kind) is tuple:
         return f"a list of {len(parts)} values, each {expected(parts[0])}"
     if type(None) in parts:

@@ -21,7 +21,7 @@ from dragoman.model.transformer import Transformer
 from dragoman.recipe import Model, Recipe
 from dragoman.run import Run
 from dragoman.tasks.export import export, pieces
-from dragoman.tasks.translate import Trainer, ignore, load
+from dragoman.tasks.train import Trainer, ignore, load
 from dragoman.tokens import END
 from dragoman.training import loop
 from dragoman.training.distributed import ALONE

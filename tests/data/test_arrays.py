@@ -12,7 +12,7 @@ from dragoman.cache import default_cache
 from dragoman.data import arrays as arrays_module
 from dragoman.data import chunks as chunks_module
 from dragoman.data.arrays import prepare
-from dragoman.data.corpus import Corpus
+from dragoman.data.corpus import Corpus, pairs_at
 from dragoman.data.split import split_held_out
 from dragoman.errors import UserError
 from dragoman.text.tokenizer import Tokenizer
@@ -230,4 +230,4 @@ def test_the_validation_text_of_multi30k_comes_back_from_its_arrays(tmp_path):
     tokenizer = Tokenizer.train((line for pair in corpus.pairs() for line in pair), recipe.Tokenizer(size=2000))
     pairs = prepare(corpus, tokenizer, tokenizer, 256, tmp_path)
     read = [(tokenizer.decode(pairs.source(n)), tokenizer.decode(pairs.target(n))) for n in range(len(pairs))]
-    assert read == corpus.pairs_at(pairs.line_numbers)
+    assert read == pairs_at(corpus, pairs.line_numbers)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from dragoman.data.corpus import Corpus
+from dragoman.data.corpus import Corpus, pairs_at
 from dragoman.data.lines import read_lines
 from dragoman.errors import UserError
 
@@ -129,8 +129,8 @@ def test_what_was_taken_off_is_noticed_once(write):
 
 def test_pairs_are_found_by_their_line_numbers(corpus_of):
     corpus = corpus_of([(str(number), str(-number)) for number in range(1, 100)])
-    assert corpus.pairs_at([7, 3, 99]) == [("3", "-3"), ("7", "-7"), ("99", "-99")]
-    assert corpus.pairs_at([]) == []
+    assert pairs_at(corpus, [7, 3, 99]) == [("3", "-3"), ("7", "-7"), ("99", "-99")]
+    assert pairs_at(corpus, []) == []
 
 
 @pytest.mark.shared

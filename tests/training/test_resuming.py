@@ -11,7 +11,7 @@ import dragoman
 from dragoman.cli.signals import stop_on_signals
 from dragoman.errors import Stopped
 from dragoman.tasks.events import Plan
-from dragoman.tasks.translate import Trainer
+from dragoman.tasks.train import Trainer
 from dragoman.training import checkpoints
 from dragoman.training.loop import Step
 from dragoman.training.session import Stop

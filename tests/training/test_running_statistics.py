@@ -19,7 +19,7 @@ from dragoman.recipe import Model, Training
 from dragoman.run import FORMAT, read_tensors, to_json, write_weights
 from dragoman.tasks.events import Plan
 from dragoman.tasks.information import information
-from dragoman.tasks.translate import Trainer
+from dragoman.tasks.train import Trainer
 from dragoman.tokens import END, PAD, START
 from dragoman.training import checkpoints
 from dragoman.training.averaging import average

@@ -2,7 +2,7 @@
 
 from traces import journal
 
-from dragoman.tasks.translate import SHOWN, SHOWN_CHARACTERS, shown
+from dragoman.tasks.train import SHOWN, SHOWN_CHARACTERS, shown
 
 
 def test_each_validation_in_the_journal_has_its_samples(trained):

@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from dragoman.recipe import PRESETS, Training
+from dragoman.presets import PRESETS
+from dragoman.recipe import Training
 from dragoman.training.schedule import schedule
 
 

@@ -23,7 +23,7 @@ from dragoman.bench.workers import Worker, started
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.events import Working
-from dragoman.tasks.translate import cores
+from dragoman.tasks.train import cores
 from dragoman.tasks.translator import load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.training.session import Notice, Stop

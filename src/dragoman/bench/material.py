@@ -55,7 +55,7 @@ class Material:
     def prepared(self) -> Prepared:
         """Return what a training is given; nothing is validated here, so the pairs stand for the validation too."""
         pairs = self.pairs()
-        return Prepared(*self.tokenizers(), train=pairs, valid=pairs, texts=[], origin={})
+        return Prepared(*self.tokenizers(), train=pairs, valid=pairs, examples=[], origin={})
 
 
 def training_text(plan: Plan) -> Text:

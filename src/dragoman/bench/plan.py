@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import UserError, nearest
-from dragoman.recipe import PRESETS, Recipe, laid_over
+from dragoman.presets import PRESETS
+from dragoman.recipe import Recipe, laid_over
 
 PARTS = ("training", "decoding")
 SIZES: dict[str, dict[str, Any]] = {

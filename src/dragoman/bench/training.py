@@ -17,7 +17,7 @@ from dragoman.memory import keep_freed_memory
 from dragoman.model.architectures import build
 from dragoman.recipe import Recipe
 from dragoman.run import Run
-from dragoman.tasks.translate import Trainer, ignore
+from dragoman.tasks.train import Trainer, ignore
 from dragoman.training.distributed import ALONE
 from dragoman.training.loop import train
 from dragoman.training.session import Stop

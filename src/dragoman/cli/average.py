@@ -18,7 +18,7 @@ def average(
 ) -> None:
     """Make the mean of RUN's newest (or best) checkpoints its model, as section 6.1 of the paper does."""
     from dragoman.run import Run
-    from dragoman.tasks.translate import write_average
+    from dragoman.tasks.train import write_average
 
     place = Run(run)
     place.read_recipe()

@@ -52,7 +52,7 @@ def bench(
     from dragoman.bench.plan import FULL, QUICK, Plan
     from dragoman.cli.display import Display
     from dragoman.cli.signals import stop_on_signals
-    from dragoman.tasks.translate import cores
+    from dragoman.tasks.train import cores
 
     sizes = tuple(dict.fromkeys(size or (["tiny"] if quick and run is None else [])))
     if quick:

@@ -26,7 +26,7 @@ class Display:
         self.task: TaskID | None = None
         self.what = ""
         self.plan: Plan | None = None
-        self.bleu: float | None = None
+        self.score = ""
         self.loss = self.nll = self.speed = 0.0
         self.step_at = self.line_at = time.monotonic()
         self.seconds_left, self.ends_at = math.nan, math.inf
@@ -100,7 +100,7 @@ class Display:
             f"{duration(self.seconds_left)} left",
             f"loss {self.loss:.3f}",
             f"perplexity {math.exp(min(self.nll, 50)):.2f}",
-            *([f"BLEU {self.bleu:.1f}"] if self.bleu is not None else []),
+            *([self.score] if self.score else []),
             f"{self.speed:,.0f} tokens/s",
             f"rate {step.rate:.1e}",
         ]
@@ -111,8 +111,8 @@ class Display:
 
     def validation(self, found: Validation) -> None:
         """Print a line about a validation, and the sentence that is always the same."""
-        self.bleu = found.bleu
-        score = "" if found.bleu is None else f"  BLEU {found.bleu:.1f}"
+        self.score = "" if found.score is None else f"{found.measure} {found.score:.1f}"
+        score = f"  {self.score}" if self.score else ""
         best = "  (best so far)" if found.better else ""
         say(f"Validation at step {found.step:,}: loss {found.loss:.3f}  perplexity {found.perplexity:.2f}{score}{best}")
         for sample in found.samples[:1]:

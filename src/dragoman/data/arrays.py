@@ -7,6 +7,7 @@ all that its content depends on, and it appears under that name complete or not 
 
 import hashlib
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from dragoman.cache import clear_abandoned, default_cache, discard, written_whole
 from dragoman.data.chunks import Progress, Rule, Tally, chunks
-from dragoman.data.corpus import Corpus
+from dragoman.data.corpus import Pairs
 from dragoman.data.split import Part
 from dragoman.errors import UserError
 from dragoman.text.tokenizer import Tokenizer
@@ -57,7 +58,12 @@ class TokenPairs:
     @cached_property
     def target_lengths(self) -> npt.NDArray[np.int32]:
         """Tokens of every target, END included."""
-        return np.diff(self.target_offsets).astype(np.int32)
+        return (self.target_ends - self.target_offsets[:-1]).astype(np.int32)
+
+    @cached_property
+    def target_ends(self) -> Array:
+        """Where every target ends: where the next begins."""
+        return self.target_offsets[1:]
 
     def source(self, number: int) -> Array:
         """Return the tokens of a source, with END."""
@@ -65,11 +71,11 @@ class TokenPairs:
 
     def target(self, number: int) -> Array:
         """Return the tokens of a target, with END."""
-        return self.target_tokens[self.target_offsets[number] : self.target_offsets[number + 1]]
+        return self.target_tokens[self.target_offsets[number] : self.target_ends[number]]
 
 
 def prepare(
-    corpus: Corpus,
+    corpus: Pairs,
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
     longest: int,
@@ -79,6 +85,12 @@ def prepare(
 ) -> TokenPairs:
     """Cut a corpus into tokens, or find it cut already; `progress` hears how many lines have been done."""
     key = key_of(corpus, source_tokenizer, target_tokenizer, longest, keep)
+    tokenizers, rule = (source_tokenizer, target_tokenizer), Rule(longest, keep)
+    return opened(kept(key, cache_dir, lambda folder: write(folder, corpus, tokenizers, rule, progress)))
+
+
+def kept(key: str, cache_dir: str | PathLike[str] | None, fill: Callable[[Path], None]) -> Path:
+    """Return the folder of this name in the cache; if it is not there, or damaged, `fill` makes it."""
     cache = Path(cache_dir) if cache_dir is not None else default_cache()
     folder = cache / key
     if not is_valid(folder):
@@ -87,16 +99,16 @@ def prepare(
             if folder.exists() and not is_valid(folder):
                 discard(folder)
             with written_whole(folder) as unfinished:
-                write(unfinished, corpus, (source_tokenizer, target_tokenizer), Rule(longest, keep), progress)
+                fill(unfinished)
         except OSError as error:
             raise UserError(
                 f"{cache}: prepared data cannot be written there ({error.strerror or error}); "
                 "make room, or name another folder in DRAGOMAN_CACHE."
             ) from None
-    return opened(folder)
+    return folder
 
 
-def key_of(corpus: Corpus, source: Tokenizer, target: Tokenizer, longest: int, keep: Part | None) -> str:
+def key_of(corpus: Pairs, source: Tokenizer, target: Tokenizer, longest: int, keep: Part | None) -> str:
     """Return the hash of everything that the arrays depend on."""
     part = keep.fingerprint if keep else "all"
     facts = [FORMAT, corpus.fingerprint(), source.fingerprint, target.fingerprint, longest, part]
@@ -107,8 +119,8 @@ def is_valid(folder: Path) -> bool:
     """Tell whether the folder holds arrays of the sizes that its header says."""
     try:
         header = json.loads((folder / "header.json").read_text())
-        return all((folder / name).stat().st_size == header["bytes"][name] for name in FILES)
-    except (OSError, ValueError, KeyError, TypeError):
+        return all((folder / name).stat().st_size == size for name, size in header["bytes"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
@@ -123,7 +135,7 @@ def opened(folder: Path) -> TokenPairs:
 
 def write(
     folder: Path,
-    corpus: Corpus,
+    corpus: Pairs,
     tokenizers: tuple[Tokenizer, Tokenizer],
     rule: Rule,
     progress: Progress | None,
@@ -186,7 +198,7 @@ def write_header(folder: Path, kind: str, tally: Tally) -> None:
     (folder / "header.json").write_text(json.dumps(header, indent=2) + "\n")
 
 
-def nothing_usable(corpus: Corpus, tally: Tally, rule: Rule) -> UserError:
+def nothing_usable(corpus: Pairs, tally: Tally, rule: Rule) -> UserError:
     """Say why no pair is left."""
     return UserError(
         f"{corpus}: no usable pair: {tally.empty:,} are empty on a side and {tally.long:,} are longer than "

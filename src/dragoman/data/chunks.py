@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dragoman.data.corpus import Corpus
+from dragoman.data.corpus import Pairs
 from dragoman.data.split import Part
 
 LINES = 10_000
@@ -64,7 +64,7 @@ class Chunk:
         return len(self.numbers) >= LINES or self.characters >= CHARACTERS
 
 
-def chunks(corpus: Corpus, rule: Rule, tally: Tally, progress: Progress | None = None) -> Iterator[Chunk]:
+def chunks(corpus: Pairs, rule: Rule, tally: Tally, progress: Progress | None = None) -> Iterator[Chunk]:
     """Yield the pairs worth cutting into pieces; the tally counts those that are not."""
     chunk, number = Chunk(), 0
     for number, (source, target) in enumerate(corpus.pairs(), 1):

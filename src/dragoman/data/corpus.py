@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,25 @@ Floats = npt.NDArray[np.float64]
 FEWEST_LINES = 20  # below this a person finds the place sooner than statistics do
 # Lines that belong together mismatch by 0.2 to 0.65 of what strangers do (Multi30k, NTREX, Tanaka).
 CLEAR = 0.7
+
+
+class Pairs(Protocol):
+    """Pairs of texts on disk, whatever format they are stored in: what a model reads, and what it should write."""
+
+    def __str__(self) -> str:
+        """Name the files."""
+
+    def check_counts(self) -> int:
+        """Read everything once, refuse what is malformed, and return the number of pairs."""
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of all that the pairs depend on."""
+
+    def notices(self) -> tuple[str, ...]:
+        """Return what was taken off the text on the way in, one sentence each."""
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield every pair, in order."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +91,6 @@ class Corpus:
             return tabbed_pairs(self.files[0])
         return lined_up_pairs(*self.files)
 
-    def pairs_at(self, line_numbers: Iterable[int]) -> list[Pair]:
-        """Return the pairs on the lines of these numbers (counted from 1), in the order of the file."""
-        wanted = {int(number) for number in line_numbers}
-        last = max(wanted, default=0)
-        found = []
-        for number, pair in enumerate(self.pairs(), 1):
-            if number in wanted:
-                found.append(pair)
-            if number >= last:
-                break
-        return found
-
     @cached_property
     def survey(self) -> Survey:
         """What one pass over the files finds; made once."""
@@ -97,6 +105,19 @@ class Corpus:
                 pass
         digest = hashlib.sha256("".join(digest for _, digest in readings).encode()).hexdigest()
         return Survey(readings[0][0], digest, tuple(dict.fromkeys(notices)))
+
+
+def pairs_at(corpus: Pairs, numbers: Iterable[int]) -> list[Pair]:
+    """Return the pairs of these numbers (counted from 1), in the order of the file."""
+    wanted = {int(number) for number in numbers}
+    last = max(wanted, default=0)
+    found = []
+    for number, pair in enumerate(corpus.pairs(), 1):
+        if number in wanted:
+            found.append(pair)
+        if number >= last:
+            break
+    return found
 
 
 def refuse_pipe(file: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.corpus import Corpus
+from dragoman.data.corpus import Pairs
 from dragoman.errors import UserError
 
 LARGEST_SHARE = 10  # hold out one pair in ten at most
@@ -47,7 +47,7 @@ class Split:
     notice: str | None  # said where fewer are held out than were asked for
 
 
-def split_held_out(corpus: Corpus, held_out: int, seed: int) -> Split:
+def split_held_out(corpus: Pairs, held_out: int, seed: int) -> Split:
     """Choose up to `held_out` pairs for validation, but leave nine in ten for training."""
     hashes = usable_hashes(corpus, seed)
     different, counts = np.unique(hashes, return_counts=True)
@@ -70,7 +70,7 @@ def split_held_out(corpus: Corpus, held_out: int, seed: int) -> Split:
     )
 
 
-def usable_hashes(corpus: Corpus, seed: int) -> npt.NDArray[np.uint64]:
+def usable_hashes(corpus: Pairs, seed: int) -> npt.NDArray[np.uint64]:
     """Return the hash of every pair that is not empty on either side."""
     usable = (pair_hash(seed, source, target) for source, target in corpus.pairs() if source.strip() and target.strip())
     return np.fromiter(usable, dtype=np.uint64)

@@ -48,17 +48,19 @@ class Engine:
         *,
         crew: Crew = ONE,
         shortlist: Shortlist | None = None,
+        constrain: Callable[[Any], Any] | None = None,
     ) -> None:
         self.model = model
         self.how = how
         self.device = torch.device(device)
         self.crew = crew
         self.shortlist = shortlist
+        self.constrain = constrain or (lambda model: model)
 
     @property
     def used(self) -> Any:
-        """The model as it is searched with: compiled if it can be, and restricted if there is a shortlist."""
-        model = compiled(self.model, self.how.precision)
+        """The model as it is searched with: compiled if it can be, constrained, and restricted to a shortlist."""
+        model = self.constrain(compiled(self.model, self.how.precision))
         return model if self.shortlist is None else Restricted(model, self.shortlist)
 
     def search(

@@ -24,7 +24,7 @@ from dragoman.model.architectures import build
 from dragoman.recipe import Model, Recipe, laid_over
 from dragoman.run import Run, make_folder, to_json, write_whole
 from dragoman.tasks.events import Finished, Listen, Plan, Working
-from dragoman.tasks.translate import cores, train
+from dragoman.tasks.train import cores, train
 from dragoman.tasks.translator import Translator, load
 from dragoman.training.journal import read_metrics
 from dragoman.training.loop import Step

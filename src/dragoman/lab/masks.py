@@ -21,7 +21,7 @@ from dragoman.model.attention import MultiHeadAttention, scaled_dot
 from dragoman.model.transformer import DecoderLayer, Transformer
 from dragoman.run import make_folder
 from dragoman.tasks.preparation import corpora, prepared
-from dragoman.tasks.translate import Trainer, ignore
+from dragoman.tasks.train import Trainer, ignore
 from dragoman.training.distributed import ALONE
 from dragoman.training.journal import running_mean
 from dragoman.training.loop import adam, train

@@ -23,7 +23,7 @@ from dragoman.lab.material import Material
 from dragoman.lab.report import Chapter, Json, Part, Picture, Report, Table, markdown, page
 from dragoman.run import Run, make_folder, to_json, write_whole
 from dragoman.tasks.events import Listen
-from dragoman.tasks.translate import cores
+from dragoman.tasks.train import cores
 from dragoman.training.session import Notice, Stop
 
 REFERENCE_SECONDS = 300  # of ninety minutes, for the model that `heads` and `alignment` look into

@@ -10,7 +10,7 @@ from dragoman.lab.architectures import counted_operations
 from dragoman.lab.drawing import COLOURS, label, panels, save
 from dragoman.lab.laboratory import Laboratory, Trained
 from dragoman.lab.report import Cell, Json, Picture, Report, Table
-from dragoman.tasks.translate import cores
+from dragoman.tasks.train import cores
 
 TITLE = "Table 3: variations of the Transformer"
 QUESTION = "What do perplexity and BLEU become when one choice of the paper is changed and all others stay?"

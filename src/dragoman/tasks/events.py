@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dragoman.evaluation.scores import Scores
 from dragoman.run import Run
+from dragoman.tasks.task import Scores
 from dragoman.training.checkpoints import Progress
 from dragoman.training.session import Event
 
@@ -43,7 +43,7 @@ class Finished:
     run: Run
     progress: Progress
     averaged: int  # checkpoints in the mean that became the model
-    scores: Scores  # on validation sentences, with the recipe's beam
+    scores: Scores  # on the validation data, with the recipe's beam
 
 
 Listen = Callable[[Event | Working | Plan | Finished], None]

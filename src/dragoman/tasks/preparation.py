@@ -1,30 +1,25 @@
-"""From files of sentence pairs to vocabularies and token arrays, with a look at the data on the way."""
+"""From files to vocabularies and token arrays, with a look at the data on the way."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dragoman.data.arrays import TokenPairs, prepare
-from dragoman.data.check import check, written
-from dragoman.data.corpus import Corpus
-from dragoman.data.split import Part, split_held_out
-from dragoman.errors import UserError
+from dragoman.data.arrays import TokenPairs
+from dragoman.data.corpus import Pairs, pairs_at
+from dragoman.data.split import Part
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.events import Listen, Working
+from dragoman.tasks.task import Example
+from dragoman.tasks.tasks import TASKS
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.training.session import Notice
 
-SCORED_AT_THE_END = 2000  # validation sentences translated for the model card, at most
+SCORED_AT_THE_END = 2000  # validation pairs that the model card is written about, at most
 
 
-def corpora(recipe: Recipe) -> tuple[Corpus, Corpus | None]:
+def corpora(recipe: Recipe) -> tuple[Pairs, Pairs | None]:
     """Find the files that the recipe names, before anything is touched."""
-    data = recipe.data
-    if not (data.source or data.pairs):
-        raise UserError("The recipe names no text to train on: set [data] source and target, or pairs.")
-    corpus = Corpus.of(data.source, data.target, data.pairs)
-    given = bool(data.valid_source or data.valid_pairs)
-    valid = Corpus.of(data.valid_source, data.valid_target, data.valid_pairs) if given else None
+    corpus, valid = TASKS[recipe.task].corpora(recipe.data)
     for each in filter(None, (corpus, valid)):
         each.check_counts()
     return corpus, valid
@@ -32,29 +27,33 @@ def corpora(recipe: Recipe) -> tuple[Corpus, Corpus | None]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The data of a training as token arrays, and some validation sentences as text."""
+    """The data of a training as token arrays, and some of the validation data as people see it."""
 
     source: Tokenizer
     target: Tokenizer
     train: TokenPairs
     valid: TokenPairs
-    texts: list[tuple[str, str]]  # validation pairs to translate and compare
+    examples: list[Example]  # of the validation data, to try the model on
     origin: dict[str, str]  # the fingerprints of all this was made from
 
 
-def prepared(run: Run, recipe: Recipe, corpus: Corpus, valid: Corpus | None, listen: Listen) -> Prepared:
+def prepared(run: Run, recipe: Recipe, corpus: Pairs, valid: Pairs | None, listen: Listen) -> Prepared:
     """Look the data over, learn the vocabulary, and turn text into token arrays."""
-    look_over(corpus, valid, listen)
-    split = None if valid else split_held_out(corpus, recipe.data.held_out, recipe.training.seed)
+    task = TASKS[recipe.task]
+    for notice in (*corpus.notices(), *(valid.notices() if valid else ())):
+        listen(Notice(notice))
+    for remark in task.look_over(corpus, valid):
+        listen(Notice(*remark))
+    split = None if valid else task.split(corpus, recipe)
     if split:
         usual = f"No validation files are given: {split.held_out:,} pairs of the training text are held out."
         listen(Notice(split.notice or usual))
     source, target = tokenizers(run, recipe, corpus, split.training if split else None, listen)
     longest = recipe.data.longest
 
-    def arrays(texts: Corpus, part: Part | None, what: str) -> TokenPairs:
-        total = texts.check_counts()
-        found = prepare(texts, source, target, longest, progress=told(listen, what, total), keep=part)
+    def arrays(texts: Pairs, part: Part | None, what: str) -> TokenPairs:
+        progress = told(listen, what, texts.check_counts())
+        found = task.arrays(texts, (source, target), longest, part, progress)
         tell_dropped(found, texts, longest, listen)
         return found
 
@@ -62,27 +61,17 @@ def prepared(run: Run, recipe: Recipe, corpus: Corpus, valid: Corpus | None, lis
     valid_pairs = arrays(
         valid or corpus, split.validation if split else None, "Cutting the validation text into pieces"
     )
-    texts = (valid or corpus).pairs_at(valid_pairs.line_numbers[:SCORED_AT_THE_END])
+    examples = task.examples_of(pairs_at(valid or corpus, valid_pairs.line_numbers[:SCORED_AT_THE_END]))
     made_from = {f"the training text ({corpus})": corpus.fingerprint()}
     if valid:
         made_from[f"the validation text ({valid})"] = valid.fingerprint()
     for path, tokenizer in zip(run.tokenizer_files(recipe.tokenizer.joint), (source, target), strict=False):
         made_from[f"the vocabulary ({path.name})"] = tokenizer.fingerprint
-    return Prepared(source, target, train_pairs, valid_pairs, texts, made_from)
-
-
-def look_over(corpus: Corpus, valid: Corpus | None, listen: Listen) -> None:
-    """Check the data and pass on what deserves a second look."""
-    for text in (corpus, valid):
-        for notice in text.notices() if text else ():
-            listen(Notice(notice))
-    for finding in check(corpus, valid):
-        if finding.severity != "note":
-            listen(Notice("\n".join(written(finding)), serious=True))
+    return Prepared(source, target, train_pairs, valid_pairs, examples, made_from)
 
 
 def tokenizers(
-    run: Run, recipe: Recipe, corpus: Corpus, part: Part | None, listen: Listen
+    run: Run, recipe: Recipe, corpus: Pairs, part: Part | None, listen: Listen
 ) -> tuple[Tokenizer, Tokenizer]:
     """Return the run's tokenizers, learned now unless they are there: one from both sides, or one from each."""
     how = recipe.tokenizer
@@ -95,14 +84,15 @@ def tokenizers(
 
     def learned(sides: Sequence[int], what: str) -> Tokenizer:
         progress = told(listen, f"Learning the {what}", len(sides) * corpus.check_counts())
-        return Tokenizer.train(lines(sides), how, progress)
+        return Tokenizer.train(lines(sides), how.sides[sides[0]], progress)
 
     if how.joint:
         source = target = learned((0, 1), "vocabulary")
     else:
         source, target = learned((0,), "source vocabulary"), learned((1,), "target vocabulary")
-    for side, tokenizer in (("", source),) if how.joint else (("source ", source), ("target ", target)):
-        if how.kind in ("bpe", "wordpiece") and len(tokenizer) < how.size:
+    named = zip(("",) if how.joint else ("source ", "target "), (source, target), how.sides, strict=False)
+    for side, tokenizer, cut in named:
+        if cut.kind in ("bpe", "wordpiece") and len(tokenizer) < how.size:
             listen(Notice(f"The text supports a {side}vocabulary of {len(tokenizer):,} pieces, not {how.size:,}."))
     run.write_tokenizers(source, target, how.joint)
     return source, target
@@ -113,7 +103,7 @@ def told(listen: Listen, what: str, total: int) -> Callable[[int], None]:
     return lambda done: listen(Working(what, done, total))
 
 
-def tell_dropped(pairs: TokenPairs, corpus: Corpus, longest: int, listen: Listen) -> None:
+def tell_dropped(pairs: TokenPairs, corpus: Pairs, longest: int, listen: Listen) -> None:
     """Say how many pairs were left out, and why."""
     if pairs.dropped_empty:
         listen(Notice(f"{corpus}: {pairs.dropped_empty:,} pairs with an empty side are left out."))

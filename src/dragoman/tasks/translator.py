@@ -1,8 +1,8 @@
-"""A trained translator in use: text in, text out."""
+"""A trained model in use: text in, text out."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -19,12 +19,13 @@ from dragoman.decoding.windows import join, split
 from dragoman.errors import UserError
 from dragoman.model.architectures import build
 from dragoman.model.knockout import Head
-from dragoman.model.transducer import Network
+from dragoman.model.transducer import Network, Transducer
 from dragoman.model.weights import weights as weights_of
 from dragoman.recipe import Decoding, Model, Precision, Recipe
 from dragoman.run import Run, check_fit, fit, read_tensors
 from dragoman.tasks.look import Knockouts, look
 from dragoman.tasks.shortlist import read_shortlist
+from dragoman.tasks.tasks import TASKS
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
 from dragoman.training.checkpoints import WEIGHTS, fault, newest, places, read_progress
@@ -35,7 +36,7 @@ LINES_AT_A_TIME = 1024  # of a stream: enough to sort by length, few enough to s
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation of one text, with what the search knows about it."""
+    """One output for one text, with what the search knows about it."""
 
     text: str
     score: float  # the log-probability divided by the length penalty: what translations are ranked by
@@ -70,6 +71,7 @@ class Translator:
         longest: int = 0,
     ) -> None:
         self.recipe = recipe
+        self.task = TASKS[recipe.task]
         self.model = model
         self.source_tokenizer = source
         self.target_tokenizer = target
@@ -113,6 +115,7 @@ class Translator:
         With a `prefix` the translation of each text, or of its first part, begins with it.
         """
         engine = self.engine(self.decoding(beam, length_penalty, n_best, precision, shortlist))
+        texts = [self.task.read(text) for text in texts]
         parts = [self.windows(text) for text in texts]  # of each text, mostly one
         sources = [self.source_tokens(part) for row in parts for part in row]
         if prefix and sampling is None:
@@ -122,7 +125,12 @@ class Translator:
         else:
             found = engine.sample(sources, n=n_best, exact=exact, progress=progress, **vars(sampling))
         results = iter(found)
-        return [self.joined(list(islice(results, len(row))), n_best) for row in parts]
+        rows = [self.joined(list(islice(results, len(row))), n_best) for row in parts]
+        return [[self.as_shown(text, one) for one in row] for text, row in zip(texts, rows, strict=True)]
+
+    def as_shown(self, source: str, one: Translation) -> Translation:
+        """Return an output as the task shows it."""
+        return replace(one, text=self.task.shown(source, one.text))
 
     def continued(
         self, engine: Engine, parts: list[list[str]], sources: list[list[int]], prefix: str, **options: Any
@@ -139,7 +147,13 @@ class Translator:
     def engine(self, how: Decoding, model: Network | None = None) -> Engine:
         """Return an engine that searches like this, on all cores; in another model if one is given."""
         crew = crew_of(torch.get_num_threads() if self.device.type == "cpu" else 1)
-        return Engine(model or self.model, how, self.device, crew=crew, shortlist=self.listed(how))
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+
+        def constrain(plain: Transducer) -> Transducer:
+            return self.task.constrained(plain, tokenizers, how)
+
+        used = model or self.model
+        return Engine(used, how, self.device, crew=crew, shortlist=self.listed(how), constrain=constrain)
 
     def listed(self, how: Decoding) -> Shortlist | None:
         """Return the shortlist if it is to be used."""
@@ -211,6 +225,8 @@ class Translator:
     def windows(self, text: str) -> list[str]:
         """Return a text in parts that the model can read, cut at sentence ends where possible."""
         longest = self.longest - 1  # END has its place too
+        if self.task.whole:
+            return [text]
         if len(text.encode("utf-8", "replace")) < longest:  # no text has more pieces than bytes, and a space before it
             return [text]
         return split(text, longest, lambda part: len(self.source_tokenizer.encode(part)))

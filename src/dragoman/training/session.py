@@ -26,7 +26,7 @@ DRAW_EVERY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Sample:
-    """A validation sentence, always the same ones, and how it is translated by now."""
+    """An example of the validation data, always the same ones, and what the model makes of it by now."""
 
     source: str
     reference: str
@@ -39,7 +39,8 @@ class Validation:
 
     step: int
     loss: float  # not smoothed, mean per target token
-    bleu: float | None = None
+    score: float | None = None  # of some examples that were tried
+    measure: str = ""  # what kind of score that is: "BLEU"
     samples: tuple[Sample, ...] = ()  # the first is the one that a terminal has room for
     better: bool = False  # than at every validation before
 
@@ -224,8 +225,9 @@ class Session:
         )
         if self.journal:
             self.journal.note(
-                "validation", step, loss=found.loss, perplexity=found.perplexity, bleu=found.bleu,
-                samples=[asdict(sample) for sample in found.samples], seconds=round(self.progress.seconds, 2),
+                "validation", step, loss=found.loss, perplexity=found.perplexity, score=found.score,
+                measure=found.measure, samples=[asdict(sample) for sample in found.samples],
+                seconds=round(self.progress.seconds, 2),
             )  # fmt: skip
             self.draw_now_and_then()
         yield found

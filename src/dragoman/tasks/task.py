@@ -1,0 +1,121 @@
+"""What a task is: how to read its data, what its tokens are, how an output is scored, and how it is shown.
+
+To the rest of the program every task is a pair of texts: one that the model reads and one that it should write. A task
+turns what people have (a word, a sentence, a tree) into these and back. `tasks.py` has the table of all tasks.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from dragoman.data.arrays import TokenPairs, prepare
+from dragoman.data.chunks import Progress
+from dragoman.data.corpus import Pair, Pairs
+from dragoman.data.split import Part, Split, split_held_out
+from dragoman.model.transducer import Transducer
+from dragoman.recipe import Data, Decoding, Recipe
+from dragoman.text.tokenizer import Tokenizer
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Example:
+    """Something to do, with the answers that are right, all as a person writes and reads them."""
+
+    source: str
+    references: tuple[str, ...]
+
+
+class Remark(NamedTuple):
+    """Something about the data that deserves a second look."""
+
+    text: str
+    serious: bool = True
+
+
+class Scores(Protocol):
+    """What outputs scored: an iterable of values that print with what makes them repeatable."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield every score."""
+
+
+class Task(Protocol):
+    """All that is particular about what a model is trained for."""
+
+    name: str  # the verb: "translate"
+    noun: str  # what the model then is: "translator"
+    doing: str  # "Translating"
+    measure: str  # what `quick` returns: "BLEU"; nothing if there is no such number
+    whole: bool  # whether an input is read as one, however long it is
+
+    def corpora(self, data: Data) -> tuple[Pairs, Pairs | None]:
+        """Name the pairs to train on, and those to validate with if the recipe has some of their own."""
+
+    def look_over(self, corpus: Pairs, valid: Pairs | None) -> Iterator[Remark]:
+        """Look for what is wrong with the data before an hour is spent on it."""
+
+    def split(self, corpus: Pairs, recipe: Recipe) -> Split:
+        """Hold pairs out for validation."""
+
+    def arrays(
+        self, corpus: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], longest: int, part: Part | None, told: Progress
+    ) -> TokenPairs:
+        """Cut the pairs into tokens."""
+
+    def examples_of(self, pairs: Iterable[Pair]) -> list[Example]:
+        """Turn pairs of model texts back into what a person would see."""
+
+    def examples(self, source: str | None, reference: str | None, say: Say) -> list[Example]:
+        """Read the files of `dragoman evaluate`."""
+
+    def read(self, text: str) -> str:
+        """Turn what a person gives into what the model reads."""
+
+    def shown(self, source: str, output: str) -> str:
+        """Turn what the model wrote after reading `source` into what a person wants."""
+
+    def quick(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
+        """Return one number for outputs, quick enough to ask during training."""
+
+    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> Scores:
+        """Score outputs in every way that the field uses."""
+
+    def constrained(self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], how: Decoding) -> Transducer:
+        """Return the model with outputs that make no sense ruled out."""
+
+
+class PlainTask:
+    """What most tasks do alike: a text is what the model reads and writes, whole, and nothing is ruled out."""
+
+    whole = True
+
+    def look_over(self, corpus: Pairs, valid: Pairs | None) -> Iterator[Remark]:
+        """Find nothing wrong: reading the files has refused what is malformed."""
+        del corpus, valid
+        yield from ()
+
+    def split(self, corpus: Pairs, recipe: Recipe) -> Split:
+        """Hold some pairs out, equal ones together."""
+        return split_held_out(corpus, recipe.data.held_out, recipe.training.seed)
+
+    def arrays(
+        self, corpus: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], longest: int, part: Part | None, told: Progress
+    ) -> TokenPairs:
+        """Cut both sides into pieces."""
+        return prepare(corpus, *tokenizers, longest, progress=told, keep=part)
+
+    def read(self, text: str) -> str:
+        """Give the model the text as it is."""
+        return text
+
+    def shown(self, source: str, output: str) -> str:
+        """Show what the model wrote as it is."""
+        del source
+        return output
+
+    def constrained(self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], how: Decoding) -> Transducer:
+        """Rule nothing out."""
+        del tokenizers, how
+        return model
