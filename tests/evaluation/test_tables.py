@@ -1,5 +1,13 @@
+from dragoman.evaluation.error_rates import Confusion, ErrorRates, Judgement, Rate
 from dragoman.evaluation.scores import Row, Score, Scores, Sentence
-from dragoman.evaluation.tables import length_table, scores_table, worst_table
+from dragoman.evaluation.tables import (
+    confusions_table,
+    length_table,
+    rates_table,
+    scores_table,
+    worst_table,
+    worst_words_table,
+)
 
 
 def test_scores_stand_under_one_another():
@@ -31,3 +39,27 @@ def test_the_worst_sentences_are_blocks_with_their_line():
     first, second = table.split("\n\n")
     assert first == "line 7, chrF 12.3\n  source      a dog\n  hypothesis  ein\n  reference   ein Hund"
     assert second.startswith("line 9")
+
+
+def test_rates_stand_under_one_another():
+    rates = (
+        Rate("WER", 30.126, 1.4, "3 of 10 words wrong", "nrefs:1"),
+        Rate("edit distance", 0.3, None, "3 edits", "nrefs:1"),
+    )
+    assert rates_table(ErrorRates(rates, ())).split("\n") == [
+        "WER            30.13 ± 1.40  3 of 10 words wrong  nrefs:1",
+        "edit distance  0.30          3 edits              nrefs:1",
+    ]
+
+
+def test_confusions_name_what_was_left_out():
+    assert confusions_table([Confusion("AE", "AH", 1203), Confusion("B", "", 7)]).split("\n") == [
+        "expected  found      times",
+        "AE        AH         1,203",
+        "B         (nothing)  7",
+    ]
+
+
+def test_the_worst_words_are_blocks_with_all_right_answers():
+    table = worst_words_table([Judgement(7, "tear", "T", ("T EH R", "T IH R"), "T EH R", 2, 3, ())])
+    assert table == "word 7, tear: 2 edits in 3\n  output     T\n  reference  T EH R\n  reference  T IH R"

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from dragoman.evaluation.brackets import BracketScores, SentenceCounts, per_cent
+from dragoman.evaluation.error_rates import Confusion, ErrorRates, Judgement
 from dragoman.evaluation.scores import Row, Scores, Sentence
 
 COUNTED = ("sentences", "errors", "skipped", "scored")
+NOTHING = "(nothing)"
 MEASURED = (
     "precision", "recall", "f1", "exact_match", "average_crossing", "no_crossing", "two_or_less_crossing",
     "tagging_accuracy",
@@ -31,6 +33,26 @@ def worst_table(sentences: Sequence[Sentence]) -> str:
         f"  hypothesis  {sentence.hypothesis}\n"
         f"  reference   {sentence.reference}"
         for sentence in sentences
+    )
+
+
+def rates_table(rates: ErrorRates) -> str:
+    """Write one rate a line, numbers under one another, then what was counted, the signature at the end."""
+    return aligned([[rate.name, rate.number, rate.counted, rate.signature] for rate in rates])
+
+
+def confusions_table(confusions: Sequence[Confusion]) -> str:
+    """Write what was taken for what, the most frequent first, under a line of headings."""
+    body = [[one.expected or NOTHING, one.found or NOTHING, f"{one.times:,}"] for one in confusions]
+    return aligned([["expected", "found", "times"], *body])
+
+
+def worst_words_table(judgements: Sequence[Judgement]) -> str:
+    """Write each word as a block: which one it is and how far off, then the output and every right answer."""
+    return "\n\n".join(
+        f"word {one.number}, {one.source}: {one.edits} edits in {one.length}\n"
+        f"  output     {one.output}\n" + "\n".join(f"  reference  {reference}" for reference in one.references)
+        for one in judgements
     )
 
 

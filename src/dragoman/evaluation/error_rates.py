@@ -1,0 +1,278 @@
+"""How good pronunciations and inflected forms are: word and phone error rates, accuracy, mean edit distance.
+
+A word may have several right answers. It is wrong if its output is none of them; its edits are those to the nearest of
+them (the fewest; of equals the first), and the length of that one is what a phone error rate divides by. jiwer counts
+the edits; this file asks it, and keeps beside every number what makes it repeatable. Texts in, numbers out: it knows
+nothing of models and files.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from itertools import groupby
+from typing import Any, NamedTuple
+from unicodedata import normalize
+
+import jiwer
+import numpy as np
+import numpy.typing as npt
+from jiwer.process import AlignmentChunk
+
+from dragoman.errors import UserError
+
+SEED = 12345
+RESAMPLES = 1000
+GAP = " "  # between the units that jiwer compares, and in none of them
+SPACE = "␣"  # a space that is one of the units
+STRESS = re.compile(r"(?<=[A-Z])[012]$|[ˈˌ]")  # the digit of ARPAbet's vowels, the marks of IPA; never a tone
+
+Slip = tuple[str, str]  # the unit that was expected and the one that was found; of one too few or too many, nothing
+
+
+class Sums(NamedTuple):
+    """What was counted in many words together."""
+
+    words: float
+    wrong: float
+    edits: float
+    length: float  # of the nearest references
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A way to make one number of what was counted."""
+
+    name: str
+    of: Callable[[Sums], float]
+    counted: str  # the counts behind the number, to be filled in
+
+
+WORD_ERRORS = Measure("WER", lambda sums: 100 * sums.wrong / sums.words, "{wrong:,} of {words:,} words wrong")
+PHONE_ERRORS = Measure("PER", lambda sums: 100 * sums.edits / sums.length, "{edits:,} edits in {length:,} {units}")
+ACCURACY = Measure("accuracy", lambda sums: 100 - WORD_ERRORS.of(sums), "{right:,} of {words:,} words right")
+EDIT_DISTANCE = Measure("edit distance", lambda sums: sums.edits / sums.words, "{edits:,} edits in {words:,} words")
+
+
+@dataclass(frozen=True)
+class Manner:
+    """What the answers of a task are made of, and what is measured in them."""
+
+    units: str
+    cut: Callable[[str], list[str]]
+    measures: tuple[Measure, ...]
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A number, how far it may be off, the counts it was made of, and what it takes to get it again."""
+
+    name: str
+    value: float
+    interval: float | None  # half the width of the 95 % interval; None if it was not asked for
+    counted: str
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.number}  {self.counted}  {self.signature}"
+
+    @property
+    def number(self) -> str:
+        """Return the value, and the interval if there is one, with two decimals."""
+        return f"{self.value:.2f}" if self.interval is None else f"{self.value:.2f} ± {self.interval:.2f}"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One word, what became of it, and how far that is from the nearest right answer."""
+
+    number: int  # counted from 1
+    source: str
+    output: str
+    references: tuple[str, ...]
+    nearest: str
+    edits: int
+    length: int  # of the nearest reference
+    slips: tuple[Slip, ...]
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often one unit was found in place of another."""
+
+    expected: str  # empty: there should have been nothing
+    found: str  # empty: it was left out
+    times: int
+
+
+@dataclass(frozen=True)
+class ErrorRates:
+    """What the outputs for many words scored, and the judgement of each word."""
+
+    rates: tuple[Rate, ...]
+    judgements: tuple[Judgement, ...]
+
+    def __iter__(self) -> Iterator[Rate]:
+        return iter(self.rates)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+    def worst(self, count: int = 10) -> list[Judgement]:
+        """Return the words with the most edits for their length, the worst first; none that is right."""
+        wrong = [one for one in self.judgements if one.edits]
+        return sorted(wrong, key=lambda one: (-one.edits / one.length, -one.edits, one.number))[:count]
+
+    def confusions(self, count: int = 10) -> list[Confusion]:
+        """Return what was most often taken for what."""
+        times = Counter(slip for one in self.judgements for slip in one.slips)
+        ranked = sorted(times.items(), key=lambda item: (-item[1], item[0]))
+        return [Confusion(*slip, often) for slip, often in ranked[:count]]
+
+
+def phones(text: str) -> list[str]:
+    """Cut a pronunciation at its spaces."""
+    return normalize("NFC", text).split()
+
+
+def unstressed(text: str) -> list[str]:
+    """Cut a pronunciation at its spaces, without stress: AH0, AH1 and AH2 are all AH, and ˈa is a."""
+    return [phone for phone in (STRESS.sub("", phone) for phone in phones(text)) if phone]
+
+
+def letters(text: str) -> list[str]:
+    """Cut a form into its characters; a space is one, too."""
+    return [SPACE if letter == GAP else letter for letter in normalize("NFC", text)]
+
+
+PRONUNCIATION = Manner("phones", phones, (WORD_ERRORS, PHONE_ERRORS, ACCURACY, EDIT_DISTANCE))
+UNSTRESSED = replace(PRONUNCIATION, units="phones without stress", cut=unstressed)
+INFLECTION = Manner("letters", letters, (ACCURACY, EDIT_DISTANCE))
+
+
+def score(
+    sources: Sequence[str],
+    outputs: Sequence[str],
+    references: Sequence[Sequence[str]],
+    manner: Manner = PRONUNCIATION,
+    *,
+    intervals: bool = True,
+    seed: int = SEED,
+) -> ErrorRates:
+    """Score one output for each source against all of its references; `seed` makes the intervals repeatable."""
+    judgements = judge(sources, outputs, references, manner)
+    counts = np.array([(1, one.edits > 0, one.edits, one.length) for one in judgements], dtype=np.int64)  # words 4
+    drawn = resampled(counts, seed) if intervals else None
+    signature = signed(judgements, manner, seed if intervals else None)
+    rates = tuple(rate(measure, counts, drawn, manner.units, signature) for measure in manner.measures)
+    return ErrorRates(rates, judgements)
+
+
+def judge(
+    sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], manner: Manner
+) -> tuple[Judgement, ...]:
+    """Compare each output with each of its references, and keep the nearest."""
+    refuse_odd(sources, outputs, references, manner)
+    owners = [number for number, several in enumerate(references) for _ in several]
+    right = [reference for several in references for reference in several]
+    aligned = alignments(
+        [GAP.join(manner.cut(text)) for text in right], [GAP.join(manner.cut(outputs[owner])) for owner in owners]
+    )
+    candidates = zip(owners, right, aligned, strict=True)
+    nearest = (min(group, key=lambda one: edits(one[2])) for _, group in groupby(candidates, key=lambda one: one[0]))
+    return tuple(
+        Judgement(
+            number=owner + 1,
+            source=sources[owner],
+            output=outputs[owner],
+            references=tuple(references[owner]),
+            nearest=reference,
+            edits=edits(chunks),
+            length=len(manner.cut(reference)),
+            slips=tuple(slips(chunks, manner.cut(reference), manner.cut(outputs[owner]))),
+        )
+        for owner, reference, chunks in nearest
+    )
+
+
+def alignments(references: list[str], outputs: list[str]) -> list[list[AlignmentChunk]]:
+    """Have jiwer line up each output with its reference; units are between spaces."""
+    cut = jiwer.ReduceToListOfListOfWords(GAP)
+    return jiwer.process_words(references, outputs, cut, cut).alignments
+
+
+def edits(chunks: Sequence[AlignmentChunk]) -> int:
+    """Count the units that have to be replaced, removed or put in."""
+    return sum(
+        max(chunk.ref_end_idx - chunk.ref_start_idx, chunk.hyp_end_idx - chunk.hyp_start_idx)
+        for chunk in chunks
+        if chunk.type != "equal"
+    )
+
+
+def slips(chunks: Sequence[AlignmentChunk], reference: list[str], output: list[str]) -> Iterator[Slip]:
+    """Yield what was expected and what was found, edit by edit."""
+    for chunk in chunks:
+        if chunk.type != "equal":
+            expected = reference[chunk.ref_start_idx : chunk.ref_end_idx]
+            found = output[chunk.hyp_start_idx : chunk.hyp_end_idx]
+            size = max(len(expected), len(found))  # they are of one length, or one of them is empty
+            yield from zip(expected or [""] * size, found or [""] * size, strict=True)
+
+
+def refuse_odd(
+    sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], manner: Manner
+) -> None:
+    """Object to what cannot be judged; an empty output can, it is only wrong."""
+    if not len(sources) == len(outputs) == len(references):
+        raise UserError(
+            f"There are {len(sources):,} words, {len(outputs):,} outputs and references for {len(references):,}; there "
+            "must be one output, and one reference or more, for each word."
+        )
+    if not sources:
+        raise UserError("There are no words to score; at least one is needed.")
+    for number, (source, several) in enumerate(zip(sources, references, strict=True), 1):
+        if not several:
+            raise UserError(f'Word {number:,}, "{source}", has no reference; give at least one right answer.')
+        if not all(manner.cut(reference) for reference in several):
+            raise UserError(
+                f'Word {number:,}, "{source}", has an empty reference; a right answer has one of the {manner.units} '
+                "or more. Take it out, or write what is right."
+            )
+
+
+def resampled(counts: npt.NDArray[np.int64], seed: int) -> list[Sums]:
+    """Draw as many words as there are, with replacement, again and again, and count in each draw (Efron, 1979)."""
+    chance, words = np.random.default_rng(seed), len(counts)
+    draws = (np.bincount(chance.integers(words, size=words), minlength=words) for _ in range(RESAMPLES))
+    return [Sums(*(times @ counts).tolist()) for times in draws]
+
+
+def rate(measure: Measure, counts: npt.NDArray[np.int64], drawn: list[Sums] | None, units: str, signature: str) -> Rate:
+    """Make one number of the counts, with its interval if there are draws."""
+    sums = Sums(*counts.sum(axis=0).tolist())
+    counted = measure.counted.format(**sums._asdict(), right=sums.words - sums.wrong, units=units)
+    interval = None
+    if drawn is not None:
+        low, high = np.percentile([measure.of(one) for one in drawn], [2.5, 97.5])
+        interval = float(high - low) / 2
+    return Rate(measure.name, float(measure.of(sums)), interval, counted, signature)
+
+
+def signed(judgements: Sequence[Judgement], manner: Manner, seed: int | None) -> str:
+    """Write down all that the numbers depend on besides the texts."""
+    several = [len(one.references) for one in judgements]
+    references = f"{min(several)}" if min(several) == max(several) else f"{min(several)}-{max(several)}"
+    resampling = [] if seed is None else [f"bs:{RESAMPLES}", f"seed:{seed}"]
+    return "|".join([f"nrefs:{references}", *resampling, f"unit:{manner.units}", f"jiwer:{version('jiwer')}"])
+
+
+def to_json(scores: ErrorRates, *, worst: int = 0, confusions: int = 10) -> dict[str, Any]:
+    """Return the scores as plain dictionaries, strings and numbers, with some of the words and of the confusions."""
+    return {
+        **{rate.name.lower().replace(" ", "_"): asdict(rate) for rate in scores},
+        "words": len(scores.judgements),
+        "confusions": [asdict(one) for one in scores.confusions(confusions)],
+        "worst": [asdict(one) for one in scores.worst(worst)],
+    }
