@@ -7,7 +7,7 @@ all that its content depends on, and it appears under that name complete or not 
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,14 +89,16 @@ def prepare(
     return opened(kept(key, cache_dir, lambda folder: write(folder, corpus, tokenizers, rule, progress)))
 
 
-def kept(key: str, cache_dir: str | PathLike[str] | None, fill: Callable[[Path], None]) -> Path:
-    """Return the folder of this name in the cache; if it is not there, or damaged, `fill` makes it."""
+def kept(
+    key: str, cache_dir: str | PathLike[str] | None, fill: Callable[[Path], None], files: Sequence[str] = FILES
+) -> Path:
+    """Return the folder of this name in the cache; if it is not there, or some file in it is damaged, `fill` it."""
     cache = Path(cache_dir) if cache_dir is not None else default_cache()
     folder = cache / key
-    if not is_valid(folder):
+    if not is_valid(folder, files):
         try:
             clear_abandoned(cache)
-            if folder.exists() and not is_valid(folder):
+            if folder.exists() and not is_valid(folder, files):
                 discard(folder)
             with written_whole(folder) as unfinished:
                 fill(unfinished)
@@ -115,12 +117,12 @@ def key_of(corpus: Pairs, source: Tokenizer, target: Tokenizer, longest: int, ke
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def is_valid(folder: Path) -> bool:
+def is_valid(folder: Path, files: Sequence[str] = FILES) -> bool:
     """Tell whether the folder holds arrays of the sizes that its header says."""
     try:
         header = json.loads((folder / "header.json").read_text())
-        return all((folder / name).stat().st_size == size for name, size in header["bytes"].items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return all((folder / name).stat().st_size == header["bytes"][name] for name in files)
+    except (OSError, ValueError, KeyError, TypeError):
         return False
 
 

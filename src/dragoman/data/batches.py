@@ -34,17 +34,16 @@ class Batch:
 def collate(pairs: TokenPairs, numbers: Sequence[int] | Numbers) -> Batch:
     """Put the pairs of these numbers side by side."""
     numbers = np.asarray(numbers, dtype=np.int64)
-    source = padded(pairs.source_tokens, pairs.source_offsets, numbers)
-    target = padded(pairs.target_tokens, pairs.target_offsets, numbers)
+    source = padded(pairs.source_tokens, pairs.source_offsets[numbers], pairs.source_offsets[numbers + 1])
+    target = padded(pairs.target_tokens, pairs.target_offsets[numbers], pairs.target_ends[numbers])
     prefix = np.full_like(target, START)
     prefix[:, 1:] = target[:, :-1]
     prefix[prefix == END] = PAD  # nothing is said after END
     return Batch(source, prefix, target, tokens=int((target != PAD).sum()), numbers=numbers)
 
 
-def padded(tokens: npt.NDArray[Any], offsets: npt.NDArray[Any], numbers: Numbers) -> Numbers:
-    """Return the sequences of these numbers as rows, filled up with PAD."""
-    starts, ends = offsets[numbers], offsets[numbers + 1]
+def padded(tokens: npt.NDArray[Any], starts: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Numbers:
+    """Return the sequences between these places as rows, filled up with PAD."""
     places = starts[:, None] + np.arange((ends - starts).max())  # B S
     inside = places < ends[:, None]
     rows = np.full(places.shape, PAD, dtype=np.int64)

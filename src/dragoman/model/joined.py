@@ -141,11 +141,23 @@ class Joined(nn.Module):
 
     def write(self, prefix: Tensor, memory: Memory, *, record: bool = False) -> tuple[Tensor, list[Tensor]]:
         """Run the stack over the target; the second part holds each layer's weights (B H T N) if recorded."""
+        x, _, _, weights = self.written(prefix, memory, record=record)
+        return x, weights
+
+    def after(self, prefix: Tensor, memory: Memory) -> tuple[Tensor, Line]:
+        """Read a whole prefix (B T, none padded) at once; return the logits after it (B 1 V) and the state by then."""
+        x, read, view, _ = self.written(prefix, memory)
+        return x[:, -1:] @ self.output.T, Line(view.mask, view.places, read)
+
+    def written(
+        self, prefix: Tensor, memory: Memory, *, record: bool = False
+    ) -> tuple[Tensor, list[KeyValue], View, list[Tensor]]:
+        """Run the stack over the target; return the hidden vectors (B T D), what was read, the view and the weights."""
         length = prefix.shape[1]
         view = View.back(torch.cat([memory.mask, prefix != PAD], dim=1), length)
         x = self.dropout(self.target_embedding(prefix) + self.vectors(view.places[:, -length:]))  # B T D
-        x, _, weights = self.run(x, self.unpacked(memory), view, record=record)
-        return self.norm(x), weights
+        x, read, weights = self.run(x, self.unpacked(memory), view, record=record)
+        return self.norm(x), read, view, weights
 
     def run(
         self, x: Tensor, before: list[KeyValue], view: View, *, record: bool = False

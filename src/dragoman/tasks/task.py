@@ -6,7 +6,7 @@ turns what people have (a word, a sentence, a tree) into these and back. `tasks.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dragoman.data.arrays import TokenPairs, prepare
 from dragoman.data.chunks import Progress
@@ -16,7 +16,12 @@ from dragoman.model.transducer import Transducer
 from dragoman.recipe import Data, Decoding, Recipe
 from dragoman.text.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from dragoman.tasks.preparation import Prepared
+    from dragoman.tasks.translator import Translator
+
 Say = Callable[[str], None]
+Heard = Callable[[int, int], None]  # how much is done, of how much
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,14 @@ class Remark(NamedTuple):
 
     text: str
     serious: bool = True
+
+
+class Trial(NamedTuple):
+    """What a model made of some examples, and one number for it."""
+
+    score: float | None = None
+    examples: Sequence[Example] = ()
+    outputs: Sequence[str] = ()
 
 
 class Scores(Protocol):
@@ -82,6 +95,12 @@ class Task(Protocol):
     def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> Scores:
         """Score outputs in every way that the field uses."""
 
+    def tried(self, model: "Translator", data: "Prepared", count: int, loss: float, heard: Heard) -> Trial:
+        """Try a model in training on up to so many examples of the validation data, whose loss is known already."""
+
+    def judged(self, model: "Translator", data: "Prepared", heard: Heard) -> Scores:
+        """Score a model on the validation data; `heard` is told how much of how much is done."""
+
     def constrained(self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], how: Decoding) -> Transducer:
         """Return the model with outputs that make no sense ruled out."""
 
@@ -115,7 +134,41 @@ class PlainTask:
         del source
         return output
 
+    def quick(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
+        """Return one number for outputs."""
+        raise NotImplementedError
+
+    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> Scores:
+        """Score outputs."""
+        raise NotImplementedError
+
+    def tried(self, model: "Translator", data: "Prepared", count: int, loss: float, heard: Heard) -> Trial:
+        """Let the model do the first examples, greedily."""
+        del loss
+        examples = data.examples[:count]
+        if not examples:
+            return Trial()
+        outputs = model.translate([each.source for each in examples], beam=1, progress=counted(heard, len(examples)))
+        return Trial(self.quick(examples, outputs), examples, outputs)
+
+    def judged(self, model: "Translator", data: "Prepared", heard: Heard) -> Scores:
+        """Let the model do all examples, and score what it did."""
+        sources = [example.source for example in data.examples]
+        return self.score(data.examples, model.translate(sources, progress=counted(heard, len(sources))))
+
     def constrained(self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], how: Decoding) -> Transducer:
         """Rule nothing out."""
         del tokenizers, how
         return model
+
+
+def counted(heard: Heard, total: int) -> Callable[[int], None]:
+    """Return a function that is told how many more are done, and passes on how many are by then."""
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        heard(done, total)
+
+    return count

@@ -1,5 +1,6 @@
 """The table of all tasks."""
 
+from dragoman.tasks.generate import Generate
 from dragoman.tasks.inflect import Inflect
 from dragoman.tasks.parse import Parse
 from dragoman.tasks.pronounce import Pronounce
@@ -11,4 +12,5 @@ TASKS: dict[str, Task] = {
     "pronounce": Pronounce(),
     "inflect": Inflect(),
     "parse": Parse(),
+    "generate": Generate(),
 }

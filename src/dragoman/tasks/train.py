@@ -179,12 +179,10 @@ class Trainer:
     def validate(self, step: int) -> Validation:
         """Measure the loss on all validation pairs, and try some of them greedily."""
         loss = self.validation_loss()
-        sample = self.data.examples[: self.recipe.training.validation_sample]
-        if not sample or not self.task.measure:
-            return Validation(step, loss)
-        sources = [example.source for example in sample]
-        found = self.translator.translate(sources, beam=1, progress=lambda _: self.stop.check())
-        return Validation(step, loss, self.task.quick(sample, found), self.task.measure, shown(sample, found))
+        count = self.recipe.training.validation_sample
+        trial = self.task.tried(self.translator, self.data, count, loss, lambda _done, _total: self.stop.check())
+        measure = "" if trial.score is None else self.task.measure
+        return Validation(step, loss, trial.score, measure, shown(trial.examples, trial.outputs))
 
     @torch.inference_mode()
     def validation_loss(self) -> float:
@@ -209,16 +207,8 @@ class Trainer:
         draw_curves(self.run)
         averaged = write_average(self.run, plan.average, plan.average_of)
         translator = load(self.run.folder, device=plan.device)
-        examples = self.data.examples
-        done = 0
-
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
-            self.listen(Working(f"{self.task.doing} the validation text", done, len(examples)))
-
-        outputs = translator.translate([example.source for example in examples], progress=count)
-        scores = self.task.score(examples, outputs)
+        what = f"{self.task.doing} the validation text"
+        scores = self.task.judged(translator, self.data, lambda done, total: self.listen(Working(what, done, total)))
         finished = Finished(self.run, progress, len(averaged), scores)
         write_whole(self.run.card_file, card(self.recipe, self.plan(plan.steps), finished).encode())
         self.listen(finished)

@@ -133,10 +133,21 @@ class Tokenizer:
     @cached_property
     def spellings(self) -> list[str]:
         """Every piece of the vocabulary, readable."""
-        vocabulary = sorted(self.engine.get_vocab().items(), key=lambda item: item[1])
         spelled = spelled_bytes if self.byte_level else spelled_text
-        readable = [spelled(piece) for piece, _ in vocabulary[RESERVED:]]
+        readable = [spelled(piece) for piece in self.stored[RESERVED:]]
         return [NAMES[token].replace(" ", "") for token in range(RESERVED)] + readable
+
+    @cached_property
+    def stored(self) -> list[str]:
+        """Every piece of the vocabulary, as the file has it."""
+        return sorted(self.engine.get_vocab(), key=self.engine.get_vocab().__getitem__)
+
+    @cached_property
+    def continued(self) -> "Tokenizer":
+        """The same tokenizer for what stands inside a text: it puts no space before it."""
+        normalizer = {**self.layout["normalizer"]}
+        normalizer["normalizers"] = [step for step in normalizer["normalizers"] if step["type"] != "Prepend"]
+        return Tokenizer(Engine.from_str(json.dumps({**self.layout, "normalizer": normalizer})))
 
     @cached_property
     def byte_level(self) -> bool:
