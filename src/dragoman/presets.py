@@ -32,6 +32,9 @@ TASKS: dict[str, Table] = {
     },
 }
 
+# Tasks whose outputs have a token for each word of the source, so that positions can count both.
+COUNTED = ("parse",)
+
 # Which settings of [data] name the text that a task learns from; its validation text has the same names with "valid_".
 READS: dict[str, tuple[str, ...]] = {
     "translate": ("source", "target", "pairs"),

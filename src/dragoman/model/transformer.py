@@ -3,7 +3,7 @@
 Shapes: B batch, S source positions, T target positions, D width, H heads, K width of one head, V vocabulary, W beam.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -91,6 +91,7 @@ class Prefixes:
     ancestors: Tensor  # B W T, int32: at which of the C places position t of hypothesis w lies
     own: list[KeyValue]  # a layer each: B C L H K
     memory: list[KeyValue]  # a layer each: B H S K
+    counts: Tensor  # B W: marked tokens that each hypothesis has, for positions that count
 
     @classmethod
     def empty(cls, memory: list[KeyValue], heads: int, widths: tuple[int, int], like: Tensor) -> "Prefixes":
@@ -98,7 +99,8 @@ class Prefixes:
         batch = len(like)
         nothing = torch.empty(batch, 1, 0, dtype=torch.int32, device=like.device)
         key, value = ((batch, 1, FIRST_ROOM, heads, width) for width in widths)
-        return cls(nothing, [(like.new_empty(key), like.new_empty(value)) for _ in memory], memory)
+        counts = torch.zeros(batch, 1, dtype=torch.long, device=like.device)
+        return cls(nothing, [(like.new_empty(key), like.new_empty(value)) for _ in memory], memory, counts)
 
     @property
     def length(self) -> int:
@@ -108,18 +110,19 @@ class Prefixes:
     def reorder(self, parents: Tensor) -> "Prefixes":
         """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
         own = resized(self.own, parents.shape[1], self.length)
-        return Prefixes(inherited(self.ancestors, parents), own, self.memory)
+        return Prefixes(inherited(self.ancestors, parents), own, self.memory, self.counts.gather(1, parents))
 
     def keep(self, sentences: Tensor) -> "Prefixes":
         """Forget all sentences but the given ones."""
-        return Prefixes(self.ancestors[sentences], picked(self.own, sentences), picked(self.memory, sentences))
+        own, memory = picked(self.own, sentences), picked(self.memory, sentences)
+        return Prefixes(self.ancestors[sentences], own, memory, self.counts[sentences])
 
     def longer(self) -> "Prefixes":
         """Return the state with room for one more position of each hypothesis, which lies at its own place."""
         batch, beam, length = self.ancestors.shape
         own_place = torch.arange(beam, dtype=torch.int32, device=self.ancestors.device).expand(batch, beam)
         ancestors = torch.cat([self.ancestors, own_place[..., None]], dim=2)
-        return Prefixes(ancestors, resized(self.own, beam, length + 1), self.memory)
+        return replace(self, ancestors=ancestors, own=resized(self.own, beam, length + 1))
 
 
 def resized(caches: list[KeyValue], places: int, positions: int) -> list[KeyValue]:
@@ -150,8 +153,9 @@ class Transformer(nn.Module):
         self.source_embedding, self.target_embedding, self.projection = vocabularies_of(
             how, source_vocabulary, target_vocabulary
         )
-        self.source_positions = positions_of(how)
-        self.target_positions = positions_of(how)
+        # The first word has number 0, and a tree without a tag waits for word 0.
+        self.source_positions = positions_of(how, source_vocabulary, before=-1)
+        self.target_positions = positions_of(how, target_vocabulary, before=0)
         self.dropout = Dropout(how.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(how, number) for number in range(how.layers))
         self.decoder = nn.ModuleList(DecoderLayer(how, number) for number in range(how.layers))
@@ -191,7 +195,7 @@ class Transformer(nn.Module):
     def read(self, source: Tensor, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
         """Run the encoder; the second part holds each layer's weights (B H S S) if recorded."""
         mask = source != PAD  # B S
-        x = self.dropout(self.source_embedding(source) + self.source_positions(0, source.shape[1]))  # B S D
+        x = self.dropout(self.source_embedding(source) + self.source_positions.of(source))  # B S D
         recorded: list[Tensor] = []
         with counted(mask):
             for layer in self.encoder:
@@ -206,7 +210,7 @@ class Transformer(nn.Module):
         length = prefix.shape[1]
         patterned = cast(DecoderLayer, self.decoder[0]).attention.pattern is not None  # and causal by itself
         mask = None if patterned else causal_mask(length, prefix.device)[None, None]  # 1 1 T T
-        x = self.dropout(self.target_embedding(prefix) + self.target_positions(0, length))  # B T D
+        x = self.dropout(self.target_embedding(prefix) + self.target_positions.of(prefix))  # B T D
         own: list[Tensor] = []
         cross: list[Tensor] = []
         with counted(prefix != PAD):
@@ -230,8 +234,9 @@ class Transformer(nn.Module):
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Prefixes]:
         """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
         assert isinstance(state, Prefixes), f"this is the state of another model: {type(state)}"
-        x = self.target_embedding(token) + self.target_positions(state.length, 1)  # B W D
-        state = state.longer()
+        counts = state.counts + self.target_positions.marked(token)
+        x = self.target_embedding(token) + self.target_positions.beside(state.length, counts)  # B W D
+        state = replace(state.longer(), counts=counts)
         mask = memory.mask[:, None, None]
         for layer, own, projected in zip(self.decoder, state.own, state.memory, strict=True):
             x = cast(DecoderLayer, layer).step(x, own, state.ancestors, projected, mask)
