@@ -6,21 +6,25 @@ import typer
 
 from dragoman.cli.options import Preset
 from dragoman.errors import UserError, nearest
+from dragoman.presets import READS, TASKS
 from dragoman.recipe import Recipe
 
-TASKS = ["translate"]
+EXAMPLES = {"source": "train.source.txt", "target": "train.target.txt", "file": "train.txt"}
 
 
 def check_task(task: str) -> None:
     """Refuse a task that there is not."""
     if task not in TASKS:
-        raise UserError(f'There is no task "{task}"; there is {", ".join(TASKS)}.{nearest(task, TASKS)}')
+        raise UserError(f'There is no task "{task}"; there is {", ".join(TASKS)}.{nearest(task, list(TASKS))}')
 
 
 def init(
-    task: Annotated[str, typer.Argument(help="What to learn: translate.")] = "translate", preset: Preset = "tiny"
+    task: Annotated[
+        str, typer.Argument(help="What to learn: translate, pronounce, inflect, parse or generate.")
+    ] = "translate",
+    preset: Preset = "tiny",
 ) -> None:
     """Print a commented recipe with every setting and its default, to edit: dragoman init translate > recipe.toml"""
     check_task(task)
-    data = {"source": "train.source.txt", "target": "train.target.txt"}
+    data = {name: EXAMPLES[name] for name in READS[task] if name in EXAMPLES}
     print(Recipe.from_table({"task": task, "data": data}, preset=preset).to_toml(comments=True), end="")

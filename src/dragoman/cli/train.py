@@ -22,6 +22,11 @@ def train(
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
     valid_pairs: ValidPairs = None,
+    task: Annotated[
+        str | None, typer.Option(help="What to learn: translate, pronounce, inflect, parse or generate.")
+    ] = None,
+    file: Annotated[str | None, typer.Option(help="Instead: the lexicon, treebank or text of another task.")] = None,
+    valid_file: Annotated[str | None, typer.Option(help="The same, to validate with.")] = None,
     run: Annotated[str | None, typer.Option(help="The directory to train into.")] = None,
     preset: Preset = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Updates of the parameters, at most.")] = None,
@@ -35,13 +40,15 @@ def train(
         int, typer.Option(min=0, max=65535, help="The port of that page; 0 takes any that is free.")
     ] = PORT,
 ) -> None:
-    """Train a model as RECIPE says, or on --source and --target with no recipe at all."""
+    """Train a model as RECIPE says, or on --source and --target (or --task and --file) with no recipe at all."""
     files = {
         "source": source, "target": target, "pairs": pairs,
         "valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs,
+        "file": file, "valid_file": valid_file,
     }  # fmt: skip
     settings = {"steps": steps, "minutes": minutes, "seed": seed}
     given = {
+        "task": task,
         "run": run,
         "data": {name: path for name, path in files.items() if path is not None},
         "training": {name: value for name, value in settings.items() if value is not None},
@@ -57,7 +64,7 @@ def settled(recipe: Path | None, given: dict[str, Any], preset: str | None, over
     if recipe is None and not given["data"]:
         raise UserError(
             "There is nothing to train on: name a recipe (`dragoman init translate > recipe.toml` writes one to edit), "
-            "or give --source and --target."
+            "or give --source and --target, or --task and --file."
         )
     table = read_toml(recipe) if recipe else {"preset": "tiny"}
     options = {name: value for name, value in given.items() if value}

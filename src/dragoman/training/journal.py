@@ -88,7 +88,10 @@ def still_true(entry: dict[str, Any], progress: Progress) -> bool:
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the events of a metrics file; a last line cut off by a kill is passed over."""
+    """Yield the events of a metrics file; a last line cut off by a kill is passed over.
+
+    A validation's score used to have the name "bleu", whatever else it could have been.
+    """
     if not path.exists():
         return
     for line in path.read_bytes().split(b"\n"):
@@ -97,18 +100,19 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
         except ValueError:
             continue
         if isinstance(entry, dict) and isinstance(entry.get("step"), int) and isinstance(entry.get("event"), str):
-            yield entry
+            yield entry | {"score": entry["bleu"], "measure": "BLEU"} if "bleu" in entry else entry
 
 
 def draw_curves(run: Run) -> None:
-    """Draw loss, perplexity, BLEU and learning rate over the steps into curves.png, if the disk has room for it."""
+    """Draw loss, perplexity, score and learning rate over the steps into curves.png, if the disk has room for it."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     events = list(read_metrics(run.metrics_file))
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
-    (loss, perplexity), (bleu, rate) = figure.subplots(2, 2)
+    (loss, perplexity), (score, rate) = figure.subplots(2, 2)
+    measure = next((entry["measure"] for entry in events if entry.get("measure")), "score")
     for axes, title, lines in (
         (
             loss,
@@ -116,7 +120,7 @@ def draw_curves(run: Run) -> None:
             [("training", "train", "nll"), ("validation", "validation", "loss")],
         ),
         (perplexity, "validation perplexity", [("", "validation", "perplexity")]),
-        (bleu, "validation BLEU (sample)", [("", "validation", "bleu")]),
+        (score, f"validation {measure} (sample)", [("", "validation", "score")]),
         (rate, "learning rate", [("", "train", "rate")]),
     ):
         for label, kind, name in lines:
