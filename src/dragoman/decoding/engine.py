@@ -59,9 +59,9 @@ class Engine:
 
     @property
     def used(self) -> Any:
-        """The model as it is searched with: compiled if it can be, constrained, and restricted to a shortlist."""
-        model = self.constrain(compiled(self.model, self.how.precision))
-        return model if self.shortlist is None else Restricted(model, self.shortlist)
+        """The model as it is searched with: compiled if it can be, restricted to a shortlist, and constrained."""
+        model = compiled(self.model, self.how.precision)
+        return self.constrain(model if self.shortlist is None else Restricted(model, self.shortlist))
 
     def search(
         self,

@@ -1,0 +1,202 @@
+"""Outputs that are trees by construction: a transducer that can say nothing but what leads to a well-formed tree.
+
+A tree over n words is written as opening brackets with their labels, one tag a word, and closing brackets with the
+labels of what they close: `(NP DT NN )NP`. After any beginning only some tokens can be part of a tree that is whole in
+time; no other can be chosen. So every output of every search, with any model, is one tree over exactly the words of its
+source. What is ruled out keeps its probability, so the score of a tree stays the model's own.
+
+Shapes: B batch, S source positions, T target positions, W beam, V vocabulary of the target, M brackets open at once,
+L labels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dragoman.decoding.hypothesis import longest_outputs
+from dragoman.errors import UserError
+from dragoman.model.transducer import Attention, Memory, State, Transducer, inherited
+from dragoman.recipe import Decoding
+from dragoman.tokens import END, PAD, RESERVED
+
+DEEPEST = 120  # brackets open at once; trees of treebanks stay below 50
+LONGEST_CHAIN = 12  # opening brackets one after the other: treebanks have five or six
+SHORTEST = 3  # tokens of a tree beside its tags: a bracket opens, the same one closes, END
+LARGEST = 1e30  # a logit beyond it, or one that is no number, must not make a search lose its way
+
+DEPTH, CHAIN, WORDS, TOKENS = range(4)  # the columns of `Growing.counts`
+MAY_OPEN, MAY_TAG = 1, 2  # what the number of a situation is made of
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """What each token of a vocabulary does to a tree, and which tokens each situation allows, to be looked up."""
+
+    effects: Tensor  # V 4, what a token adds to the counts
+    breaks: Tensor  # V, 0 where a token ends a chain of opening brackets, 1 elsewhere
+    opened: Tensor  # V, the number, from 1, of the label that a token opens; 0: none
+    closing: Tensor  # L+1, the token that closes each label; the first is nobody's
+    allowed: Tensor  # 4 V, what may be said in each situation, beside a closing bracket
+    surely: Tensor  # 4, one token that may be said in each situation; END if nothing else may
+
+    @classmethod
+    def of(cls, pieces: Sequence[str]) -> "Grammar":
+        """Sort a vocabulary, in the order of its ids, into `(LABEL`, `)LABEL` and tags; a label needs both brackets."""
+        numbered = list(enumerate(pieces))[RESERVED:]
+        opening = {piece[1:]: token for token, piece in numbered if piece.startswith("(")}
+        closing = {piece[1:]: token for token, piece in numbered if piece.startswith(")")}
+        tags = [token for token, piece in numbered if piece and piece[0] not in "()"]
+        labels = [label for label in opening if label in closing]
+        if not labels or not tags:
+            raise UserError(
+                "The vocabulary of the output has no brackets with labels, or no tags, so it cannot write trees. Train "
+                'with [tokenizer] target_kind = "words" and a size that has room for every label.'
+            )
+        return cls.made(len(pieces), [opening[label] for label in labels], [closing[label] for label in labels], tags)
+
+    @classmethod
+    def made(cls, size: int, opening: Sequence[int], closing: Sequence[int], tags: Sequence[int]) -> "Grammar":
+        """Make the tables for opening and closing brackets, label by label, and tags."""
+        effects, breaks, opened = torch.zeros(size, 4), torch.ones(size), torch.zeros(size)
+        effects[[*opening, *closing, *tags, END], TOKENS] = -1
+        effects[opening, DEPTH] = effects[opening, CHAIN] = 1
+        effects[closing, DEPTH] = effects[tags, WORDS] = -1
+        breaks[[*closing, *tags]] = 0
+        opened[opening] = torch.arange(1.0, len(opening) + 1)
+        allowed = torch.zeros(2, 2, size, dtype=torch.bool)  # to tag, to open
+        allowed[:, 1, opening] = True
+        allowed[1, :, tags] = True
+        surely = torch.tensor([END, opening[0], tags[0], tags[0]])
+        closed = torch.tensor([END, *closing])
+        return cls(effects.long(), breaks.long(), opened.int(), closed, allowed.flatten(0, 1), surely)
+
+    @property
+    def tags(self) -> Tensor:
+        """Return how many words (V) each token stands for: a tag for one, all others for none."""
+        return -self.effects[:, WORDS]
+
+    def to(self, device: torch.device) -> "Grammar":
+        """Return the tables on a device."""
+        if self.effects.device == device:
+            return self
+        return Grammar(*(table.to(device) for table in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class TreeMemory(Memory):
+    """What an encoder leaves, with the words that a tree has to have, and the tokens that it may take."""
+
+    inner: Memory  # the model's own
+    words: Tensor  # B
+    longest: Tensor  # B
+
+    def keep(self, sentences: Tensor) -> "TreeMemory":
+        """Return the memory of the given sentences (a tensor of row numbers) alone."""
+        inner = self.inner.keep(sentences)
+        return TreeMemory(inner.states, inner.mask, inner, self.words[sentences], self.longest[sentences])
+
+
+@dataclass(frozen=True)
+class Growing:
+    """The trees so far: what is open, and what is still to come."""
+
+    inner: State  # the model's own
+    counts: Tensor  # B W 4: brackets open, opened since the last tag or closing one; words left, tokens left with END
+    stack: Tensor  # B W M, the numbers of the labels that are open, the innermost before place `depth`
+
+    def reorder(self, parents: Tensor) -> "Growing":
+        """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
+        return Growing(self.inner.reorder(parents), inherited(self.counts, parents), inherited(self.stack, parents))
+
+    def keep(self, sentences: Tensor) -> "Growing":
+        """Forget all sentences but the given ones."""
+        return Growing(self.inner.keep(sentences), self.counts[sentences], self.stack[sentences])
+
+
+class TreeWriter:
+    """A transducer that writes nothing but trees over the words of its source."""
+
+    def __init__(self, model: Transducer, grammar: Grammar, words: Tensor, how: Decoding) -> None:
+        """Hold `model` to trees; `words` (V) says how many words each token of the source stands for, or begins."""
+        if how.extra_length < SHORTEST:
+            raise UserError(
+                f"[decoding] extra_length = {how.extra_length} leaves no room for brackets around the words; set it to "
+                f"{SHORTEST} or more (the paper has 300)."
+            )
+        self.model, self.grammar, self.words, self.how = model, grammar, words, how
+
+    @property
+    def output(self) -> Tensor:
+        """The model's own matrix (V D)."""
+        return self.model.output
+
+    def encode(self, source: Tensor) -> TreeMemory:
+        """Read `source` (B S, padded with PAD)."""
+        self.grammar, self.words = self.grammar.to(source.device), self.words.to(source.device)
+        inner = self.model.encode(source)
+        words, longest = self.words[source].sum(dim=1), longest_outputs(source, self.how)  # B
+        assert (longest >= words + SHORTEST).all(), "a source has at least a token for each of its words"
+        return TreeMemory(inner.states, inner.mask, inner, words, longest)
+
+    def start(self, memory: Memory) -> Growing:
+        """Return the state before the first token."""
+        assert isinstance(memory, TreeMemory), f"this memory does not count words: {type(memory)}"
+        nothing = torch.zeros_like(memory.words)
+        counts = torch.stack([nothing, nothing, memory.words, memory.longest], dim=-1)[:, None]  # B 1 4
+        stack = torch.zeros(len(nothing), 1, DEEPEST + 1, dtype=torch.int32, device=nothing.device)
+        return Growing(self.model.start(memory.inner), counts, stack)
+
+    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Growing]:
+        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
+        assert isinstance(memory, TreeMemory), f"this memory does not count words: {type(memory)}"
+        assert isinstance(state, Growing), f"this is the state of another model: {type(state)}"
+        logits, inner = self.model.step(token, memory.inner, state.inner)
+        grown = replace(self.grown(token, state), inner=inner)
+        return only(logits, self.possible(grown)), grown
+
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
+        assert isinstance(memory, TreeMemory), f"this memory does not count words: {type(memory)}"
+        state, possible = self.start(memory), []
+        for place in range(prefix.shape[1]):
+            state = self.grown(prefix[:, place : place + 1], state)
+            possible.append(self.possible(state))
+        return only(self.model.decode(prefix, memory.inner), torch.cat(possible, dim=1))
+
+    def hidden(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the model's own last hidden vectors (B T D) over `prefix` (B T)."""
+        return self.model.hidden(prefix, memory.inner if isinstance(memory, TreeMemory) else memory)
+
+    def attention(self, source: Tensor, prefix: Tensor) -> Attention:
+        """Return the weights with which `source` and `prefix` are read."""
+        return self.model.attention(source, prefix)
+
+    def grown(self, token: Tensor, state: Growing) -> Growing:
+        """Return the trees after one more token of each (B W); START, PAD and all that comes after END do nothing."""
+        counts = state.counts + self.grammar.effects[token]
+        counts[..., CHAIN] *= self.grammar.breaks[token]
+        # Where nothing opens a 0 is written, behind the innermost label, where nobody looks.
+        place = state.counts[..., :1].clamp(0, DEEPEST)
+        return Growing(state.inner, counts, state.stack.scatter(2, place, self.grammar.opened[token][..., None]))
+
+    def possible(self, state: Growing) -> Tensor:
+        """Return which tokens (B W V) a tree can go on with that is still whole in time."""
+        depth, chain, words, tokens = state.counts.unbind(dim=-1)
+        more, inside = words > 0, depth > 0
+        # A bracket more needs two tokens, beside the tag of each word left, a closing bracket for each open one, END.
+        room = (tokens > words + depth + 2) & (chain < LONGEST_CHAIN) & (depth < DEEPEST)
+        situation = MAY_OPEN * (more & (room | ~inside)) + MAY_TAG * (more & inside)
+        may_close = inside & (chain == 0) & ((depth > 1) | ~more)  # never an empty bracket, nor the last one too soon
+        innermost = state.stack.gather(2, (depth - 1).clamp(0, DEEPEST)[..., None]).squeeze(2)  # B W
+        closing = torch.where(may_close, self.grammar.closing[innermost], self.grammar.surely[situation])
+        return self.grammar.allowed[situation].scatter_(2, closing[..., None], True)
+
+
+def only(logits: Tensor, possible: Tensor) -> Tensor:
+    """Rule out what is not possible (… V); the rest keeps its probability, and PAD, never chosen, gets what is lost."""
+    finite = logits.nan_to_num(0.0).clamp(-LARGEST, LARGEST)
+    held = finite.masked_fill(~possible, -torch.inf)
+    held[..., PAD] = finite.masked_fill(possible, -torch.inf).logsumexp(dim=-1)
+    return held
