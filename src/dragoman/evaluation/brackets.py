@@ -7,7 +7,7 @@ and depth. Lines in, numbers out: files are read elsewhere.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -75,6 +75,23 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """One number for a set of trees, in per cent, and what counts in it."""
+
+    name: str
+    value: float
+    signature: str
+
+    @property
+    def number(self) -> str:
+        """Return the value with two decimals, as EVALB prints it."""
+        return f"{self.value:.2f}"
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.number}  {self.signature}"
+
+
+@dataclass(frozen=True)
 class BracketScores:
     """What a set of trees scored: all of it, the sentences up to the cut-off, and each sentence."""
 
@@ -82,6 +99,13 @@ class BracketScores:
     short: Summary
     sentences: tuple[SentenceCounts, ...]
     rules: Rules
+
+    def __iter__(self) -> Iterator[Measure]:
+        found = self.everything
+        unscored = f" ({found.sentences - found.scored:,} of {found.sentences:,} not scored)"
+        rules = str(self.rules) + (unscored if found.scored < found.sentences else "")
+        for name in ("f1", "precision", "recall", "exact_match", "no_crossing", "tagging_accuracy"):
+            yield Measure(name.replace("_", " ").replace("f1", "F1"), getattr(found, name), rules)
 
     def __str__(self) -> str:
         return f"F1 {self.everything.f1:.2f}  {self.rules}"
