@@ -77,6 +77,11 @@ class Grammar:
         """Return how many words (V) each token stands for: a tag for one, all others for none."""
         return -self.effects[:, WORDS]
 
+    @property
+    def tags(self) -> Tensor:
+        """1 for every token (V) that stands for a word, else 0."""
+        return -self.effects[:, WORDS]
+
     def to(self, device: torch.device) -> "Grammar":
         """Return the tables on a device."""
         if self.effects.device == device:
