@@ -20,7 +20,7 @@ TASKS: dict[str, Table] = {
     "parse": {
         "data": {"longest": 600},
         "tokenizer": {"kind": "bpe", "target_kind": "words", "size": 4000, "joint": False},
-        "model": {"share_embeddings": False},
+        "model": {"share_embeddings": False, "guide": "words"},
         "training": {"validation_sample": 100},
         "decoding": {"beam": 21, "length_penalty": 0.3, "extra_length": 300},
     },
@@ -32,8 +32,8 @@ TASKS: dict[str, Table] = {
     },
 }
 
-# Tasks whose outputs have a token for each word of the source, so that positions can count both.
-COUNTED = ("parse",)
+# Tasks whose outputs have a token for each word of the source, so that a guide can tell which word is next.
+GUIDED = ("parse",)
 
 # Which settings of [data] name the text that a task learns from; its validation text has the same names with "valid_".
 READS: dict[str, tuple[str, ...]] = {

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.fields import FieldInfo
 
 from dragoman.errors import UserError, nearest
-from dragoman.presets import COUNTED, FILES, PRESETS, READS, TASKS
+from dragoman.presets import FILES, GUIDED, PRESETS, READS, TASKS
 from dragoman.tokens import RESERVED
 
 
@@ -135,15 +135,14 @@ class Model(Settings):
     norm: Literal["post", "pre"] = Field("post", description="normalise after each sub-layer (the paper) or before it")
     normalisation: Literal["layer", "batch"] = Field("layer", description="over each vector, or over the batch")
     activation: Literal["relu", "gelu"] = Field("relu", description="between the two feed-forward matrices")
-    positions: Literal["sinusoidal", "learned", "none", "counted"] = Field(
-        "sinusoidal", description="how places are told apart; counted: by the words up to them, too"
-    )
+    positions: Literal["sinusoidal", "learned", "none"] = Field("sinusoidal", description="how places are told apart")
     longest: int = Field(1024, ge=8, le=1_000_000, description="places that learned positions can tell apart")
     score: Score = Field(
         "scaled_dot", description="how attention compares: the paper's, dot, additive; recurrent: general or none too"
     )
     pattern: Pattern = Field("full", description="where self-attention looks: everywhere, or at some neighbours")
     window: int = Field(128, ge=1, le=1_000_000, description="places that a pattern other than full looks at (r)")
+    guide: Literal["none", "words"] = Field("none", description="show the decoder the next word of a sentence to parse")
     cell: Literal["lstm", "gru"] = Field("lstm", description="of the recurrent architecture")
     kernel: int = Field(3, ge=1, le=255, description="places that a convolution reads (k)")
     share_embeddings: bool = Field(True, description="one embedding matrix for source and target")
@@ -158,8 +157,8 @@ class Model(Settings):
         placed = attentive or self.architecture in ("convolutional", "dilated")
         if placed and self.width % 2 and self.positions == "sinusoidal":
             yield f"width {self.width} is odd; sinusoidal positions pair sines with cosines, so make it even"
-        if self.positions == "counted" and (self.architecture != "transformer" or self.width % 4):
-            yield 'positions "counted" need architecture "transformer" and a width that 4 divides'
+        if self.guide != "none" and self.architecture != "transformer":
+            yield f'guide "{self.guide}" is for architecture "transformer", not for "{self.architecture}"'
         if (attentive or self.architecture == "convolutional") and self.score in ("general", "none"):
             yield (
                 f'score "{self.score}" is for architecture "recurrent"; a {self.architecture} has {TRANSFORMER_SCORES}'
@@ -258,8 +257,8 @@ class Recipe(Settings):
                 "[model] share_embeddings needs one vocabulary for both languages, but [tokenizer] joint is false; "
                 "set share_embeddings = false too"
             )
-        if self.model.positions == "counted" and self.task not in COUNTED:
-            yield f'[model] positions = "counted" is for task {", ".join(COUNTED)}; "{self.task}" has nothing to count'
+        if self.model.guide != "none" and self.task not in GUIDED:
+            yield f'[model] guide = "{self.model.guide}" is for task {", ".join(GUIDED)}, not for "{self.task}"'
         pieces, more = self.data.longest, self.decoding.extra_length
         behind = self.model.architecture == "joined"  # a translation stands behind its source
         enough = pieces + more + (pieces if behind else 0)

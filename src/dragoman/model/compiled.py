@@ -23,8 +23,8 @@ from dragoman.kernels import stack as kernels
 from dragoman.kernels.functions import LANES, Caches, available, refuse
 from dragoman.kernels.stack import Finished, Layer, Norm, Packed, Plan, Rows, Stack
 from dragoman.model.attention import MultiHeadAttention, scaled_dot, version
+from dragoman.model.guide import WordGuide
 from dragoman.model.layers import Residual
-from dragoman.model.positions import CountedPositions
 from dragoman.model.transducer import Memory, State
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, KeyValue, Prefixes, Transformer
 from dragoman.recipe import Precision
@@ -51,7 +51,7 @@ def fits(model: Transformer) -> bool:
     attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
     scaled = all(part.compare is scaled_dot and part.pattern is None for part in attentions)
     layered = all(isinstance(part.norm, nn.LayerNorm) for part in model.modules() if isinstance(part, Residual))
-    if not (scaled and layered) or isinstance(model.source_positions, CountedPositions):
+    if not (scaled and layered) or isinstance(model.guide, WordGuide):
         return False
     sizes = (model.output.shape[1], layer.feed_forward.inner.out_features, layer.attention.key.out_features)
     whole_heads = layer.attention.key.out_features % (layer.attention.heads * LANES) == 0

@@ -1,7 +1,4 @@
-"""Where a token stands (section 3.5). All kinds are asked the same way: `positions(first, length)` gives T D.
-
-The kinds that look at the tokens, too, are asked by `of` and `beside`.
-"""
+"""Where a token stands (section 3.5). All kinds are asked the same way: `positions(first, length)` gives T D."""
 
 import math
 from collections.abc import Callable
@@ -22,25 +19,7 @@ def sinusoids(length: int, width: int) -> Tensor:
     return table.to(torch.get_default_dtype())
 
 
-class Positions(nn.Module):
-    """What is the same for all kinds whose vectors depend on the place alone."""
-
-    def of(self, tokens: Tensor) -> Tensor:
-        """Return the vectors (T D, or B T D) of whole rows of tokens (B T)."""
-        found: Tensor = self(0, tokens.shape[1])
-        return found
-
-    def beside(self, place: int, counts: Tensor) -> Tensor:  # noqa: ARG002
-        """Return the vectors (1 D, or B W D) of one place, with so many marked tokens up to it (B W)."""
-        found: Tensor = self(place, 1)
-        return found
-
-    def marked(self, token: Tensor) -> Tensor:
-        """Return 1 for every token that is counted, else 0."""
-        return torch.zeros_like(token)
-
-
-class SinusoidalPositions(Positions):
+class SinusoidalPositions(nn.Module):
     """Fixed waves, for as many places as are asked for."""
 
     table: Tensor
@@ -57,7 +36,7 @@ class SinusoidalPositions(Positions):
         return self.table[first : first + length]
 
 
-class LearnedPositions(Positions):
+class LearnedPositions(nn.Module):
     """One learned vector a place (table 3, row E); there are only as many places as were learned."""
 
     def __init__(self, width: int, longest: int) -> None:
@@ -71,7 +50,7 @@ class LearnedPositions(Positions):
         return self.table[first : first + length]
 
 
-class NoPositions(Positions):
+class NoPositions(nn.Module):
     """Zeros: the model sees a bag of tokens, but for what the causal mask tells the decoder."""
 
     nothing: Tensor
@@ -85,49 +64,13 @@ class NoPositions(Positions):
         return self.nothing.new_zeros(length, len(self.nothing))
 
 
-class CountedPositions(Positions):
-    """Two waves side by side: half of the columns tell the place, the others how many marked tokens there are up to it.
-
-    Where the marked tokens of two languages belong together one by one, as words and their tags do, both sides count
-    alike, and the decoder need not learn to count in order to find its next word.
-    """
-
-    marks: Tensor
-
-    def __init__(self, width: int, vocabulary: int, before: int) -> None:
-        super().__init__()
-        self.places, self.counts = SinusoidalPositions(width // 2), SinusoidalPositions(width // 2)
-        self.before = before  # the count before the first token
-        self.register_buffer("marks", torch.zeros(vocabulary, dtype=torch.long), persistent=False)
-
-    def of(self, tokens: Tensor) -> Tensor:
-        """Return the vectors (B T D) of whole rows of tokens (B T)."""
-        counts = (self.before + self.marks[tokens].cumsum(dim=1)).clamp(min=0)  # B T
-        places = self.places(0, tokens.shape[1]).expand(*tokens.shape, -1)
-        return torch.cat([places, self.at_counts(counts)], dim=-1)
-
-    def beside(self, place: int, counts: Tensor) -> Tensor:
-        """Return the vectors (B W D) of one place, with so many marked tokens up to it (B W)."""
-        return torch.cat([self.places(place, 1).expand(*counts.shape, -1), self.at_counts(counts)], dim=-1)
-
-    def at_counts(self, counts: Tensor) -> Tensor:
-        """Return the waves of counts (… D/2)."""
-        table: Tensor = self.counts(0, int(counts.max()) + 1)
-        return table[counts]
-
-    def marked(self, token: Tensor) -> Tensor:
-        """Return 1 for every token that is counted, else 0."""
-        return self.marks[token]
-
-
-POSITIONS: dict[str, Callable[[Model, int, int], Positions]] = {
-    "sinusoidal": lambda how, _vocabulary, _before: SinusoidalPositions(how.width),
-    "learned": lambda how, _vocabulary, _before: LearnedPositions(how.width, how.longest),
-    "none": lambda how, _vocabulary, _before: NoPositions(how.width),
-    "counted": lambda how, vocabulary, before: CountedPositions(how.width, vocabulary, before),
+POSITIONS: dict[str, Callable[[Model], nn.Module]] = {
+    "sinusoidal": lambda how: SinusoidalPositions(how.width),
+    "learned": lambda how: LearnedPositions(how.width, how.longest),
+    "none": lambda how: NoPositions(how.width),
 }
 
 
-def positions_of(how: Model, vocabulary: int = 0, before: int = 0) -> Positions:
-    """Build the positions that a recipe asks for; those that count need a vocabulary and where to begin."""
-    return POSITIONS[how.positions](how, vocabulary, before)
+def positions_of(how: Model) -> nn.Module:
+    """Build the positions that a recipe asks for."""
+    return POSITIONS[how.positions](how)

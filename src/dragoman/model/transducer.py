@@ -4,7 +4,7 @@ Shapes: B batch, S source positions, T target positions, D width, H heads, V voc
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import torch
@@ -17,10 +17,12 @@ class Memory:
 
     states: Tensor  # B S D
     mask: Tensor  # B S, True where a source token stands
+    firsts: Tensor | None = field(default=None, kw_only=True)  # B S, where each word begins, if a guide asks for it
 
     def keep(self, sentences: Tensor) -> "Memory":
         """Return the memory of the given sentences (a tensor of row numbers) alone."""
-        return Memory(self.states[sentences], self.mask[sentences])
+        firsts = None if self.firsts is None else self.firsts[sentences]
+        return Memory(self.states[sentences], self.mask[sentences], firsts=firsts)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.model.attention import SCORES, MultiHeadAttention, Pattern, causal_mask
+from dragoman.model.guide import guide_of
 from dragoman.model.layers import NORMS, Dropout, FeedForward, Residual, counted, initialise, vocabularies_of
 from dragoman.model.patterns import PATTERNS
 from dragoman.model.positions import positions_of
@@ -91,7 +92,7 @@ class Prefixes:
     ancestors: Tensor  # B W T, int32: at which of the C places position t of hypothesis w lies
     own: list[KeyValue]  # a layer each: B C L H K
     memory: list[KeyValue]  # a layer each: B H S K
-    counts: Tensor  # B W: marked tokens that each hypothesis has, for positions that count
+    counts: Tensor  # B W: words that each hypothesis has dealt with, for a guide
 
     @classmethod
     def empty(cls, memory: list[KeyValue], heads: int, widths: tuple[int, int], like: Tensor) -> "Prefixes":
@@ -153,9 +154,9 @@ class Transformer(nn.Module):
         self.source_embedding, self.target_embedding, self.projection = vocabularies_of(
             how, source_vocabulary, target_vocabulary
         )
-        # The first word has number 0, and a tree without a tag waits for word 0.
-        self.source_positions = positions_of(how, source_vocabulary, before=-1)
-        self.target_positions = positions_of(how, target_vocabulary, before=0)
+        self.source_positions = positions_of(how)
+        self.target_positions = positions_of(how)
+        self.guide = guide_of(how, source_vocabulary, target_vocabulary)
         self.dropout = Dropout(how.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(how, number) for number in range(how.layers))
         self.decoder = nn.ModuleList(DecoderLayer(how, number) for number in range(how.layers))
@@ -195,13 +196,13 @@ class Transformer(nn.Module):
     def read(self, source: Tensor, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
         """Run the encoder; the second part holds each layer's weights (B H S S) if recorded."""
         mask = source != PAD  # B S
-        x = self.dropout(self.source_embedding(source) + self.source_positions.of(source))  # B S D
+        x = self.dropout(self.source_embedding(source) + self.source_positions(0, source.shape[1]))  # B S D
         recorded: list[Tensor] = []
         with counted(mask):
             for layer in self.encoder:
                 x, weights = layer(x, mask[:, None, None], record=record)
                 recorded += [weights] if record else []
-            return Memory(self.encoder_norm(x), mask), recorded
+            return Memory(self.encoder_norm(x), mask, firsts=self.guide.firsts(source)), recorded
 
     def write(
         self, prefix: Tensor, memory: Memory, *, record: bool = False
@@ -210,7 +211,8 @@ class Transformer(nn.Module):
         length = prefix.shape[1]
         patterned = cast(DecoderLayer, self.decoder[0]).attention.pattern is not None  # and causal by itself
         mask = None if patterned else causal_mask(length, prefix.device)[None, None]  # 1 1 T T
-        x = self.dropout(self.target_embedding(prefix) + self.target_positions.of(prefix))  # B T D
+        ahead = self.guide.ahead(memory, self.guide.counted(prefix).cumsum(dim=1))
+        x = self.dropout(self.target_embedding(prefix) + self.target_positions(0, length) + ahead)  # B T D
         own: list[Tensor] = []
         cross: list[Tensor] = []
         with counted(prefix != PAD):
@@ -234,8 +236,9 @@ class Transformer(nn.Module):
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Prefixes]:
         """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
         assert isinstance(state, Prefixes), f"this is the state of another model: {type(state)}"
-        counts = state.counts + self.target_positions.marked(token)
-        x = self.target_embedding(token) + self.target_positions.beside(state.length, counts)  # B W D
+        counts = state.counts + self.guide.counted(token)
+        ahead = self.guide.ahead(memory, counts)
+        x = self.target_embedding(token) + self.target_positions(state.length, 1) + ahead  # B W D
         state = replace(state.longer(), counts=counts)
         mask = memory.mask[:, None, None]
         for layer, own, projected in zip(self.decoder, state.own, state.memory, strict=True):
