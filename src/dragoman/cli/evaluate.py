@@ -1,8 +1,8 @@
-"""`dragoman evaluate`: how good translations or parse trees are, in numbers that others can repeat."""
+"""`dragoman evaluate`: how good what a model does is, in numbers that others can repeat."""
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,12 +15,17 @@ from dragoman.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from dragoman.evaluation.brackets import BracketScores
+    from dragoman.evaluation.error_rates import Manner
+    from dragoman.tasks.spelling import SpelledTask
+    from dragoman.tasks.task import Example
+    from dragoman.tasks.translator import Translator
 
 
 @dataclass(frozen=True)
 class Question:
     """What was asked for on the command line."""
 
+    task: str
     run: Path | None
     source: str | None
     reference: str | None
@@ -30,6 +35,7 @@ class Question:
     output: Path | None
     parameters: str | None
     sentences: bool
+    ignore_stress: bool
     as_json: bool
     device: str
     decoding: dict[str, Any]
@@ -38,8 +44,12 @@ class Question:
 def evaluate(
     run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run directory.")] = None,
     source: Annotated[str | None, typer.Option(help="Text to translate.")] = None,
-    reference: Annotated[str | None, typer.Option(help="What it should become, line by line.")] = None,
-    task: Annotated[str, typer.Option(help="What is scored: translate (text) or parse (trees).")] = "translate",
+    reference: Annotated[
+        str | None, typer.Option(help="What it should become, line by line; of words: a lexicon.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Without a RUN: what is scored, translate (if unset), parse, pronounce, inflect.")
+    ] = None,
     hypotheses: Annotated[str | None, typer.Option(help="Instead of a RUN: output made elsewhere.")] = None,
     against: Annotated[Path | None, typer.Option(help="Another run: is the difference more than chance?")] = None,
     beam: Beam = None,
@@ -52,20 +62,33 @@ def evaluate(
         str | None, typer.Option(metavar="FILE.prm", help="Of trees: which brackets count, as EVALB's files say it.")
     ] = None,
     sentences: Annotated[bool, typer.Option("--sentences", help="Of trees: list every sentence.")] = False,
+    ignore_stress: Annotated[
+        bool, typer.Option("--ignore-stress", help="Of pronunciations: AH0 and AH1 are both AH.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: Device = "auto",
 ) -> None:
     """Translate --source with the model in RUN and score it against --reference (or score --hypotheses).
 
-    Trees are scored with --task parse --hypotheses F --reference F, as EVALB scores them; see docs/parsing.md.
+    Trees are scored with --task parse --hypotheses F --reference F, as EVALB scores them; see docs/parsing.md. Models
+    that pronounce or inflect take --reference alone, a lexicon; see docs/pronunciation.md.
     """
-    if task not in SCORERS:
-        raise UserError(f'There is no task "{task}"; there is {", ".join(SCORERS)}.{nearest(task, [*SCORERS])}')
+    named = task or learned(run)
+    if named not in SCORERS:
+        raise UserError(f'There is no task "{named}"; there is {", ".join(SCORERS)}.{nearest(named, [*SCORERS])}')
     decoding = {"beam": beam, "length_penalty": length_penalty, "precision": precision, "shortlist": shortlist}
     question = Question(
-        run, source, reference, hypotheses, against, worst, output, parameters, sentences, as_json, device, decoding
-    )
-    SCORERS[task](question)
+        named, run, source, reference, hypotheses, against, worst, output, parameters, sentences, ignore_stress,
+        as_json, device, decoding,
+    )  # fmt: skip
+    SCORERS[named](question)
+
+
+def learned(run: Path | None) -> str:
+    """Return the task that a run was trained for; without a run it is translation."""
+    from dragoman.run import Run
+
+    return Run(run).read_recipe().task if run else "translate"
 
 
 def evaluate_translations(asked: Question) -> None:
@@ -73,7 +96,8 @@ def evaluate_translations(asked: Question) -> None:
     from dragoman.data.lines import read_lines
     from dragoman.evaluation import scores, tables
 
-    refuse_foreign("translate", {"--parameters": asked.parameters, "--sentences": asked.sentences})
+    foreign = {"--parameters": asked.parameters, "--sentences": asked.sentences}
+    refuse_foreign("translate", {**foreign, "--ignore-stress": asked.ignore_stress})
     refuse_unclear(asked.run, asked.source, asked.reference, asked.hypotheses, asked.against)
     references = list(read_lines(str(asked.reference), say))
     sources = list(read_lines(asked.source, say)) if asked.source else None
@@ -131,21 +155,17 @@ def translations(
 
 
 def evaluate_trees(asked: Question) -> None:
-    """Print precision, recall and F1 of the brackets of trees that were made elsewhere."""
+    """Print precision, recall and F1 of the brackets of a run's trees, or of somebody else's."""
     from dragoman.data.lines import read_lines
     from dragoman.evaluation import brackets, tables
     from dragoman.evaluation.bracket_rules import COLLINS, read_rules
 
-    refuse_run(asked)
-    if asked.hypotheses is None or asked.reference is None:
-        raise UserError(
-            "Trees are compared with trees: give --hypotheses, a parser's, and --reference, the right ones."
-        )
+    refuse_unclear_trees(asked)
     rules = read_rules(read_lines(asked.parameters, say), asked.parameters) if asked.parameters else COLLINS
-    lines, hypotheses, references = pairs_of_trees(asked.hypotheses, asked.reference)
+    lines, hypotheses, references = parsed(asked) if asked.run else pairs_of_trees(asked)
     with busy("Scoring"):
         found = brackets.score(hypotheses, references, rules)
-    tell_what_was_not_scored(asked.hypotheses, lines, found)
+    tell_what_was_not_scored(str(asked.run or asked.hypotheses), lines, found)
     if asked.as_json:
         print(json.dumps(brackets.to_json(found, lines, each=asked.sentences), ensure_ascii=False, indent=2))
         return
@@ -153,11 +173,25 @@ def evaluate_trees(asked: Question) -> None:
     print("\n\n".join(filter(None, [listing, tables.brackets_table(found)])))
 
 
-def pairs_of_trees(hypotheses: str, reference: str) -> tuple[list[int], list[str], list[str]]:
+def parsed(asked: Question) -> tuple[list[int], list[str], list[str]]:
+    """Let a run parse the words of the reference; return numbers, its trees and those of the reference."""
+    from dragoman.cli.answers import loaded
+
+    assert asked.run, "refuse_unclear_trees has seen to that"
+    model = loaded(asked.run, "parse", asked.device)
+    examples = model.task.examples(asked.source, asked.reference, say)
+    found = answers(model, examples, asked)
+    if asked.output:
+        asked.output.write_text("".join(f"{tree}\n" for tree in found), encoding="utf-8")
+    return list(range(1, len(found) + 1)), found, [example.references[0] for example in examples]
+
+
+def pairs_of_trees(asked: Question) -> tuple[list[int], list[str], list[str]]:
     """Read two files of trees; return the lines of the first that they begin on, and the trees of both."""
     from dragoman.data.lines import read_lines
     from dragoman.evaluation.trees import sentences, well_formed_sentences
 
+    hypotheses, reference = str(asked.hypotheses), str(asked.reference)
     right = well_formed_sentences(list(read_lines(reference, say)), reference)
     lines = list(read_lines(hypotheses, say))
     while len(lines) > len(right) and not lines[-1].strip():  # empty lines at the end are nobody's
@@ -191,17 +225,17 @@ def tell_what_was_not_scored(name: str, lines: list[int], found: "BracketScores"
         say(f"{name}: {where}: not scored ({status}): {why}")
 
 
-def refuse_run(asked: Question) -> None:
-    """Object to options that need a model, since none of ours parses."""
-    if asked.run or asked.against:
+def refuse_unclear_trees(asked: Question) -> None:
+    """Say which of the options are missing, mean nothing to trees, or contradict each other."""
+    foreign = {"--against": asked.against, "--worst": asked.worst or None, "--ignore-stress": asked.ignore_stress}
+    of_a_run = {f"--{name.replace('_', '-')}": value for name, value in asked.decoding.items()}
+    of_a_run |= {"--source": asked.source, "--output": asked.output}
+    refuse_foreign("parse", foreign if asked.run else {**foreign, **of_a_run})
+    if asked.reference is None or (asked.run is None) == (asked.hypotheses is None):
         raise UserError(
-            f"{asked.run or asked.against} cannot be asked to parse: models translate. Score a parser's output with "
-            "`dragoman evaluate --task parse --hypotheses FILE --reference FILE`."
+            "Trees are compared with trees: give --reference, the right ones, and either a RUN, which parses their "
+            "words, or --task parse and --hypotheses, a parser's."
         )
-    options = {f"--{name.replace('_', '-')}": value for name, value in asked.decoding.items()}
-    refuse_foreign(
-        "parse", {"--source": asked.source, "--worst": asked.worst or None, "--output": asked.output, **options}
-    )
 
 
 def refuse_foreign(task: str, options: dict[str, Any]) -> None:
@@ -211,4 +245,97 @@ def refuse_foreign(task: str, options: dict[str, Any]) -> None:
             raise UserError(f"{option} does not go with --task {task}; leave it out.")
 
 
-SCORERS: dict[str, Callable[[Question], None]] = {"translate": evaluate_translations, "parse": evaluate_trees}
+def evaluate_pronunciations(asked: Question) -> None:
+    """Print the error rates of pronunciations, with stress or without."""
+    from dragoman.evaluation.error_rates import PRONUNCIATION, UNSTRESSED
+
+    evaluate_words(asked, UNSTRESSED if asked.ignore_stress else PRONUNCIATION)
+
+
+def evaluate_forms(asked: Question) -> None:
+    """Print the accuracy of inflected forms."""
+    from dragoman.evaluation.error_rates import INFLECTION
+
+    refuse_foreign("inflect", {"--ignore-stress": asked.ignore_stress})
+    evaluate_words(asked, INFLECTION)
+
+
+def evaluate_words(asked: Question, manner: "Manner") -> None:
+    """Print how far what became of words is from what should have."""
+    from dragoman.evaluation import error_rates, tables
+
+    refuse_unclear_words(asked)
+    model = dragoman.load(asked.run, device=asked.device) if asked.run else None
+    task = replace(word_task(asked.task, model), manner=manner)
+    examples = task.examples(None, asked.reference, say)
+    outputs = task.outputs(asked.hypotheses, examples, say) if asked.hypotheses else answers(model, examples, asked)
+    if asked.output:
+        lines = [task.written(one, output) for one, output in zip(examples, outputs, strict=True)]
+        asked.output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with busy("Scoring"):
+        found = task.score(examples, outputs)
+    if asked.as_json:
+        print(json.dumps(error_rates.to_json(found, worst=asked.worst), ensure_ascii=False, indent=2))
+        return
+    parts = [tables.rates_table(found)]
+    if asked.worst:
+        parts += [tables.confusions_table(found.confusions()), tables.worst_words_table(found.worst(asked.worst))]
+    print("\n\n".join(filter(None, parts)))
+
+
+def refuse_unclear_words(asked: Question) -> None:
+    """Say which of the options are missing, mean nothing here, or contradict each other."""
+    foreign = {"--source": asked.source, "--against": asked.against, "--parameters": asked.parameters}
+    refuse_foreign(asked.task, {**foreign, "--sentences": asked.sentences})
+    if asked.reference is None:
+        raise UserError("There is nothing to compare with: give --reference, a lexicon with the right answers.")
+    if (asked.run is None) == (asked.hypotheses is None):
+        raise UserError(
+            f"Give either a RUN, whose answers are scored, or --task {asked.task} and --hypotheses, made elsewhere."
+        )
+
+
+def word_task(name: str, model: "Translator | None") -> "SpelledTask":
+    """Return the task of a model, or the one of this name if there is none."""
+    from dragoman.tasks.spelling import SpelledTask
+    from dragoman.tasks.tasks import TASKS
+
+    task = model.task if model else TASKS[name]
+    if task.name != name or not isinstance(task, SpelledTask):
+        raise UserError(f"{model.run if model else name} is a {task.noun}, so --task {name} does not go with it.")
+    return task
+
+
+def answers(model: "Translator | None", examples: "list[Example]", asked: Question) -> list[str]:
+    """Return what a model makes of the examples."""
+    assert model, "there is a model or a file of hypotheses"
+    with counting(f"{model.task.doing} with {asked.run}", len(examples)) as progress:
+        found: list[str] = model.translate([one.source for one in examples], progress=progress, **asked.decoding)
+        return found
+
+
+def evaluate_prediction(asked: Question) -> None:
+    """Print how well a language model predicts a text."""
+    from dragoman.cli.answers import loaded
+    from dragoman.evaluation.perplexity import table, to_json
+    from dragoman.tasks.continuation import perplexity
+
+    options = {f"--{name.replace('_', '-')}": value for name, value in asked.decoding.items()}
+    foreign = {"--hypotheses": asked.hypotheses, "--against": asked.against, "--parameters": asked.parameters}
+    refuse_foreign("generate", {**options, **foreign, "--worst": asked.worst or None, "--output": asked.output})
+    if asked.run is None:
+        raise UserError("A text is predicted by a model: give a RUN, and --reference, the text.")
+    model = loaded(asked.run, "generate", asked.device)
+    (example,) = model.task.examples(asked.source, asked.reference, say)
+    with counting(f"{model.task.doing} with {asked.run}", None) as progress:
+        found = perplexity(model, example.references[0], progress, say)
+    print(json.dumps(to_json(found), indent=2) if asked.as_json else table(found))
+
+
+SCORERS: dict[str, Callable[[Question], None]] = {
+    "translate": evaluate_translations,
+    "parse": evaluate_trees,
+    "pronounce": evaluate_pronunciations,
+    "inflect": evaluate_forms,
+    "generate": evaluate_prediction,
+}

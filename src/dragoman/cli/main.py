@@ -13,10 +13,14 @@ from dragoman.cli.bench import bench
 from dragoman.cli.check import check
 from dragoman.cli.evaluate import evaluate
 from dragoman.cli.export import export
+from dragoman.cli.generate import generate
 from dragoman.cli.heads import heads
+from dragoman.cli.inflect import inflect
 from dragoman.cli.info import info
 from dragoman.cli.init import init
 from dragoman.cli.lab import lab
+from dragoman.cli.parse import parse
+from dragoman.cli.pronounce import pronounce
 from dragoman.cli.quickstart import quickstart
 from dragoman.cli.serve import serve
 from dragoman.cli.shortlist import shortlist
@@ -30,8 +34,8 @@ app = typer.Typer(
     name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 for verb in (
-    quickstart, check, init, train, watch, translate, evaluate, attention, heads, serve, average, shortlist, export,
-    info, lab, bench,
+    quickstart, check, init, train, watch, translate, parse, pronounce, inflect, generate, evaluate, attention, heads,
+    serve, average, shortlist, export, info, lab, bench,
 ):  # fmt: skip
     app.command()(verb)
 

@@ -20,3 +20,12 @@ Preset = Annotated[str | None, typer.Option(help="A named model size: tiny, smal
 Override = Annotated[
     list[str] | None, typer.Option("--set", metavar="PART.KEY=VALUE", help="Change one setting; may be repeated.")
 ]
+NBest = Annotated[int, typer.Option(min=1, max=512, help="Answers to each line, the best first.")]
+WithScores = Annotated[bool, typer.Option("--scores", help="Put the score and a tab before each answer.")]
+AsJson = Annotated[bool, typer.Option("--json", help="A JSON list a line: the answers to it, with scores and pieces.")]
+LineByLine = Annotated[
+    bool, typer.Option("--line-by-line", help="Answer each line before reading the next; slower in bulk.")
+]
+Label = Annotated[
+    str | None, typer.Option(help="Of a model for several languages or kinds: which one all lines are of.")
+]

@@ -1,20 +1,12 @@
 """`dragoman translate`: text in, text out."""
 
-import json
-import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 import dragoman
+from dragoman.cli.answers import answer, stdin_lines, waited_for
 from dragoman.cli.options import Beam, Device, LengthPenalty, Precision, RunPath, Shortlist
-from dragoman.cli.progress import say
-from dragoman.errors import UserError
-
-LONGEST_LINE = 64 << 20  # bytes: more than any sentence, and less than memory
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def translate(
@@ -54,44 +46,5 @@ def translate(
         from dragoman.tasks.translator import Sampling
 
         options["sampling"] = Sampling(temperature, top_k, top_p, seed)
-    if line_by_line or (sys.stdin.isatty() and not text):
-        options["at_a_time"] = 1
-    lines = text or stdin_lines()
-    in_parts = 0
-    for found in model.translate_lines(lines, details=True, **options):
-        ranked = found if isinstance(found, list) else [found]
-        show(ranked, scores=scores, as_json=as_json)
-        in_parts += ranked[0].parts > 1
-    if in_parts:
-        most = f"{model.longest} pieces at most"
-        say(f"{in_parts:,} longer than any text in training, so translated in parts of {most}.")
-
-
-def show(ranked: Iterable[Any], *, scores: bool, as_json: bool) -> None:
-    """Print the translations of one line."""
-    if as_json:
-        print(json.dumps([asdict(one) for one in ranked], ensure_ascii=False), flush=True)
-        return
-    for one in ranked:
-        print(f"{one.score:.4f}\t{on_one_line(one.text)}" if scores else on_one_line(one.text), flush=True)
-
-
-def on_one_line(text: str) -> str:
-    """Keep one line one line, whatever the model writes."""
-    return text.replace("\n", " ")
-
-
-def stdin_lines() -> Iterator[str]:
-    """Yield the lines of standard input; only a line feed ends a line, and a byte-order mark is not part of it."""
-    for number, raw in enumerate(iter(lambda: sys.stdin.buffer.readline(LONGEST_LINE + 1), b""), 1):
-        if len(raw) > LONGEST_LINE:
-            raise UserError(f"standard input, line {number}: longer than {LONGEST_LINE >> 20} MiB; cut it first.")
-        line = raw.removesuffix(b"\r\n").removesuffix(b"\n")
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            encoding = "UTF-16" if number == 1 and line.startswith(UTF16_MARKS) else "WINDOWS-1252"
-            raise UserError(
-                f"standard input, line {number}: byte {error.start + 1} of the line (0x{line[error.start]:02x}) is not "
-                f"UTF-8; convert the text first, for example with `iconv -f {encoding} -t UTF-8`."
-            ) from None
+    at_once = line_by_line or waited_for(text)
+    answer(model, text or stdin_lines(), options, scores=scores, as_json=as_json, at_once=at_once)

@@ -23,10 +23,12 @@ class Part:
     seed: int
     chosen: frozenset[int]
     held_out: bool  # the side of the chosen pairs, or the other one
+    by_source: bool = False  # whether pairs with one source stay together, whatever their targets
 
     def keeps(self, source: str, target: str) -> bool:
         """Tell whether a pair belongs to this side."""
-        return (pair_hash(self.seed, source, target) in self.chosen) == self.held_out
+        number = pair_hash(self.seed, source, "" if self.by_source else target)
+        return (number in self.chosen) == self.held_out
 
     @property
     def fingerprint(self) -> str:
@@ -47,9 +49,11 @@ class Split:
     notice: str | None  # said where fewer are held out than were asked for
 
 
-def split_held_out(corpus: Pairs, held_out: int, seed: int) -> Split:
-    """Choose up to `held_out` pairs for validation, but leave nine in ten for training."""
-    hashes = usable_hashes(corpus, seed)
+def split_held_out(corpus: Pairs, held_out: int, seed: int, *, by_source: bool = False) -> Split:
+    """Choose up to `held_out` pairs for validation, but leave nine in ten for training.
+
+    With `by_source` all pairs of one source fall on one side."""
+    hashes = usable_hashes(corpus, seed, by_source)
     different, counts = np.unique(hashes, return_counts=True)
     if len(different) < 2:
         raise UserError(
@@ -61,8 +65,8 @@ def split_held_out(corpus: Pairs, held_out: int, seed: int) -> Split:
     chosen = frozenset(int(number) for number in different[groups])
     size = int(counts[groups].sum())
     return Split(
-        training=Part(seed, chosen, held_out=False),
-        validation=Part(seed, chosen, held_out=True),
+        training=Part(seed, chosen, held_out=False, by_source=by_source),
+        validation=Part(seed, chosen, held_out=True, by_source=by_source),
         held_out=size,
         notice=None
         if size == held_out
@@ -70,10 +74,11 @@ def split_held_out(corpus: Pairs, held_out: int, seed: int) -> Split:
     )
 
 
-def usable_hashes(corpus: Pairs, seed: int) -> npt.NDArray[np.uint64]:
-    """Return the hash of every pair that is not empty on either side."""
-    usable = (pair_hash(seed, source, target) for source, target in corpus.pairs() if source.strip() and target.strip())
-    return np.fromiter(usable, dtype=np.uint64)
+def usable_hashes(corpus: Pairs, seed: int, by_source: bool) -> npt.NDArray[np.uint64]:
+    """Return the hash of every pair that is not empty on either side, or of its source alone."""
+    usable = ((source, target) for source, target in corpus.pairs() if source.strip() and target.strip())
+    hashes = (pair_hash(seed, source, "" if by_source else target) for source, target in usable)
+    return np.fromiter(hashes, dtype=np.uint64)
 
 
 def chosen_groups(counts: npt.NDArray[np.int64], limit: int) -> list[int]:

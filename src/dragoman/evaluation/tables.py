@@ -8,6 +8,7 @@ from dragoman.evaluation.scores import Row, Scores, Sentence
 
 COUNTED = ("sentences", "errors", "skipped", "scored")
 NOTHING = "(nothing)"
+TAB = "\t"
 MEASURED = (
     "precision", "recall", "f1", "exact_match", "average_crossing", "no_crossing", "two_or_less_crossing",
     "tagging_accuracy",
@@ -50,7 +51,7 @@ def confusions_table(confusions: Sequence[Confusion]) -> str:
 def worst_words_table(judgements: Sequence[Judgement]) -> str:
     """Write each word as a block: which one it is and how far off, then the output and every right answer."""
     return "\n\n".join(
-        f"word {one.number}, {one.source}: {one.edits} edits in {one.length}\n"
+        f"word {one.number}, {one.source.replace(TAB, ' ')}: {one.edits} edits in {one.length}\n"
         f"  output     {one.output}\n" + "\n".join(f"  reference  {reference}" for reference in one.references)
         for one in judgements
     )

@@ -1,66 +1,59 @@
 """Inflection: a lemma and tags, the inflected form."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import ClassVar
 
 from dragoman.data.corpus import Pair
-from dragoman.recipe import Data
-from dragoman.tasks.lexicon import Lexicon, joined, lexicons, spelled
-from dragoman.tasks.task import Example, PlainTask, Say, Scores
+from dragoman.errors import UserError
+from dragoman.evaluation.error_rates import INFLECTION, Manner
+from dragoman.tasks.lexicon import SPACE, Layout, joined, spelled
+from dragoman.tasks.spelling import SpelledTask
+
+END = ";"  # of a tag, so that it is never taken for a letter
 
 
-def asked(lemma: str, tags: str) -> str:
+def with_tags(lemma: str, tags: str) -> str:
     """Write a question as the model reads it: the tags, then the letters."""
-    return " ".join([*(f"{tag.strip()};" for tag in tags.split(";") if tag.strip()), spelled(lemma)])
+    each = (tag.strip().replace(" ", SPACE) for tag in tags.split(END))
+    return " ".join([*(tag + END for tag in each if tag), spelled(lemma)])
 
 
-def entry(columns: list[str]) -> Pair:
+def entry(columns: Sequence[str]) -> Pair:
     """Return the question and the letters of the form of a line."""
     lemma, form, tags = columns
-    return asked(lemma, tags), spelled(form)
+    return with_tags(lemma, tags), spelled(form)
 
 
-class Inflect(PlainTask):
+@dataclass(frozen=True)
+class Inflect(SpelledTask):
     """From a lemma to one of its forms."""
 
+    labels: tuple[str, ...] = ()
+    manner: Manner = INFLECTION
+
     name, noun, doing, measure = "inflect", "inflector", "Inflecting", "accuracy"
+    usage = ('dragoman inflect {run} "lemma" --tags "V;PST"', "dragoman evaluate {run} --reference TABLE")
+    layout: ClassVar[Layout] = Layout(("lemma", "form", "tags"), entry)
+    question: ClassVar[tuple[str, ...]] = ("lemma", "tags")
+    sample: ClassVar[str] = "lemma\tV;PST"
 
-    def corpora(self, data: Data) -> tuple[Lexicon, Lexicon | None]:
-        """Find the tables of forms that the recipe names."""
-        return lexicons(data, ("lemma", "form", "tags"), entry)
+    def asked(self, columns: Sequence[str]) -> str:
+        """Write lemma and tags as the model reads them."""
+        lemma, tags = columns
+        if not tags.strip(" ;"):
+            raise UserError(f'"{lemma}" has no tags; write "lemma⇥V;PST", or give --tags.')
+        return with_tags(lemma, tags)
 
-    def examples_of(self, pairs: Iterable[Pair]) -> list[Example]:
-        """Several lines of one question are one example with several answers."""
-        answers: dict[str, list[str]] = {}
-        for source, target in pairs:
-            answers.setdefault(source, []).append(joined(target))
-        return [Example(as_given(source), tuple(targets)) for source, targets in answers.items()]
-
-    def examples(self, source: str | None, reference: str | None, say: Say) -> list[Example]:
-        """Read a table of forms."""
-        raise NotImplementedError
-
-    def read(self, text: str) -> str:
-        """Write lemma and tags, with a tab between them, as the model reads them."""
-        lemma, _, tags = text.strip().partition("\t")
-        return asked(lemma, tags)
+    def as_given(self, source: str) -> str:
+        """Write lemma, tab, tags."""
+        parts = source.split(" ")
+        tags = list(takewhile(lambda part: len(part) > 1 and part.endswith(END), parts))
+        lemma = joined(" ".join(parts[len(tags) :]))
+        return f"{lemma}\t{''.join(tags).removesuffix(END).replace(SPACE, ' ')}"
 
     def shown(self, source: str, output: str) -> str:
         """Join the letters."""
         del source
         return joined(output)
-
-    def quick(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
-        """Return the share of forms, in per cent, that are right."""
-        right = sum(output in example.references for example, output in zip(examples, outputs, strict=True))
-        return 100 * right / max(1, len(examples))
-
-    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> Scores:
-        """Return accuracy and edit distance."""
-        return [f"accuracy {self.quick(examples, outputs):.2f}"]
-
-
-def as_given(source: str) -> str:
-    """Write a question as a person does: lemma, tab, tags."""
-    parts = source.split(" ")
-    tags = [part for part in parts if part.endswith(";") and len(part) > 1]
-    return f"{joined(' '.join(parts[len(tags) :]))}\t{''.join(tags).rstrip(';')}"

@@ -1,28 +1,40 @@
-"""Lexicons: files with a tab between a word and what becomes of it, one word a line, several files for one model."""
+"""Lexicons: files with a word and what becomes of it on each line, several files for one model.
+
+Columns have tabs between them. A file of pronunciations without tabs is read as CMUdict is written: the word, spaces,
+its phones; `WORD(2)` is another pronunciation of WORD. Several lines of a word are alternatives, and all are kept.
+"""
 
 import hashlib
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from unicodedata import combining, normalize
 
-from dragoman.data.corpus import Pair, read_through, refuse_pipe
-from dragoman.data.lines import read_lines
+from dragoman.data.corpus import Pair, refuse_pipe
+from dragoman.data.lines import Notice, read_lines
 from dragoman.errors import UserError
 from dragoman.recipe import Data
 
-Entry = Callable[[list[str]], Pair]  # from the columns of a line to what the model reads and writes
 SPACE = "␣"  # a space inside a word, where spaces stand between letters
+CMUDICT = re.compile(r"(\S+?)(?:\(\d+\))?\s+(.*?)(?:\s+#.*)?\s*")  # word, number of the variant, phones, remark
+SHOWN = 60  # characters of a line that is objected to
 
 
 def spelled(word: str) -> str:
-    """Write a word with spaces between its letters."""
-    return " ".join(word.replace(" ", SPACE))
+    """Write a word with spaces between its letters; an accent, or a sound of a Korean syllable, is one of its own."""
+    return " ".join(SPACE if letter.isspace() else letter for letter in normalize("NFD", word))
 
 
 def joined(letters: str) -> str:
     """Write letters as the word that they spell."""
-    return letters.replace(" ", "").replace(SPACE, " ")
+    return normalize("NFC", letters.replace(" ", "").replace(SPACE, " "))
+
+
+def visible(piece: str) -> str:
+    """Write a letter for a message, an accent on a circle of its own."""
+    return f"◌{piece}" if combining(piece[:1] or " ") else piece
 
 
 def label(name: str) -> str:
@@ -30,65 +42,121 @@ def label(name: str) -> str:
     return f"<{name}>"
 
 
+def tabbed(line: str) -> list[str]:
+    """Cut a line at its tabs."""
+    return [column.strip() for column in line.split("\t")]
+
+
+def cmudict(line: str) -> list[str]:
+    """Cut a line of CMUdict; one without phones has one column."""
+    found = CMUDICT.fullmatch(line)
+    return [found[1], found[2]] if found else [line.strip()]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a task's files are laid out, and what its model reads and writes of a line."""
+
+    columns: tuple[str, ...]  # what stands in each: "word", "phones"
+    entry: Callable[[Sequence[str]], Pair]
+    without_tabs: Callable[[str], list[str]] = tabbed  # cuts the lines of a file whose first has no tab
+    comments: tuple[str, ...] = ()  # how lines begin that are none
+
+    def rows(self, path: Path, notice: Notice | None = None) -> Iterator[list[str]]:
+        """Yield the columns of every line that has some, after seeing that all are there."""
+        cut = None
+        for number, line in enumerate(read_lines(path, notice), 1):
+            if line.strip() and not line.startswith(self.comments):
+                cut = cut or (tabbed if "\t" in line else self.without_tabs)
+                columns = cut(line)
+                self.refuse_odd(columns, f"{path}: line {number:,}", line)
+                yield columns
+
+    def refuse_odd(self, columns: Sequence[str], where: str, line: str) -> None:
+        """Object to a line that is no entry."""
+        wanted, text = self.columns, repr(line if len(line) <= SHOWN else line[:SHOWN] + "…")
+        if len(columns) == 1:
+            raise UserError(f"{where} has no tab between {wanted[0]} and {wanted[1]}: {text}.")
+        if len(columns) != len(wanted):
+            raise UserError(
+                f"{where} has {len(columns)} columns; expected {len(wanted)}, {', '.join(wanted)}, with a tab between "
+                f"them: {text}."
+            )
+        for name, column in zip(wanted, columns, strict=True):
+            if not column.strip():
+                raise UserError(f"{where} has nothing for {name}: {text}. Fill it in, or take the line out.")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one pass over the files found."""
+
+    count: int
+    fingerprint: str
+    notices: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Lexicon:
     """The entries of one file, or of several with a label each."""
 
     files: tuple[tuple[str, Path], ...]  # label, which is empty if there is one file, and path
-    columns: tuple[str, ...]  # what stands in each column: "word", "phones"
-    entry: Entry
+    layout: Layout
 
     def __str__(self) -> str:
         return " and ".join(str(path) for _, path in self.files)
 
     def check_counts(self) -> int:
         """Read everything once, refuse lines that are no entries, and return the number of entries."""
-        return self.survey[0]
+        return self.survey.count
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the labels and lines."""
-        return self.survey[1]
+        """Return the SHA-256 of what the model reads and writes."""
+        return self.survey.fingerprint
 
     def notices(self) -> tuple[str, ...]:
         """Return what was taken off the text on the way in, one sentence each."""
-        return self.survey[2]
+        return self.survey.notices
+
+    def pairs(self, notice: Notice | None = None) -> Iterator[Pair]:
+        """Yield what the model reads and writes, each entry once."""
+        for name, path in self.files:
+            before, seen, repeated = f"{label(name)} " if name else "", set[Pair](), 0
+            for columns in self.layout.rows(path, notice):
+                source, target = self.layout.entry(columns)
+                if (source, target) in seen:
+                    repeated += 1
+                    continue
+                seen.add((source, target))
+                yield before + source, target
+            if notice and repeated:
+                notice(f"{path}: {repeated:,} lines repeat an earlier one; each entry is read once.")
 
     @cached_property
-    def survey(self) -> tuple[int, str, tuple[str, ...]]:
-        """The number of entries, their hash and what there is to say about them; found once."""
-        notices: list[str] = []
-        digest = hashlib.sha256(repr(self.columns).encode())
-        for name, path in self.files:
+    def survey(self) -> Survey:
+        """What one pass over the files finds; made once."""
+        for _, path in self.files:
             refuse_pipe(path)
-            digest.update(f"{name} {read_through(path, notices.append)[1]}".encode())
-        return sum(1 for _ in self.pairs()), digest.hexdigest(), tuple(dict.fromkeys(notices))
-
-    def pairs(self) -> Iterator[Pair]:
-        """Yield what the model reads and writes, entry by entry."""
-        for name, path in self.files:
-            before = f"{label(name)} " if name else ""
-            for number, line in enumerate(read_lines(path), 1):
-                if line.strip():
-                    source, target = self.entry(self.cut(line, path, number))
-                    yield before + source, target
-
-    def cut(self, line: str, path: Path, number: int) -> list[str]:
-        """Return the columns of a line, each with something in it."""
-        columns = line.split("\t")
-        if len(columns) != len(self.columns) or not all(column.strip() for column in columns):
-            found, expected = sum(bool(column.strip()) for column in columns), ", tab, ".join(self.columns)
-            raise UserError(
-                f"{path}: line {number:,} has {found} columns that are not empty; expected {expected}: {line[:60]!r}."
-            )
-        return columns
+        notices, digest, count = list[str](), hashlib.sha256(), 0
+        for source, target in self.pairs(notices.append):
+            digest.update(f"{source}\t{target}\n".encode())
+            count += 1
+        if not count:
+            raise UserError(f"{self}: no entries; expected {', '.join(self.layout.columns)} on each line.")
+        return Survey(count, digest.hexdigest(), tuple(dict.fromkeys(notices)))
 
 
-def lexicons(data: Data, columns: tuple[str, ...], entry: Entry) -> tuple[Lexicon, Lexicon | None]:
+def lexicons(data: Data, layout: Layout) -> tuple[Lexicon, Lexicon | None]:
     """Name the files that a recipe trains on and validates with."""
     train, valid = named(data.file, data.labelled), named(data.valid_file, data.valid_labelled)
     if not train:
         raise UserError('The recipe names no lexicon to train on: set [data] file, or labelled = ["label=file", …].')
-    return Lexicon(train, columns, entry), Lexicon(valid, columns, entry) if valid else None
+    known = {name for name, _ in train}
+    for name, path in valid:
+        if name not in known:
+            expected = f"one of the labels {', '.join(sorted(known))}" if any(known) else "valid_file, without a label"
+            raise UserError(f'{path}: to be validated with the label "{name}", but training has {expected}.')
+    return Lexicon(train, layout), Lexicon(valid, layout) if valid else None
 
 
 def named(file: str | None, labelled: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
@@ -96,6 +164,7 @@ def named(file: str | None, labelled: tuple[str, ...]) -> tuple[tuple[str, Path]
     if file:
         return (("", Path(file)),)
     for text in labelled:
-        if not all(text.partition("=")) or set(text.partition("=")[0]) & set(" \t<>"):
+        name, _, path = text.partition("=")
+        if not (name and path) or set(name) & set(" \t<>"):
             raise UserError(f'[data] labelled: "{text}" is not label=file, as in "fre=french.tsv".')
     return tuple((text.partition("=")[0], Path(text.partition("=")[2])) for text in labelled)

@@ -10,7 +10,7 @@ from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.events import Listen, Working
 from dragoman.tasks.task import Example
-from dragoman.tasks.tasks import TASKS
+from dragoman.tasks.tasks import task_of
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.training.session import Notice
 
@@ -19,7 +19,7 @@ SCORED_AT_THE_END = 2000  # validation pairs that the model card is written abou
 
 def corpora(recipe: Recipe) -> tuple[Pairs, Pairs | None]:
     """Find the files that the recipe names, before anything is touched."""
-    corpus, valid = TASKS[recipe.task].corpora(recipe.data)
+    corpus, valid = task_of(recipe).corpora(recipe.data)
     for each in filter(None, (corpus, valid)):
         each.check_counts()
     return corpus, valid
@@ -39,7 +39,7 @@ class Prepared:
 
 def prepared(run: Run, recipe: Recipe, corpus: Pairs, valid: Pairs | None, listen: Listen) -> Prepared:
     """Look the data over, learn the vocabulary, and turn text into token arrays."""
-    task = TASKS[recipe.task]
+    task = task_of(recipe)
     for notice in (*corpus.notices(), *(valid.notices() if valid else ())):
         listen(Notice(notice))
     for remark in task.look_over(corpus, valid):

@@ -6,7 +6,10 @@ turns what people have (a word, a sentence, a tree) into these and back. `tasks.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+import torch
+from torch import Tensor
 
 from dragoman.data.arrays import TokenPairs, prepare
 from dragoman.data.chunks import Progress
@@ -63,6 +66,13 @@ class Task(Protocol):
     measure: str  # what `quick` returns: "BLEU"; nothing if there is no such number
     whole: bool  # whether an input is read as one, however long it is
 
+    @property
+    def usage(self) -> tuple[str, ...]:
+        """Commands for the model card, "{run}" where the run directory stands."""
+
+    def of(self, data: Data) -> Self:
+        """Return the task with what it has to know of a recipe's files."""
+
     def corpora(self, data: Data) -> tuple[Pairs, Pairs | None]:
         """Name the pairs to train on, and those to validate with if the recipe has some of their own."""
 
@@ -104,11 +114,22 @@ class Task(Protocol):
     def constrained(self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], how: Decoding) -> Transducer:
         """Return the model with outputs that make no sense ruled out."""
 
+    def words(self, source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
+        """Return how many words each piece of the source begins, and each of the target stands for (V)."""
+
 
 class PlainTask:
     """What most tasks do alike: a text is what the model reads and writes, whole, and nothing is ruled out."""
 
     whole = True
+    name: str
+    measure: str
+    usage: tuple[str, ...] = ()
+
+    def of(self, data: Data) -> Self:
+        """Return the task as it is: it is the same for all files."""
+        del data
+        return self
 
     def look_over(self, corpus: Pairs, valid: Pairs | None) -> Iterator[Remark]:
         """Find nothing wrong: reading the files has refused what is malformed."""
@@ -160,6 +181,10 @@ class PlainTask:
         """Rule nothing out."""
         del tokenizers, how
         return model
+
+    def words(self, source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
+        """Count nothing; the recipe has refused a guide that would."""
+        return torch.zeros(len(source), dtype=torch.long), torch.zeros(len(target), dtype=torch.long)
 
 
 def counted(heard: Heard, total: int) -> Callable[[int], None]:

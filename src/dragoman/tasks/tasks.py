@@ -1,5 +1,6 @@
 """The table of all tasks."""
 
+from dragoman.recipe import Recipe
 from dragoman.tasks.generate import Generate
 from dragoman.tasks.inflect import Inflect
 from dragoman.tasks.parse import Parse
@@ -14,3 +15,8 @@ TASKS: dict[str, Task] = {
     "parse": Parse(),
     "generate": Generate(),
 }
+
+
+def task_of(recipe: Recipe) -> Task:
+    """Return the task of a recipe, with what it has to know of the recipe's files."""
+    return TASKS[recipe.task].of(recipe.data)

@@ -13,16 +13,16 @@ from dragoman.data.arrays import TokenPairs
 from dragoman.data.batches import Numbers, Order, collate
 from dragoman.errors import Stopped, UserError
 from dragoman.memory import keep_freed_memory
-from dragoman.model.architectures import build
 from dragoman.model.weights import statistics
 from dragoman.recipe import Recipe
 from dragoman.run import Run, write_weights, write_whole
+from dragoman.tasks.building import built
 from dragoman.tasks.card import card
 from dragoman.tasks.events import Finished, Listen, Plan, Working
 from dragoman.tasks.preparation import Prepared, corpora, prepared
 from dragoman.tasks.resumption import refuse_other_origin, refuse_unasked
 from dragoman.tasks.task import Example
-from dragoman.tasks.tasks import TASKS
+from dragoman.tasks.tasks import task_of
 from dragoman.tasks.translator import Translator, chosen_device, load
 from dragoman.training import checkpoints
 from dragoman.training.averaging import average, chosen
@@ -77,13 +77,13 @@ class Trainer:
 
     def __init__(self, run: Run, recipe: Recipe, data: Prepared, world: World, listen: Listen, stop: Stop) -> None:
         self.run, self.recipe, self.data, self.world, self.listen, self.stop = run, recipe, data, world, listen, stop
-        self.task = TASKS[recipe.task]
+        self.task = task_of(recipe)
         plan = recipe.training
         self.device = chosen_device(plan.device)
         threads = plan.threads or cores()
         torch.set_num_threads(threads)
         torch.manual_seed(plan.seed)
-        self.model = build(recipe.model, len(data.source), len(data.target)).to(self.device)
+        self.model = built(recipe, data.source, data.target).to(self.device)
         # Threads that work on shares of a batch would count into the same statistics, in any order.
         alone = self.device.type != "cpu" or bool(statistics(self.model))
         self.crew = Crew(1 if alone else threads)
