@@ -8,18 +8,19 @@ more than one in several that a token meets, and still the order of the data dep
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import islice, tee
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from dragoman.data.arrays import FORMAT, Array, TokenPairs, kept
 from dragoman.data.chunks import Progress
-from dragoman.data.running_text import RunningText
+from dragoman.data.running_text import RunningText, chunks
 from dragoman.data.split import Part
 from dragoman.errors import UserError
 from dragoman.text.tokenizer import Tokenizer
@@ -68,7 +69,7 @@ def opened(folder: Path, longest: int, stride: int) -> Stretches:
     """Map the tokens of a text into memory and lay stretches over them, each a stride behind the one before."""
     header = json.loads((folder / "header.json").read_text())
     kinds = ("<u4" if header["tokens"] == "<u4" else "<u2", "<i8", "<i8")
-    tokens, chunks, numbers = (
+    tokens, firsts, numbers = (
         np.asarray(np.memmap(folder / name, dtype=kind, mode="r")) for name, kind in zip(FILES, kinds, strict=True)
     )
     starts = np.arange(0, max(1, len(tokens) - longest + stride), stride, dtype=np.int64)
@@ -81,7 +82,7 @@ def opened(folder: Path, longest: int, stride: int) -> Stretches:
         source_offsets=np.zeros(len(starts) + 1, dtype=np.int64),
         target_tokens=tokens,
         target_offsets=np.append(starts, len(tokens)),
-        line_numbers=numbers[np.searchsorted(chunks, starts, side="right") - 1],
+        line_numbers=numbers[np.searchsorted(firsts, starts, side="right") - 1],
         longest=longest,
     )
 
@@ -109,15 +110,22 @@ def write(folder: Path, text: RunningText, tokenizer: Tokenizer, keep: Part | No
 
 def encoded(text: RunningText, tokenizer: Tokenizer, keep: Part | None) -> Iterator[tuple[int, list[int]]]:
     """Yield the tokens of every chunk that is kept, with its number."""
-    chunks = ((number, pair[1]) for number, pair in enumerate(text.pairs(), 1) if keep is None or keep.keeps(*pair))
-    for number, first in islice(chunks, 1):
-        yield number, tokenizer.encode(first)
-    while some := list(islice(chunks, CHUNKS_AT_ONCE)):
-        numbers, texts = zip(*some, strict=True)
-        yield from zip(numbers, tokenizer.continued.encode_batch(texts), strict=True)
+    pairs = ((number, pair[1]) for number, pair in enumerate(text.pairs(), 1) if keep is None or keep.keeps(*pair))
+    numbers, texts = tee(pairs)
+    pieces = in_pieces((chunk for _, chunk in texts), tokenizer)
+    return ((number, tokens) for (number, _), tokens in zip(numbers, pieces, strict=True))
 
 
-def tokens_of(chunks: Sequence[str], tokenizer: Tokenizer) -> list[int]:
-    """Return the tokens of a text that comes in chunks."""
-    rest = tokenizer.continued.encode_batch(chunks[1:])
-    return [token for part in (tokenizer.encode(chunks[0]), *rest) for token in part] if chunks else []
+def in_pieces(chunks: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """Yield the tokens of each chunk of a text; together they are the tokens of the text."""
+    rest = iter(chunks)
+    for first in islice(rest, 1):
+        yield tokenizer.encode(first)
+    while some := list(islice(rest, CHUNKS_AT_ONCE)):
+        yield from tokenizer.continued.encode_batch(some)
+
+
+def tokens_of(text: str, tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
+    """Return the tokens of a text, however long it is."""
+    pieces = [np.array(tokens, dtype=np.int64) for tokens in in_pieces(chunks([text]), tokenizer)]
+    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int64)

@@ -4,15 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dragoman.data.stream import tokens_of
 from dragoman.decoding.generation import Draw, LanguageModel, going_on
 from dragoman.decoding.surprise import stride_of, surprises
 from dragoman.errors import UserError
-from dragoman.evaluation.perplexity import Reading
+from dragoman.evaluation.perplexity import Perplexity, Reading
 from dragoman.text.tokenizer import BYTE, Tokenizer
 from dragoman.text.writing import Writing, up_to
 from dragoman.tokens import END, UNKNOWN
@@ -57,6 +56,8 @@ class Continuing:
         sample: int = 0,
         say: Say = quiet,
     ) -> None:
+        if translator.task.name != "generate":
+            raise UserError(f"{translator.run or 'The model'} is a {translator.task.noun}; it goes on with no text.")
         if length < 1:
             raise UserError(f"length {length} is no length to write; ask for 1 token or more.")
         draw.check()
@@ -143,13 +144,14 @@ def tell_unknown(tokenizer: Tokenizer, prompt: str, tokens: Sequence[int], say: 
     say(f"The text that the model was trained on has no {named}; in the prompt the model sees an unknown sign instead.")
 
 
-def predicted(
-    translator: "Translator",
-    tokens: Sequence[int] | npt.NDArray[np.int64],
-    progress: Callable[[int], None] | None = None,
-) -> Reading:
-    """Predict every token of a text once, and add up how improbable they were."""
-    window = translator.longest
+def perplexity(
+    translator: "Translator", text: str, progress: Callable[[int], None] | None = None, notice: Say = quiet
+) -> Perplexity:
+    """Predict every token of a text once, with half a window of context or more, and add up how improbable it was."""
+    tokenizer, window = translator.target_tokenizer, translator.longest
+    tokens = tokens_of(text, tokenizer)
+    unknown = int((tokens == UNKNOWN).sum())
+    if unknown:
+        notice(f"{unknown:,} of {len(tokens):,} tokens are unknown to the model, and predicted as one unknown sign.")
     nats = surprises(translator.model, tokens, window, translator.device, progress)
-    unknown = int((np.asarray(tokens) == UNKNOWN).sum())
-    return Reading(float(nats.sum()), len(tokens), unknown, window, stride_of(window))
+    return Perplexity.of(Reading(float(nats.sum()), len(tokens), unknown, window, stride_of(window)), text)

@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
-
 from dragoman.data.arrays import TokenPairs
 from dragoman.data.chunks import Progress
 from dragoman.data.corpus import Pair, Pairs
@@ -16,10 +14,9 @@ from dragoman.decoding.generation import Draw
 from dragoman.errors import UserError
 from dragoman.evaluation.perplexity import Perplexity
 from dragoman.recipe import Data, Recipe
-from dragoman.tasks.continuation import Continuing, predicted
+from dragoman.tasks.continuation import Continuing, perplexity
 from dragoman.tasks.task import Example, Heard, PlainTask, Say, Trial, counted
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.tokens import END
 
 if TYPE_CHECKING:
     from dragoman.tasks.preparation import Prepared
@@ -83,10 +80,9 @@ class Generate(PlainTask):
 
     def judged(self, model: "Translator", data: "Prepared", heard: Heard) -> Perplexity:
         """Predict the validation text, with half a window of context or more."""
-        tokens = data.valid.target_tokens[:MOST_TOKENS]
-        tokens = tokens[: -1 if tokens[-1] == END else None].astype(np.int64)
-        reading = predicted(model, tokens, counted(heard, len(tokens)))
-        return Perplexity.of(reading, model.target_tokenizer.decode(tokens.tolist()))
+        tokens = data.valid.target_tokens[:MOST_TOKENS].tolist()
+        text = model.target_tokenizer.decode(tokens)
+        return perplexity(model, text, counted(heard, len(tokens)))
 
 
 def begun(text: str) -> Example:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dragoman.crew import crew_of
 from dragoman.decoding.engine import Engine
+from dragoman.decoding.generation import Draw
 from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.decoding.windows import join, split
@@ -23,9 +24,11 @@ from dragoman.model.transducer import Network, Transducer
 from dragoman.model.weights import weights as weights_of
 from dragoman.recipe import Decoding, Model, Precision, Recipe
 from dragoman.run import Run, check_fit, fit, read_tensors
+from dragoman.tasks.building import built
+from dragoman.tasks.continuation import Continuation, Continuing, quiet
 from dragoman.tasks.look import Knockouts, look
 from dragoman.tasks.shortlist import read_shortlist
-from dragoman.tasks.tasks import TASKS
+from dragoman.tasks.tasks import task_of
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
 from dragoman.training.checkpoints import WEIGHTS, fault, newest, places, read_progress
@@ -71,7 +74,7 @@ class Translator:
         longest: int = 0,
     ) -> None:
         self.recipe = recipe
-        self.task = TASKS[recipe.task]
+        self.task = task_of(recipe)
         self.model = model
         self.source_tokenizer = source
         self.target_tokenizer = target
@@ -214,6 +217,36 @@ class Translator:
         """
         return look(self, text, target=target, prefix=prefix, without=without, beam=beam, trace=trace)
 
+    def generate(
+        self, prompt: str = "", *, samples: int = 1, details: bool = False, **options: Any
+    ) -> str | Continuation | list[str] | list[Continuation]:
+        """Go on with a text, of a language model; `stream` explains the options. With several samples a list."""
+        found = []
+        for number in range(samples):
+            writing = self.stream(prompt, sample=number, **options)
+            text = "".join(writing)
+            found.append(writing.result() if details else text)
+        return found if samples > 1 else found[0]
+
+    def stream(
+        self,
+        prompt: str = "",
+        *,
+        length: int = 500,
+        draw: Draw | None = None,
+        stop: str = "",
+        sample: int = 0,
+        say: Callable[[str], None] = quiet,
+        **drawing: Any,
+    ) -> Continuing:
+        """Return an iterator over a text as a language model goes on with it, a piece at a time.
+
+        Up to `length` tokens are drawn as `draw`, or temperature, top_k, top_p and seed, say; none from where `stop`
+        would begin. `say` hears what a person should know.
+        """
+        chosen = draw or Draw(**drawing)
+        return Continuing(self, prompt, chosen, length=length, stop=stop, sample=sample, say=say)
+
     def knocked_out(self, heads: tuple[Head, ...]) -> Network:
         """Return the model without some of its heads."""
         return self.knockouts.of(self.model, heads)
@@ -278,7 +311,7 @@ def load(run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int |
     if not as_large(weights, recipe.model, len(source)):
         with torch.device("meta"):  # a recipe that asks for more than there is must not be granted the memory first
             check_fit(weights, weights_of(build(recipe.model, len(source), len(target))), where)
-    model = build(recipe.model, len(source), len(target))
+    model = built(recipe, source, target)
     fit(weights, weights_of(model), where)
     to = chosen_device(device)
     longest = whole_number(facts.get("longest_source"))
