@@ -39,7 +39,8 @@ class ListedMemory(Memory):
 
     def keep(self, sentences: Tensor) -> "ListedMemory":
         """Return the memory of the given sentences (a tensor of row numbers) alone."""
-        return ListedMemory(self.states[sentences], self.mask[sentences], self.allowed[sentences])
+        plain = super().keep(sentences)
+        return ListedMemory(plain.states, plain.mask, self.allowed[sentences], firsts=plain.firsts)
 
 
 class Restricted:
@@ -51,7 +52,7 @@ class Restricted:
     def encode(self, source: Tensor) -> ListedMemory:
         """Read `source` (B S, padded with PAD)."""
         memory = self.model.encode(source)
-        return ListedMemory(memory.states, memory.mask, self.shortlist.allowed(source))
+        return ListedMemory(memory.states, memory.mask, self.shortlist.allowed(source), firsts=memory.firsts)
 
     def start(self, memory: Memory) -> State:
         """Return the state before the first token."""
