@@ -124,9 +124,9 @@ def test_eleven_errors_pass_as_they_do_with_evalb(evaluated):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["RUN", "--hypotheses", "a", "--reference", "a"], "RUN cannot be asked to parse: models translate."),
-        (["--hypotheses", "a", "--reference", "a", "--against", "RUN"], "RUN cannot be asked to parse"),
-        (["--hypotheses", "a"], "Trees are compared with trees: give --hypotheses, a parser's, and --reference"),
+        (["RUN", "--hypotheses", "a", "--reference", "a"], "give --reference, the right ones, and either a RUN"),
+        (["--hypotheses", "a", "--reference", "a", "--against", "RUN"], "--against does not go with --task parse"),
+        (["--hypotheses", "a"], "Trees are compared with trees: give --reference, the right ones, and either a RUN"),
         (["--reference", "a"], "Trees are compared with trees"),
         (["--hypotheses", "a", "--reference", "a", "--source", "a"], "--source does not go with --task parse"),
         (["--hypotheses", "a", "--reference", "a", "--worst", "3"], "--worst does not go with --task parse"),
@@ -137,7 +137,7 @@ def test_eleven_errors_pass_as_they_do_with_evalb(evaluated):
         (["--hypotheses", "missing", "--reference", "a"], "missing: no such file."),
         (["--hypotheses", "a", "--reference", "a", "--parameters", "b.prm"], "b.prm: no such file."),
         (["--hypotheses", "a", "--reference", "a", "--parameters", "a"], 'a: line 1: there is no parameter "(S"'),
-        (["--task", "parsing", "--hypotheses", "a"], 'There is no task "parsing"; there is translate, parse. Did you'),
+        (["--task", "parsing", "--hypotheses", "a"], 'There is no task "parsing"; there is translate, parse'),
         (["--task", "translate", "--parameters", "a"], "--parameters does not go with --task translate; leave it out."),
         (["--task", "translate", "--sentences"], "--sentences does not go with --task translate"),
     ],
