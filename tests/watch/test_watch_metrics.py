@@ -13,7 +13,7 @@ def train_line(step, **values):
 
 
 def validation_line(step, **values):
-    numbers = {"loss": 1.2, "perplexity": 3.3, "bleu": 20.0}
+    numbers = {"loss": 1.2, "perplexity": 3.3, "score": 20.0, "measure": "BLEU"}
     return json.dumps({"event": "validation", "step": step, **numbers, **values}) + "\n"
 
 
@@ -103,12 +103,22 @@ def test_what_is_no_event_is_passed_over(path):
 
 def test_numbers_that_are_none_are_left_out(path):
     bare = '{"event": "validation", "step": 2}\n'
-    path.write_text(train_line(1, nll="x", rate=10**400) + validation_line(1, loss=None, bleu="y") + bare)
+    path.write_text(train_line(1, nll="x", rate=10**400) + validation_line(1, loss=None, score="y", measure=7) + bare)
     file = MetricsFile(path)
     file.refresh()
     assert file.metrics.training["nll"][0] != file.metrics.training["nll"][0]  # not a number
     first, second = file.metrics.validations
-    assert (first.loss, first.perplexity, first.bleu, second.loss) == (None, 3.3, None, None)
+    assert (first.loss, first.perplexity, first.score, second.loss) == (None, 3.3, None, None)
+
+
+def test_a_score_is_read_as_this_version_writes_it_and_as_the_first_did(path):
+    old = {"event": "validation", "step": 1, "loss": 1.2, "perplexity": 3.3, "bleu": 20.0}
+    new = validation_line(2, score=31.5, measure="WER")
+    path.write_text(json.dumps(old) + "\n" + new + validation_line(3, score=None, measure=""))
+    file = MetricsFile(path)
+    file.refresh()
+    found = [(each.score, each.measure) for each in file.metrics.validations]
+    assert found == [(20.0, "BLEU"), (31.5, "WER"), (None, "")]
 
 
 def test_samples_are_read_as_this_version_writes_them_and_as_the_first_did(path):

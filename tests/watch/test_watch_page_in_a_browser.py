@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sites import Site
@@ -52,8 +53,10 @@ def page(browser):
     assert not complaints
 
 
-def write(run: Path, steps: range, samples: list[dict[str, str]] | None = None) -> None:
-    """Write what a training would."""
+def write(
+    run: Path, steps: range, samples: list[dict[str, str]] | None = None, score: dict[str, Any] | None = None
+) -> None:
+    """Write what a training would; its score as the first versions did, unless one is given."""
     run.mkdir(exist_ok=True)
     (run / "recipe.toml").write_text("[model]\nlayers = 2\n[training]\nsteps = 100\n")
     with (run / "metrics.jsonl").open("a") as file:
@@ -61,7 +64,7 @@ def write(run: Path, steps: range, samples: list[dict[str, str]] | None = None) 
             values = {"nll": 9 / step, "rate": 0.001, "tokens_per_second": 1000, "seconds": step}
             file.write(json.dumps({"event": "train", "step": step, **values}) + "\n")
         if samples is not None:
-            found = {"loss": 9 / steps[-1], "perplexity": 5.0, "bleu": 30.0, "samples": samples}
+            found = {"loss": 9 / steps[-1], "perplexity": 5.0, **(score or {"bleu": 30.0}), "samples": samples}
             file.write(json.dumps({"event": "validation", "step": steps[-1], **found}) + "\n")
 
 
@@ -83,6 +86,19 @@ def test_the_page_waits_for_a_training_and_follows_it(page, growing):
     assert page.title() == "run"
     page.get_by_label("Earlier validation").click()
     page.locator("#samples").get_by_text("eine Kuh").wait_for()
+
+
+def test_the_curve_of_the_score_has_the_name_of_its_measure(page, growing):
+    shutil.rmtree(growing.run, ignore_errors=True)
+    write(growing.run, range(1, 11), [{"source": "cat", "reference": "k", "translation": "k æ t"}])
+    page.goto(growing.address)
+    page.get_by_role("heading", name="BLEU").wait_for()
+    write(growing.run, range(11, 21), [], {"score": 31.5, "measure": "WER"})
+    page.get_by_role("heading", name="WER").wait_for()
+    assert page.get_by_role("slider", name="WER").get_attribute("aria-valuetext").endswith("31.5")
+    page.get_by_text("The numbers as a table").click()
+    assert "WER" in page.locator("#table thead").inner_text()
+    assert page.get_by_text("BLEU").count() == 0
 
 
 def test_keys_walk_a_curve_and_all_curves_follow(page, site):

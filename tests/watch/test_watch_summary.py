@@ -30,13 +30,33 @@ def test_a_finished_run_is_told_whole(trained):
     assert told["checkpoints"] == [4, 6, 8]
     assert told["validations"] == [4, 8]
     assert [step for step, _ in told["curves"]["loss"]["training"]] == list(range(1, 9))
-    assert [step for step, _ in told["curves"]["bleu"]["validation"]] == [4, 8]
-    assert set(told["curves"]) == {"loss", "perplexity", "bleu", "rate", "speed"}
+    assert [step for step, _ in told["curves"]["score"]["validation"]] == [4, 8]
+    assert set(told["curves"]) == {"loss", "perplexity", "score", "rate", "speed"}
+    assert told["measure"] == "BLEU"
     assert told["best"]["step"] in (4, 8)
     assert set(told["samples"][0]) == {"source", "reference", "translation"}
     assert told["facts"]["Model"] == "1 + 1 layers, width 16, 2 heads"
     assert told["left"] is None
     json.dumps(told, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "facts"),
+    [
+        ('task = "parse"\n[data]\nfile = "trees"\nvalid_file = "more"', {"Task": "parse", "Text": "trees"}),
+        ('task = "inflect"\n[data]\nlabelled = ["a=b", "c=d"]', {"Task": "inflect", "Text": "a=b and c=d"}),
+        ('[data]\nsource = "a.de"\ntarget = "a.en"', {"Task": "translate", "Text": "a.de and a.en"}),
+    ],
+)
+def test_the_facts_name_the_task_and_its_files(tmp_path, recipe, facts):
+    (tmp_path / "recipe.toml").write_text(recipe + "\n[model]\nlayers = 2\n")
+    told = Watched(tmp_path).summary()["facts"]
+    assert {name: told[name] for name in facts} == facts
+
+
+def test_a_model_of_one_stack_has_its_layers_counted_once(tmp_path):
+    (tmp_path / "recipe.toml").write_text('[model]\narchitecture = "joined"\nlayers = 3\nwidth = 8\nheads = 2\n')
+    assert Watched(tmp_path).summary()["facts"]["Model"] == "3 layers, width 8, 2 heads"
 
 
 def test_samples_of_every_validation_can_be_asked_for(trained):

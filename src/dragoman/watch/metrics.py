@@ -25,7 +25,8 @@ class Validation:
     step: int
     loss: float | None
     perplexity: float | None
-    bleu: float | None
+    score: float | None  # of some examples that were tried
+    measure: str  # what kind of score that is: "BLEU"
     samples: list[dict[str, str]]
 
 
@@ -45,8 +46,8 @@ class Metrics:
             for name, values in self.training.items():
                 values.append(number(entry.get(name), nan))
         elif entry["event"] == "validation":
-            loss, perplexity, bleu = (number(entry.get(name), None) for name in ("loss", "perplexity", "bleu"))
-            self.validations.append(Validation(entry["step"], loss, perplexity, bleu, samples(entry)))
+            loss, perplexity = (number(entry.get(name), None) for name in ("loss", "perplexity"))
+            self.validations.append(Validation(entry["step"], loss, perplexity, *score(entry), samples(entry)))
 
 
 class MetricsFile:
@@ -118,8 +119,15 @@ def number(value: Any, otherwise: Any) -> Any:
         return otherwise
 
 
+def score(entry: dict[str, Any]) -> tuple[float | None, str]:
+    """Return a validation's score and what kind it is; earlier versions knew one kind, and named the score after it."""
+    if "bleu" in entry:
+        return number(entry["bleu"], None), "BLEU"
+    return number(entry.get("score"), None), str(entry.get("measure") or "")
+
+
 def samples(entry: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the sentences of a validation; earlier versions wrote one, without its reference."""
+    """Return the examples of a validation; earlier versions wrote one, without its reference."""
     listed = entry.get("samples")
     found = listed if isinstance(listed, list) else [entry] if entry.get("source") else []
     names = ("source", "reference", "translation")

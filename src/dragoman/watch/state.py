@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from dragoman.presets import FILES
+
 RECIPE, METRICS, LOCK, CARD, CHECKPOINTS = "recipe.toml", "metrics.jsonl", ".lock", "README.md", "checkpoints"
 MANIFEST = "manifest.json"  # the last file of a checkpoint to be written
 LOCKS = Path("/proc/locks")
@@ -110,9 +112,13 @@ def facts(recipe: dict[str, Any]) -> dict[str, str]:
     if not model:
         return {}
     layers = model.get("layers")
+    stacks = layers if model.get("architecture") == "joined" else f"{layers} + {layers}"
+    named = [data[name] for name in FILES if data.get(name) and not name.startswith("valid_")]
+    texts = [str(file) for some in named for file in (some if isinstance(some, list) else [some])]
     return {
-        "Model": f"{layers} + {layers} layers, width {model.get('width')}, {model.get('heads')} heads",
-        "Text": " and ".join(str(data[name]) for name in ("source", "target", "pairs") if data.get(name)),
+        "Task": str(recipe.get("task", "translate")),
+        "Model": f"{stacks} layers, width {model.get('width')}, {model.get('heads')} heads",
+        "Text": " and ".join(texts),
         "Batch": f"{training.get('batch_tokens')} tokens × {training.get('accumulate')}",
         "Schedule": f"{training.get('schedule')}, warm-up {training.get('warmup')}",
     }

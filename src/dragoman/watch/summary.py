@@ -59,6 +59,7 @@ def numbers(metrics: Metrics) -> dict[str, Any]:
         "pace": pace(metrics),
         "best": {"step": best.step, "loss": best.loss} if best else None,
         "curves": curves(metrics),
+        "measure": next((found.measure for found in reversed(validations) if found.measure), ""),
         "validations": [found.step for found in validations],
         "samples": validations[-1].samples if validations else [],
     }
@@ -77,7 +78,7 @@ def curves(metrics: Metrics) -> dict[str, dict[str, Points]]:
     return {
         "loss": {"training": drawn("nll"), "validation": found("loss")},
         "perplexity": {"validation": found("perplexity")},
-        "bleu": {"validation": found("bleu")},
+        "score": {"validation": found("score")},
         "rate": {"training": drawn("rate")},
         "speed": {"training": drawn("tokens_per_second")},
     }

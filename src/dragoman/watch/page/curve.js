@@ -32,9 +32,9 @@ export class Curve {
     this.slider = make("div", "slider", null, this.svg);
     this.slider.tabIndex = 0;
     this.slider.setAttribute("role", "slider");
-    this.slider.setAttribute("aria-label", `${look.title}, ${look.about}; arrow keys walk the steps`);
-    const heading = make("h3", "", look.title);
-    const head = make("div", "curve-head", null, heading, this.latest);
+    this.heading = make("h3");
+    this.call(look.title);
+    const head = make("div", "curve-head", null, this.heading, this.latest);
     this.element = make("article", "curve", null, head, this.slider, this.read);
     this.slider.addEventListener("pointermove", (event) => this.point(this.stepAt(event.offsetX)));
     this.slider.addEventListener("pointerdown", (event) => this.point(this.stepAt(event.offsetX)));
@@ -42,6 +42,12 @@ export class Curve {
     this.slider.addEventListener("keydown", (event) => this.key(event));
     this.slider.addEventListener("blur", () => this.point(null));
     new ResizeObserver(() => this.draw()).observe(this.slider);
+  }
+
+  /** Give the curve a name. @param {string} title */
+  call(title) {
+    this.heading.textContent = title;
+    this.slider.setAttribute("aria-label", `${title}, ${this.look.about}; arrow keys walk the steps`);
   }
 
   /** Show other lines, over a span of steps that all curves share. @param {Lines} lines @param {[number, number]} span */

@@ -1,4 +1,4 @@
-// Sentences of the validation text as they were translated at each validation.
+// Examples of the validation data, and what the model made of them at each validation.
 
 import {fillChoice, find, make} from "./elements.js";
 import {whole} from "./numbers.js";
@@ -51,12 +51,12 @@ function walkable() {
 /** Draw samples. @param {Sample[]} samples */
 function draw(samples) {
   const known = samples.some(({reference}) => reference);
-  note.textContent = !samples.length ? "Sentences are translated at each validation; there has been none yet."
+  note.textContent = !samples.length ? "Examples are tried at each validation; there has been none yet."
     : known ? "Underlined words are not in the reference." : "";
   list.replaceChildren(...samples.map(({source, reference, translation}) => make(
     "li", "", null,
-    line("source", "Source", [source]),
-    line("translation", "Translation", known ? compared(translation, reference) : [translation]),
+    ...(source ? [line("source", "Source", [source])] : []),
+    line("translation", "Output", known ? compared(translation, reference) : [translation]),
     ...(reference ? [line("reference", "Reference", [reference])] : []),
   )));
 }

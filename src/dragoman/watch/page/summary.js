@@ -4,7 +4,7 @@
  * @typedef {[step: number, value: number]} Point
  * @typedef {{source: string, reference: string, translation: string}} Sample
  * @typedef {"missing" | "preparing" | "training" | "finished" | "stopped"} Situation
- * @typedef {"loss" | "perplexity" | "bleu" | "rate" | "speed"} CurveName
+ * @typedef {"loss" | "perplexity" | "score" | "rate" | "speed"} CurveName
  * @typedef {{training?: Point[], validation?: Point[]}} Lines
  * @typedef {object} Summary
  * @property {string} run
@@ -18,6 +18,7 @@
  * @property {number | null} left
  * @property {{step: number, loss: number} | null} best
  * @property {Record<CurveName, Lines>} curves
+ * @property {string} measure what the score is: "BLEU", "WER"; nothing where there is none
  * @property {number[]} validations
  * @property {Sample[]} samples
  */

@@ -13,12 +13,12 @@ const ROWS = 100;
  * @param {HTMLTableElement} table
  * @param {Summary} summary
  */
-export function fillTable(table, {curves, validations}) {
-  const {loss, perplexity, bleu, rate, speed} = curves;
+export function fillTable(table, {curves, measure, validations}) {
+  const {loss, perplexity, score, rate, speed} = curves;
   /** @type {[heading: string, points: Point[], exact: boolean][]} */
   const columns = [
     ["Training loss", loss.training ?? [], false], ["Validation loss", loss.validation ?? [], true],
-    ["Perplexity", perplexity.validation ?? [], true], ["BLEU", bleu.validation ?? [], true],
+    ["Perplexity", perplexity.validation ?? [], true], [measure || "Score", score.validation ?? [], true],
     ["Learning rate", rate.training ?? [], false], ["Tokens/s", speed.training ?? [], false],
   ];
   const headings = ["Step", ...columns.map(([heading]) => heading)];

@@ -14,7 +14,7 @@ import {fillTable} from "./table.js";
 const LOOKS = {
   loss: {title: "Loss", about: "per target token, without smoothing"},
   perplexity: {title: "Perplexity", about: "on the validation text", log: true},
-  bleu: {title: "BLEU", about: "of some validation sentences, greedily", zero: true},
+  score: {title: "Score", about: "of some validation examples, greedily", zero: true},
   rate: {title: "Learning rate", about: "at each step", zero: true},
   speed: {title: "Tokens per second", about: "of the target", zero: true},
 };
@@ -58,7 +58,10 @@ function heard(summary) {
   showState(summary);
   const steps = Object.values(summary.curves).flatMap(({training = [], validation = []}) =>
     [...training, ...validation].map(([step]) => step));
-  for (const {name, curve} of curves) curve.show(summary.curves[name], [Math.min(...steps), Math.max(...steps)]);
+  for (const {name, curve} of curves) {
+    if (name === "score" && summary.measure) curve.call(summary.measure);
+    curve.show(summary.curves[name], [Math.min(...steps), Math.max(...steps)]);
+  }
   if (numbers.open) fillTable(find("table", HTMLTableElement), summary);
   showSamples(summary);
   offerLooks(summary);
