@@ -185,5 +185,5 @@ def test_a_text_must_have_the_words_of_its_trees(treebank, tmp_path):
     source.write_text("The dog runs .\n")
     with pytest.raises(UserError, match=r"has 1 lines but .* has 2 trees"):
         Parse().examples(str(source), str(bank), print)
-    with pytest.raises(UserError, match="give --reference, trees whose words"):
+    with pytest.raises(UserError, match="There is nothing to compare with"):
         Parse().examples(None, None, print)
