@@ -1,0 +1,81 @@
+"""How good is a parser after how many trees?
+
+    for trees in 1791 3582 7163; do
+        zcat ../shared/data/genia/train.clean.trees.gz | head -n $trees > genia-$trees.trees
+        dragoman train recipes/genia-parse.toml --set data.file=genia-$trees.trees --run runs/genia-$trees
+    done
+    python benchmarks/parsing_curve.py runs/genia-* --reference ../shared/data/genia/dev.clean.trees.gz
+
+Parses the words of the reference with every run, counts the trees that each was trained on, prints a table, draws the
+curve beside the points of the literature, and writes one JSON record.
+"""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import track
+
+import dragoman
+from dragoman.evaluation.bracket_rules import COLLINS
+from dragoman.lab.drawing import COLOURS, label, panels, save
+from dragoman.tasks.parse import Parse
+
+# Section 23 of the Wall Street Journal, trained on its sections 02-21 alone: the paper's table 4.
+LITERATURE = {
+    "Transformer, 4 layers (the paper)": (40_000, 91.3),
+    "recurrent with attention (Vinyals et al. 2014)": (40_000, 88.3),
+}
+
+
+def measured(run: Path, reference: str) -> dict[str, object]:
+    """Parse the words of the reference with a run and score the trees."""
+    model = dragoman.load(run)
+    task = Parse()
+    corpus, _ = task.corpora(model.recipe.data)
+    examples = task.examples(None, reference, typer.echo)
+    found = task.score(examples, model.translate([example.source for example in examples])).everything
+    return {
+        "run": str(run), "trees": corpus.check_counts(), "f1": found.f1, "precision": found.precision,
+        "recall": found.recall, "exact": found.exact_match, "tags": found.tagging_accuracy, "scored": found.scored,
+        "sentences": found.sentences, "steps": model.recipe.training.steps, "beam": model.recipe.decoding.beam,
+    }  # fmt: skip
+
+
+def drawn(rows: list[dict[str, object]], path: Path) -> None:
+    """Draw F1 over the number of trees."""
+    figure, (axes,) = panels()
+    points = sorted((float(str(row["trees"])), float(str(row["f1"]))) for row in rows)
+    axes.plot(*zip(*points, strict=True), marker="o", color=COLOURS[0], label="ours")
+    for number, (name, point) in enumerate(LITERATURE.items(), start=1):
+        axes.plot(*point, marker="D", linestyle="", color=COLOURS[number], label=name)
+    axes.set_xscale("log")
+    label(axes, title="Bracket F1 and the number of training trees", across="training trees", up="F1")
+    axes.legend(fontsize=8)
+    save(figure, path)
+
+
+def main(
+    runs: list[Path],
+    reference: Annotated[str, typer.Option(help="A file of trees that no run was trained on.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The picture; the record stands beside it.")] = Path(
+        "parsing-curve.png"
+    ),
+) -> None:
+    """Score every run, print a table, draw the curve."""
+    rows = [measured(run, reference) for run in track(runs, "Parsing")]
+    rows.sort(key=lambda row: int(str(row["trees"])))
+    columns = ("f1", "precision", "recall", "exact", "tags")
+    print(f"{'trees':>7}  {'  '.join(f'{name:>9}' for name in columns)}  scored        run")
+    for row in rows:
+        numbers = "  ".join(f"{row[name]:>9.2f}" for name in columns)
+        print(f"{row['trees']:>7,}  {numbers}  {row['scored']} of {row['sentences']}  {row['run']}")
+    drawn(rows, output)
+    record = {"rows": rows, "reference": reference, "rules": str(COLLINS), "versions": {"torch": version("torch")}}
+    output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
