@@ -93,7 +93,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "beam 4": {"beam": 4},
     "beam 21, four best": {"beam": 21, "n_best": 4, "length_penalty": 0.3},
     "drawn": {"sampling": Sampling(temperature=1.5), "n_best": 2},
-    "exact": {"beam": 3, "exact": True},
 }
 COMPILED = "Transformer, compiled"  # which cannot be rigged
 MODELS: dict[str, dict[str, Any]] = {
