@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from dragoman.decoding.search import beam_search
 from dragoman.errors import UserError
 from dragoman.model.compiled import compiled
 from dragoman.model.transformer import Transformer
-from dragoman.recipe import Model, Recipe
+from dragoman.recipe import Decoding, Model, Recipe
 from dragoman.tokens import END, PAD, START
 
 WORD, GOES_ON, TAG, BRACKET = 5, 20, 6, 10  # begins a word, goes on with one; deals with a word, does not
@@ -16,7 +17,7 @@ WORD, GOES_ON, TAG, BRACKET = 5, 20, 6, 10  # begins a word, goes on with one; d
 def model():
     torch.manual_seed(0)
     how = Model(
-        layers=2, width=32, heads=4, inner_width=32, guide="words", share_embeddings=False, norm="pre", dropout=0.0
+        layers=2, width=32, heads=2, inner_width=32, guide="words", share_embeddings=False, norm="pre", dropout=0.0
     )
     found = Transformer(how, 30, 20).double().eval()
     begins, deals = torch.zeros(30, dtype=torch.long), torch.zeros(20, dtype=torch.long)
@@ -90,8 +91,26 @@ def test_padding_begins_no_word(model, sentences):
     assert torch.allclose(model.decode(prefix, model.encode(padded)), model.decode(prefix, model.encode(source)))
 
 
-def test_the_compiled_decoder_leaves_a_guided_model_alone(model):
-    assert compiled(model.float(), "float32") is model
+def test_the_compiled_decoder_follows_the_guide(model, sentences):
+    source, prefix = sentences
+    single = model.float()
+    quick = compiled(single, "float32")
+    if quick is single:
+        pytest.skip("there is no compiler here")
+    memory = quick.encode(source)
+    whole, state = single.decode(prefix, single.encode(source)), quick.start(memory)
+    for place in range(prefix.shape[1]):
+        logits, state = quick.step(prefix[:, place : place + 1], memory, state)
+        assert torch.allclose(logits[:, 0], whole[:, place], atol=1e-4)
+
+
+def test_the_compiled_search_leaves_a_guided_model_alone(model, sentences):
+    source, _ = sentences
+    single = model.float()
+    how = Decoding(beam=3, extra_length=9)
+    plain = beam_search(single, source, how)
+    quick = beam_search(compiled(single, "float32"), source, how)
+    assert [row[0].tokens for row in quick] == [row[0].tokens for row in plain]
 
 
 def test_a_task_without_a_token_for_each_word_is_refused_a_guide():

@@ -193,8 +193,8 @@ const float *read_positions(const Stack *how, const Desk *desk, const Reader *re
     return how->last.gain ? enter(how, &how->last, desk, rows, how->layer->joint.inputs) : desk->x;
 }
 
-/* One position of W hypotheses of each of B sentences: tokens is B W, position D, ancestors B W T, mask B S; logits is
-   B W V. */
+/* One position of W hypotheses of each of B sentences: tokens is B W, position B W D, ancestors B W T, mask B S; logits
+   is B W V. */
 int decode_step(const Stack *how, const int64_t *tokens, const float *position, const int32_t *ancestors,
                 const uint8_t *mask, float *logits) {
     const Caches *caches = &how->caches;
@@ -203,7 +203,7 @@ int decode_step(const Stack *how, const int64_t *tokens, const float *position, 
     Reader *readers = malloc(sizeof(Reader) * (size_t)caches->batch);
     const float *states = NULL;
     if (readers && !set_up(&desk, how, rows)) {
-        for (int64_t r = 0; r < rows; r++) embed(how, desk.x + r * D, tokens[r], position);
+        for (int64_t r = 0; r < rows; r++) embed(how, desk.x + r * D, tokens[r], position + r * D);
         for (int64_t b = 0; b < caches->batch; b++) readers[b] = (Reader){b, b, W, T, ancestors + b * W * T};
         states = read_positions(how, &desk, readers, caches->batch, mask);
     }

@@ -13,7 +13,7 @@ import math
 import threading
 from collections.abc import Sequence
 from ctypes import byref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -51,7 +51,7 @@ def fits(model: Transformer) -> bool:
     attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
     scaled = all(part.compare is scaled_dot and part.pattern is None for part in attentions)
     layered = all(isinstance(part.norm, nn.LayerNorm) for part in model.modules() if isinstance(part, Residual))
-    if not (scaled and layered) or isinstance(model.guide, WordGuide):
+    if not (scaled and layered):
         return False
     sizes = (model.output.shape[1], layer.feed_forward.inner.out_features, layer.attention.key.out_features)
     whole_heads = layer.attention.key.out_features % (layer.attention.heads * LANES) == 0
@@ -166,7 +166,7 @@ class CompiledTransformer:
         position = self.model.source_positions(0, source.shape[1])
         stack = self.sized(self.encoder_stack, mask)
         call("encode", stack, source, position, mask, states)
-        return Memory(states, mask)
+        return Memory(states, mask, firsts=self.model.guide.firsts(source))
 
     def start(self, memory: Memory) -> Prefixes:
         """Return the state before the first token; the keys of its memory are B H K P, the values B S H K."""
@@ -181,8 +181,11 @@ class CompiledTransformer:
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Prefixes]:
         """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
         assert isinstance(state, Prefixes), f"this is the state of another model: {type(state)}"
-        position = self.model.target_positions(state.length, 1)
-        state = state.longer()
+        guide, width = self.model.guide, self.model.output.shape[1]
+        counts = state.counts + guide.counted(token)
+        places = self.model.target_positions(state.length, 1) + guide.ahead(memory, counts)  # 1 D, or B W D
+        position = places.expand(*token.shape, width).contiguous()
+        state = replace(state.longer(), counts=counts)
         (batch, beam, length), (_, places, room) = state.ancestors.shape, state.own[0][0].shape[:3]
         stack = self.pointed(state, memory.mask)
         stack.caches = Caches((batch, beam, places, length, room, self.heads, self.width))
@@ -193,8 +196,11 @@ class CompiledTransformer:
     def room(self, longest: Tensor, beam: int) -> int:
         """Return how many of these sentences to work on at once; none if even one would need too much memory.
 
+        None either with a guide, which the compiled search does not follow: it is asked at each step.
         Rows share the reading of the weights, but what they read themselves should stay in the cache.
         """
+        if isinstance(self.model.guide, WordGuide):
+            return 0
         prefix = 2 * len(self.model.decoder) * self.heads * self.width * int(longest.max()) * 4
         in_cache = sum(part.weights.nbytes for part in self.alive if isinstance(part, Packed)) <= CACHE
         rows = FEW_ROWS if in_cache else MANY_ROWS
