@@ -43,6 +43,13 @@ READS: dict[str, tuple[str, ...]] = {
     "parse": ("file",),
     "generate": ("file",),
 }
+# What some tasks cannot do without: setting and values. A language model has one stack, and line ends are no words.
+NEEDS: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {
+    "generate": {
+        ("model", "architecture"): ("joined",),
+        ("tokenizer", "kind"): ("characters", "bytes", "bpe", "wordpiece"),
+    },
+}
 FILES = tuple(
     part + name for part in ("", "valid_") for name in dict.fromkeys(name for names in READS.values() for name in names)
 )

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.fields import FieldInfo
 
 from dragoman.errors import UserError, nearest
-from dragoman.presets import FILES, GUIDED, PRESETS, READS, TASKS
+from dragoman.presets import FILES, GUIDED, NEEDS, PRESETS, READS, TASKS
 from dragoman.tokens import RESERVED
 
 
@@ -252,6 +252,10 @@ class Recipe(Settings):
                 f'task "{self.task}" reads [data] {", ".join(READS[self.task])}, not {", ".join(foreign)}; '
                 "name another task, or other files"
             )
+        for (part, name), fitting in NEEDS.get(self.task, {}).items():
+            found = getattr(getattr(self, part), name)
+            if found not in fitting:
+                yield f'task "{self.task}" needs [{part}] {name} = {" or ".join(map(written, fitting))}, not "{found}"'
         if self.model.share_embeddings and not self.tokenizer.joint:
             yield (
                 "[model] share_embeddings needs one vocabulary for both languages, but [tokenizer] joint is false; "

@@ -46,6 +46,7 @@ class TokenPairs:
     target_tokens: Array
     target_offsets: Array
     line_numbers: Array  # in the corpus, counted from 1
+    passes = 1  # how often a token of the corpus is among them
 
     def __len__(self) -> int:
         return len(self.line_numbers)

@@ -36,6 +36,7 @@ class Stretches(TokenPairs):
     """Stretches of one text, each the target of a pair without a source; only the last one has END."""
 
     longest: int = 0
+    passes: int = 1
 
     @cached_property
     def target_ends(self) -> Array:
@@ -84,6 +85,7 @@ def opened(folder: Path, longest: int, stride: int) -> Stretches:
         target_offsets=np.append(starts, len(tokens)),
         line_numbers=numbers[np.searchsorted(firsts, starts, side="right") - 1],
         longest=longest,
+        passes=max(1, longest // stride),
     )
 
 

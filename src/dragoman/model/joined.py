@@ -125,7 +125,8 @@ class Joined(nn.Module):
         memory, encoder = self.read(source, record=True)
         _, weights = self.write(prefix, memory, record=True)
         length = source.shape[1]
-        return Attention(encoder, [each[..., length:] for each in weights], [each[..., :length] for each in weights])
+        cross = [each[..., :length] for each in weights] if length else []  # a language model has nothing to look at
+        return Attention(encoder, [each[..., length:] for each in weights], cross)
 
     def read(self, source: Tensor, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
         """Run the stack over the source; the second part holds each layer's weights (B H S S) if recorded."""

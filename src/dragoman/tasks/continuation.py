@@ -56,7 +56,7 @@ class Continuing:
         sample: int = 0,
         say: Say = quiet,
     ) -> None:
-        if translator.task.name != "generate":
+        if not translator.task.goes_on:
             raise UserError(f"{translator.run or 'The model'} is a {translator.task.noun}; it goes on with no text.")
         if length < 1:
             raise UserError(f"length {length} is no length to write; ask for 1 token or more.")

@@ -18,7 +18,7 @@ from dragoman.recipe import Decoding
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, PAD, START
 from dragoman.viewer.alignment import best_layer
-from dragoman.viewer.record import END_PIECE, AttentionRecord, BeamNode, BeamTree, Choice, Step, Weights
+from dragoman.viewer.record import END_PIECE, AttentionRecord, BeamNode, BeamTree, Choice, Span, Step, Weights
 
 if TYPE_CHECKING:
     from dragoman.tasks.translator import Translator
@@ -50,6 +50,8 @@ def look(
     """Record what happens inside while `text` is translated; `Translator.look` explains the options."""
     if target is not None and prefix:
         raise UserError("A whole target and the beginning of one cannot both be given; choose one.")
+    if translator.task.goes_on:
+        return look_along(translator, text, without)
     source = readable(translator, text, target or prefix)
     heads = checked_heads(without, translator.model)
     model = translator.knocked_out(heads)
@@ -68,6 +70,20 @@ def look(
         beam=tree(translator, model, source, written, how, record.cross) if written.nodes else None,
         again=partial(look_again, translator, options),
     )
+
+
+def look_along(translator: "Translator", text: str, without: Iterable[Head] = ()) -> AttentionRecord:
+    """Record what happens inside while a language model reads a text, of which it predicts every token."""
+    if not text:
+        raise UserError("There is nothing to look at in an empty text; give some.")
+    tokens, longest = translator.target_tokenizer.encode(text), translator.longest - 1  # START has its place too
+    if len(tokens) > longest:
+        raise UserError(f"The text has {len(tokens)} tokens, the model sees {longest} at once; give a shorter one.")
+    heads = checked_heads(without, translator.model)
+    model = translator.knocked_out(heads)
+    record = recorded(translator, model, "", [], tuple(tokens))
+    again = partial(look_again, translator, {"text": text, "without": heads})
+    return replace(record, given=len(tokens), without=heads, switchable=has_heads(model), again=again)
 
 
 def look_again(translator: "Translator", options: dict[str, Any], **changes: Any) -> AttentionRecord:
@@ -107,7 +123,7 @@ def recorded(
         logits = model.decode(prefix, model.encode(reading))[0]
     target_text = translator.target_tokenizer.decode(written)
     return AttentionRecord(
-        source_pieces=(*translator.source_tokenizer.spell(source[:-1]), END_PIECE),
+        source_pieces=(*translator.source_tokenizer.spell(source[:-1]), END_PIECE)[: len(source)],
         target_pieces=(*translator.target_tokenizer.spell(written), END_PIECE),
         source_text=text,
         target_text=target_text,
@@ -115,10 +131,16 @@ def recorded(
         decoder=stacked(weights.decoder, len(written) + 1, len(written) + 1),
         cross=stacked(weights.cross, len(written) + 1, len(source)),
         title=translator.name,
-        source_spans=(*((one.start, one.end) for one in translator.source_tokenizer.pieces(text)), (len(text),) * 2),
+        source_spans=source_spans(translator, text)[: len(source)],
         target_spans=(*translator.target_tokenizer.spans(written), (len(target_text),) * 2),
         steps=steps(logits, (*written, END), translator.target_tokenizer),
     )
+
+
+def source_spans(translator: "Translator", text: str) -> tuple[Span, ...]:
+    """Return where in a text its pieces stand, and END behind it."""
+    pieces = translator.source_tokenizer.pieces(text) if text else []
+    return (*((piece.start, piece.end) for piece in pieces), (len(text), len(text)))
 
 
 def steps(logits: Tensor, written: Sequence[int], tokenizer: Tokenizer) -> tuple[Step, ...]:

@@ -65,6 +65,7 @@ class Task(Protocol):
     doing: str  # "Translating"
     measure: str  # what `quick` returns: "BLEU"; nothing if there is no such number
     whole: bool  # whether an input is read as one, however long it is
+    goes_on: bool  # whether a model goes on with a text, instead of reading one and writing another
 
     @property
     def usage(self) -> tuple[str, ...]:
@@ -122,6 +123,7 @@ class PlainTask:
     """What most tasks do alike: a text is what the model reads and writes, whole, and nothing is ruled out."""
 
     whole = True
+    goes_on = False
     name: str
     measure: str
     usage: tuple[str, ...] = ()

@@ -152,7 +152,7 @@ class Trainer:
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
             steps=plan.steps,
             steps_done=done,
-            steps_per_epoch=self.order.updates_per_epoch(self.world.size),
+            steps_per_epoch=max(1, self.order.updates_per_epoch(self.world.size) // self.data.train.passes),
             seconds_per_step=seconds_per_step(self.model, self.batches, plan, crew=self.crew)
             if done < plan.steps
             else 0.0,

@@ -117,6 +117,8 @@ class Translator:
 
         With a `prefix` the translation of each text, or of its first part, begins with it.
         """
+        if self.task.goes_on:
+            return [self.continuations(prefix + text, n_best, sampling) for text in texts]
         engine = self.engine(self.decoding(beam, length_penalty, n_best, precision, shortlist))
         texts = [self.task.read(text) for text in texts]
         parts = [self.windows(text) for text in texts]  # of each text, mostly one
@@ -130,6 +132,18 @@ class Translator:
         results = iter(found)
         rows = [self.joined(list(islice(results, len(row))), n_best) for row in parts]
         return [[self.as_shown(text, one) for one in row] for text, row in zip(texts, rows, strict=True)]
+
+    def continuations(self, prompt: str, count: int, sampling: Sampling | None) -> list[Translation]:
+        """Return how a language model goes on with a text, for as many tokens as the recipe has as extra length."""
+        draw, length = Draw(**vars(sampling)) if sampling else Draw(), self.recipe.decoding.extra_length
+        found = []
+        for number in range(count):
+            writing = self.stream(prompt, length=length, draw=draw, sample=number)
+            text = "".join(writing)
+            pieces, total = tuple(self.target_tokenizer.spell(writing.drawn)), sum(writing.sums)
+            ended = writing.result().ended
+            found.append(Translation(text, total / max(1, len(pieces)), total, pieces, truncated=ended == "length"))
+        return found
 
     def as_shown(self, source: str, one: Translation) -> Translation:
         """Return an output as the task shows it."""
@@ -298,7 +312,7 @@ class Translator:
 
     def row(self, tokens: Sequence[int]) -> Tensor:
         """Return tokens as a batch of one."""
-        return torch.tensor([list(tokens)], device=self.device)
+        return torch.tensor([list(tokens)], dtype=torch.long, device=self.device)
 
 
 def load(run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int | None = None) -> Translator:
