@@ -215,8 +215,8 @@ def tell_what_was_not_scored(asked: Question, lines: list[int], found: "BracketS
         if counts.why
     ]
     errors = [f"{where}: {why}" for status, where, why in left_out if status == "error"]
-    # Where EVALB gives up: it lets one more pass than it says. But a run has parsed the very words of the reference; it can
-    # only have taken a word for punctuation, which is not scored, or the other way round.
+    # Where EVALB gives up: it lets one more pass than it says. A run has parsed the words of the reference itself, and
+    # can only have taken some for punctuation, which is not scored, or punctuation for words.
     if asked.hypotheses and len(errors) > found.rules.most_errors + 1:
         raise UserError(
             f"{name}: {len(errors):,} of {len(lines):,} sentences do not go with their reference; {errors[0]} "
