@@ -2,6 +2,7 @@ from dragoman.evaluation.error_rates import Confusion, ErrorRates, Judgement, Ra
 from dragoman.evaluation.scores import Row, Score, Scores, Sentence
 from dragoman.evaluation.tables import (
     confusions_table,
+    labels_table,
     length_table,
     rates_table,
     scores_table,
@@ -49,6 +50,19 @@ def test_rates_stand_under_one_another():
     assert rates_table(ErrorRates(rates, ())).split("\n") == [
         "WER            30.13 ± 1.40  3 of 10 words wrong  nrefs:1",
         "edit distance  0.30          3 edits              nrefs:1",
+    ]
+
+
+def test_the_mean_counts_every_label_alike():
+    few, many = (
+        ErrorRates((Rate("WER", value, None, "", ""),), (Judgement(1, "", "", ("",), "", 0, 1, ()),) * words)
+        for value, words in ((10.0, 1), (20.0, 3))
+    )
+    assert labels_table({"fre": few, "dut": many}).split("\n") == [
+        "label  words  WER",
+        "fre    1      10.00",
+        "dut    3      20.00",
+        "mean          15.00",
     ]
 
 

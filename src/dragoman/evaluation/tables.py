@@ -1,6 +1,6 @@
 """Scores as plain text for a terminal or a pipe: no colours, no boxes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dragoman.evaluation.brackets import BracketScores, SentenceCounts, per_cent
 from dragoman.evaluation.error_rates import Confusion, ErrorRates, Judgement
@@ -40,6 +40,15 @@ def worst_table(sentences: Sequence[Sentence]) -> str:
 def rates_table(rates: ErrorRates) -> str:
     """Write one rate a line, numbers under one another, then what was counted, the signature at the end."""
     return aligned([[rate.name, rate.number, rate.counted, rate.signature] for rate in rates])
+
+
+def labels_table(by_label: Mapping[str, ErrorRates]) -> str:
+    """Write the rates of each label in a line, and below them their mean, in which every label counts alike."""
+    names = [rate.name for rate in next(iter(by_label.values()))]
+    body = [[name, f"{len(each.judgements):,}", *(rate.number for rate in each)] for name, each in by_label.items()]
+    columns = zip(*([rate.value for rate in each] for each in by_label.values()), strict=True)
+    means = ["mean", "", *(f"{sum(column) / len(by_label):.2f}" for column in columns)]
+    return aligned([["label", "words", *names], *body, means])
 
 
 def confusions_table(confusions: Sequence[Confusion]) -> str:

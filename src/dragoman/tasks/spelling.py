@@ -1,5 +1,6 @@
 """What tasks share whose input is one word: lexicons, labels, several right answers, error rates."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,29 +81,33 @@ class SpelledTask(PlainTask):
         return f"{name[1:-1]}\t{self.as_given(rest)}"
 
     def examples(self, source: str | None, reference: str | None, say: Say) -> list[Example]:
-        """Read a lexicon; a model with labels needs to be told which one it has, as in fre=french.tsv."""
+        """Read a lexicon; of a model with labels one or more, each with its own, as in fre=french.tsv,dut=dutch.tsv."""
         if source is not None or reference is None:
             raise UserError(
                 f"Give --reference alone, a file with {', '.join(self.layout.columns)} on each line: it has what to do "
                 "and what should become of it."
             )
-        name, path = self.labelled(reference)
-        lexicon = Lexicon(((name, Path(path)),), self.layout)
+        lexicon = Lexicon(self.files(reference), self.layout)
         for notice in lexicon.notices():
             say(notice)
         return self.examples_of(lexicon.pairs())
 
-    def labelled(self, reference: str) -> tuple[str, str]:
-        """Return the label and the path of a reference."""
-        name, _, path = reference.partition("=")
+    def files(self, reference: str) -> tuple[tuple[str, Path], ...]:
+        """Return the labels and paths of a reference; a comma before a known label begins another."""
         if not self.labels:
-            return "", reference
+            return (("", Path(reference)),)
+        another = f",(?=(?:{'|'.join(map(re.escape, self.labels))})=)"
+        return tuple(self.file(part) for part in re.split(another, reference))
+
+    def file(self, reference: str) -> tuple[str, Path]:
+        """Return the label and the path of a part of a reference."""
+        name, _, path = reference.partition("=")
         if not path or Path(reference).exists():
             raise UserError(
                 f"{reference}: which label has it? Write {self.labels[0]}={reference}, or another of: {self.known}."
             )
         self.refuse_unknown(name)
-        return name, path
+        return name, Path(path)
 
     def read(self, text: str) -> str:
         """Turn a word, or what else there is to it, into what the model reads; nothing stays nothing."""
@@ -172,6 +177,15 @@ class SpelledTask(PlainTask):
     def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> ErrorRates:
         """Return error rates with their intervals."""
         return self.rates(examples, outputs, intervals=True)
+
+    def by_label(self, examples: Sequence[Example], outputs: Sequence[str]) -> dict[str, ErrorRates]:
+        """Score the examples of each label by themselves; without labels there is nothing to take apart."""
+        if not self.labels:
+            return {}
+        parts: dict[str, list[tuple[Example, str]]] = {}
+        for example, output in zip(examples, outputs, strict=True):
+            parts.setdefault(example.source.partition("\t")[0], []).append((example, output))
+        return {name: self.score(*zip(*part, strict=True)) for name, part in parts.items()}
 
     def rates(self, examples: Sequence[Example], outputs: Sequence[str], *, intervals: bool) -> ErrorRates:
         """Have the edits to the nearest right answer counted."""
