@@ -74,11 +74,6 @@ class Grammar:
 
     @property
     def tags(self) -> Tensor:
-        """Return how many words (V) each token stands for: a tag for one, all others for none."""
-        return -self.effects[:, WORDS]
-
-    @property
-    def tags(self) -> Tensor:
         """1 for every token (V) that stands for a word, else 0."""
         return -self.effects[:, WORDS]
 

@@ -18,7 +18,7 @@ from dragoman.evaluation.trees import SPACE, well_formed_sentences
 from dragoman.model.transducer import Transducer
 from dragoman.recipe import Data, Decoding
 from dragoman.tasks.task import Example, PlainTask, Say
-from dragoman.tasks.treebank import Treebank, cleaned, numbered_trees, tree_over
+from dragoman.tasks.treebank import Treebank, cleaned, numbered_trees, refuse_invisible, tree_over
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.vocabulary import well_formed
 from dragoman.tokens import END, RESERVED, UNKNOWN
@@ -31,6 +31,7 @@ class Parse(PlainTask):
     """From words to a tree over them."""
 
     name, noun, doing, measure = "parse", "parser", "Parsing", "F1"
+    asks = "Type a sentence, or several, each on a line of its own"
     usage = ('dragoman parse {run} "The words of a sentence ."', "dragoman evaluate {run} --reference TREES")
 
     def corpora(self, data: Data) -> tuple[Treebank, Treebank | None]:
@@ -94,7 +95,7 @@ class Parse(PlainTask):
         source, target = tokenizers
         return TreeWriter(model, grammar_of(target), words_of(source), how)
 
-    def marks(self, source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
+    def words(self, source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
         """Count the words on one side and their tags on the other."""
         return words_of(source), grammar_of(target).tags
 
@@ -105,6 +106,7 @@ def example_of(text: str, where: str) -> Example:
     whole = [clean for clean in map(cleaned, trees) if clean is not None]
     if len(trees) != 1 or not whole:
         raise UserError(f"{where}: expected one tree with words in it, found {len(whole)}.")
+    refuse_invisible(whole[0], where)
     return Example(" ".join(whole[0].words), (str(whole[0]),))
 
 
