@@ -25,6 +25,13 @@ def storable(text: str) -> str:
     return text
 
 
+def known_task(name: str) -> str:
+    """Refuse a task that there is not."""
+    if name not in TASKS:
+        raise ValueError(f"it must be one of {', '.join(map(written, TASKS))}")
+    return name
+
+
 Share = Annotated[float, Field(ge=0, lt=1)]
 Text = Annotated[str, AfterValidator(storable)]
 Texts = tuple[Text, ...]
@@ -233,8 +240,8 @@ class Decoding(Settings):
 class Recipe(Settings):
     """Everything that makes a run."""
 
-    task: Literal["translate", "pronounce", "inflect", "parse", "generate"] = Field(
-        "translate", description="what is learned: translate, pronounce, inflect, parse or generate"
+    task: Annotated[str, AfterValidator(known_task)] = Field(
+        "translate", description=f"what is learned: {', '.join(TASKS)}"
     )
     run: Text = Field("runs/model", description="the directory to train into")
     data: Data = Field(default_factory=Data)

@@ -28,7 +28,7 @@ REFUSED = {
     "a setting given twice": ("[model]\nlayers = 6\nlayers = 7", "recipe.toml: not valid TOML: Cannot overwrite"),
     "Latin-1": ("# für".encode("latin-1"), "recipe.toml: not UTF-8 at byte 3; save the recipe as UTF-8."),
     "an unknown preset": ('preset = "huge"', 'no preset "huge"; there are tiny, small, base, big.'),
-    "an unknown task": ('task = "translat"', 'task is "translat"; it must be "translate"'),
+    "an unknown task": ('task = "translat"', 'task is "translat"; it must be one of "translate", '),
     "a table that is none": ("model = 4", "[model] must be a table of settings; found 4."),
     "no data": ("", "The recipe names no text to train on: set [data] source and target, or pairs."),
 }
@@ -81,7 +81,8 @@ def test_a_missing_recipe_is_told_how_to_be_made(command, tmp_path):
 def test_an_unknown_task_is_refused_by_init(command):
     refused = command("init", "translat")
     assert refused.code == 2
-    assert 'There is no task "translat"; there is translate. Did you mean "translate"?' in refused.err
+    assert 'There is no task "translat"; there is translate, pronounce' in refused.err
+    assert 'Did you mean "translate"?' in refused.err
 
 
 @pytest.mark.parametrize("arguments", [["trian"], ["train", "--sauce", "a"], ["translate"], []])

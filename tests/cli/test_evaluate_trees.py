@@ -137,7 +137,7 @@ def test_eleven_errors_pass_as_they_do_with_evalb(evaluated):
         (["--hypotheses", "missing", "--reference", "a"], "missing: no such file."),
         (["--hypotheses", "a", "--reference", "a", "--parameters", "b.prm"], "b.prm: no such file."),
         (["--hypotheses", "a", "--reference", "a", "--parameters", "a"], 'a: line 1: there is no parameter "(S"'),
-        (["--task", "parsing", "--hypotheses", "a"], 'There is no task "parsing"; there is translate, parse'),
+        (["--task", "parsing", "--hypotheses", "a"], 'There is no task "parsing"; there is translate, pronounce'),
         (["--task", "translate", "--parameters", "a"], "--parameters does not go with --task translate; leave it out."),
         (["--task", "translate", "--sentences"], "--sentences does not go with --task translate"),
     ],

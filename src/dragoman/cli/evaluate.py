@@ -12,6 +12,7 @@ import dragoman
 from dragoman.cli.options import Beam, Device, LengthPenalty, Precision, Shortlist
 from dragoman.cli.progress import busy, counting, say
 from dragoman.errors import UserError, nearest
+from dragoman.presets import TASKS
 
 if TYPE_CHECKING:
     from dragoman.evaluation.brackets import BracketScores
@@ -74,14 +75,14 @@ def evaluate(
     that pronounce or inflect take --reference alone, a lexicon; see docs/pronunciation.md.
     """
     named = task or learned(run)
-    if named not in SCORERS:
-        raise UserError(f'There is no task "{named}"; there is {", ".join(SCORERS)}.{nearest(named, [*SCORERS])}')
+    if named not in TASKS:
+        raise UserError(f'There is no task "{named}"; there is {", ".join(TASKS)}.{nearest(named, [*TASKS])}')
     decoding = {"beam": beam, "length_penalty": length_penalty, "precision": precision, "shortlist": shortlist}
     question = Question(
         named, run, source, reference, hypotheses, against, worst, output, parameters, sentences, ignore_stress,
         as_json, device, decoding,
     )  # fmt: skip
-    SCORERS[named](question)
+    SCORERS.get(named, evaluate_examples)(question)
 
 
 def learned(run: Path | None) -> str:
@@ -335,6 +336,24 @@ def evaluate_prediction(asked: Question) -> None:
     with counting(f"{model.task.doing} with {asked.run}", None) as progress:
         found = perplexity(model, example.references[0], progress, say)
     print(json.dumps(to_json(found), indent=2) if asked.as_json else table(found))
+
+
+def evaluate_examples(asked: Question) -> None:
+    """Print what a run scores at any task, a line for each score."""
+    foreign = {"--hypotheses": asked.hypotheses, "--against": asked.against, "--parameters": asked.parameters}
+    refuse_foreign(asked.task, {**foreign, "--worst": asked.worst or None, "--sentences": asked.sentences})
+    if asked.run is None:
+        raise UserError(f"The outputs of a model are scored: give a RUN that has learned to {asked.task}.")
+    model = dragoman.load(asked.run, device=asked.device)
+    examples = model.task.examples(asked.source, asked.reference, say)
+    found = answers(model, examples, asked)
+    if asked.output:
+        asked.output.write_text("".join(line.replace("\n", " ") + "\n" for line in found), encoding="utf-8")
+    scores = list(model.task.score(examples, found))
+    if asked.as_json:
+        print(json.dumps({score.name: score.value for score in scores}, ensure_ascii=False, indent=2))
+        return
+    print("\n".join(map(str, scores)))
 
 
 SCORERS: dict[str, Callable[[Question], None]] = {
