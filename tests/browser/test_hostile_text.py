@@ -36,7 +36,9 @@ def test_a_hostile_translation_is_shown_as_it_is(page):
 
 
 def test_hostile_names_are_names(visit, served):
-    models = [{"name": HOSTILE, "source": "en", "target": "de", "source_name": HOSTILE, "target_name": "x"}]
+    named = {"name": HOSTILE, "source": "en", "target": "de", "source_name": HOSTILE, "target_name": "x"}
+    kind = {"languages": True, "plain": True, "whole": False, "goes_on": False}
+    models = [{**named, **kind, "noun": HOSTILE, "asks": HOSTILE}]
 
     def rename(page):
         page.route("**/v1/info", lambda route: route.fulfill(json={"version": "1", "models": models}))

@@ -56,7 +56,7 @@ def test_two_runs_that_nobody_could_tell_apart_are_refused(command, run, tmp_pat
     twin = shutil.copytree(run, tmp_path / "toy")
     outcome = command("serve", run, twin, "--port", 0)
     assert outcome.code == 2
-    assert f"{run} and {twin} have the same name and the same languages (source to target)" in outcome.err
+    assert f"{run} and {twin} have the same name and do the same (source-target)" in outcome.err
     assert "Traceback" not in outcome.err
 
 

@@ -51,10 +51,10 @@ def serve(
     precision: Precision = None,
     device: Device = "auto",
 ) -> None:
-    """Serve the models in RUN… over HTTP, with a web page to translate on and to look inside.
+    """Serve the models in RUN… over HTTP, with a web page to use them on and to look inside.
 
-    The API is LibreTranslate's and our own; the page at /docs describes both. Ctrl-C or SIGTERM ends it, after what
-    was asked has been answered."""
+    The API is our own and, for translators, LibreTranslate's; the page at /docs describes both. Ctrl-C or SIGTERM ends
+    it, after what was asked has been answered."""
     require_extra()
     from dragoman.server.limits import Limits
     from dragoman.server.serving import Plan, bound
@@ -117,4 +117,5 @@ def announce(address: Any, service: Any) -> None:
     host, port = address[:2]
     print(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/", flush=True)
     for model in service.info()["models"]:
-        say(f"{model['name']}: {model['source_name']} to {model['target_name']}, {model['parameters']:,} parameters")
+        pair = f"{model['source_name']} to {model['target_name']}"
+        say(f"{model['name']}: {pair if model['languages'] else model['noun']}, {model['parameters']:,} parameters")

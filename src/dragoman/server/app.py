@@ -40,7 +40,7 @@ VIEWER = Path(str(files("dragoman.viewer"))) / "static"
 
 
 async def translate(request: Request) -> Response:
-    """Translate a text or several: n-best, scores, pieces, alignment; or as a stream of events."""
+    """Translate a text or several, or do what else a model does: n-best, scores, pieces; or as a stream of events."""
     asked = read(request, TranslateRequest)
     if asked.stream:
         return await streamed(service(request).growing(asked))
@@ -110,7 +110,7 @@ async def documentation(request: Request) -> Response:
 
 
 async def page(_request: Request) -> Response:
-    """Return the page to translate on."""
+    """Return the page to use the models on."""
     return FileResponse(PAGE / "index.html")
 
 

@@ -6,6 +6,7 @@ Runs in the worker. All of a batch's answers leave in one message.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -30,18 +31,20 @@ class Abandoned(Exception):
 
 @dataclass(eq=False)
 class Question:
-    """Texts to translate alike, cut into what the model can read at once."""
+    """Texts to work on alike, cut into what the model can read at once."""
 
     model: Served
     texts: Sequence[str]
     beam: int | None = None
     n_best: int = 1
     details: bool = False
+    read: bool = False  # whether the texts are what the model reads already
 
     def __post_init__(self) -> None:
         translator = self.model.translator
         self.how = self.model.how(self.beam, self.n_best)
-        self.parts = [translator.windows(text) for text in self.texts]
+        self.sources = self.texts if self.read else [translator.task.read(text) for text in self.texts]
+        self.parts = [translator.windows(source) for source in self.sources]
         self.tokens = [translator.source_tokens(part) for row in self.parts for part in row]
 
     def job(self, number: int) -> Job:
@@ -56,7 +59,8 @@ class Question:
         for number, parts in enumerate(self.parts):
             rows = list(found[start : start + len(parts)])
             best = self.model.translator.joined(rows, self.n_best)
-            answers.append([self.written(number, one, rows, rank) for rank, one in enumerate(best)])
+            shown = [self.model.translator.as_shown(self.sources[number], one) for one in best]
+            answers.append([self.written(number, one, rows, rank) for rank, one in enumerate(shown)])
             start += len(parts)
         return answers
 
@@ -157,7 +161,7 @@ def stream(question: Question, number: int, end: WorkerEnd) -> Callable[[Callabl
 
 
 class Growing:
-    """Sends the best beginning of a sentence's translation while it is searched for."""
+    """Sends the best beginning of a sentence's output while it is searched for."""
 
     def __init__(
         self, question: Question, number: int, end: WorkerEnd, place: int, pause: Callable[[Any], None]
@@ -177,11 +181,12 @@ class Growing:
         """Return what the likeliest hypothesis spells so far."""
         best = int(beam.log_probabilities[0].argmax())
         tokens = [token for token in beam.tokens[0, best].tolist()[1:] if token != END]
-        return self.question.model.translator.target_tokenizer.decode(tokens)
+        translator = self.question.model.translator
+        source = next(islice(chain.from_iterable(self.question.parts), self.place, None))
+        return translator.task.shown(source, translator.target_tokenizer.decode(tokens))
 
 
 def question_of(message: Message, model: Served) -> Question:
     """Read a question."""
-    return Question(
-        model, message["texts"], message.get("beam"), message.get("n_best", 1), message.get("details", False)
-    )
+    wish = {name: message[name] for name in ("beam", "n_best", "details", "read") if name in message}
+    return Question(model, message["texts"], **wish)

@@ -14,7 +14,7 @@ from dragoman.viewer.document import contents
 def look(model: Served, message: Message, most: int) -> dict[str, Any]:
     """Return one translation shown from inside."""
     translator = model.translator
-    for text in (message["text"], message.get("target") or ""):
+    for text in (translator.task.read(message["text"]), message.get("target") or ""):
         check_length(len(translator.source_tokens(text)), most)
     options = {name: message.get(name) for name in ("target", "beam")}
     without = [(kind, layer, head) for kind, layer, head in message["without"]]

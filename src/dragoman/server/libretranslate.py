@@ -48,32 +48,39 @@ def shaped(
 
 def chosen(service: Service, source: str, target: str) -> dict[str, Any]:
     """Return the model for a pair of languages; theirs is a 400 where ours is a 404."""
+    field = "source"
     try:
-        return service.model(source=source, target=target)
+        model = service.model(source=source, target=target)
+        if model["languages"]:
+            return model
     except Problem as problem:
-        raise Problem(400, "unknown", "This language is not supported.", field=problem.field) from None
+        field = problem.field or field
+    raise Problem(400, "unknown", "This language is not supported.", field=field)
 
 
 async def detected_in(service: Service, text: str) -> dict[str, Any]:
     """Return the language that a text is most likely in."""
-    return (await service.detect(text))[0]
+    found = await service.detect(text)
+    if not found:
+        raise Problem(400, "unknown", "No translator is served here.", field="source")
+    return found[0]
 
 
 def languages(service: Service) -> list[dict[str, Any]]:
     """Answer `GET /languages`: each language that is translated from, and what it is translated into."""
     targets: dict[str, list[str]] = {}
-    for model in service.keeper.models:
+    for model in service.translators:
         listed = targets.setdefault(model["source"], [])
         if model["target"] not in listed:
             listed.append(model["target"])
-    for model in service.keeper.models:  # their clients look up the target here too
+    for model in service.translators:  # their clients look up the target here too
         targets.setdefault(model["target"], [])
     return [{"code": code, "name": name_of(code), "targets": listed} for code, listed in targets.items()]
 
 
 def settings(service: Service, *, key_required: bool) -> dict[str, Any]:
     """Answer `GET /frontend/settings`."""
-    first = service.model()
+    first = next(iter(service.translators), {"source": "", "target": ""})
     pair = {side: {"code": first[side], "name": name_of(first[side])} for side in ("source", "target")}
     return {
         "apiKeys": key_required, "charLimit": service.limits.text_characters, "filesTranslation": False,

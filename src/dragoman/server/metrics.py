@@ -61,7 +61,7 @@ class Metrics:
 
 
 MEANINGS = {
-    "sentences": "Sentences translated.",
+    "sentences": "Sentences translated, or whatever else the models do with them.",
     "characters": "Characters of text translated.",
     "decoded": "Sentences that the worker has decoded, though perhaps nobody waited for them any more.",
     "abandoned": "Requests whose client went away before the answer.",

@@ -23,9 +23,9 @@ class Asked(BaseModel):
 
 
 class TranslateRequest(Asked):
-    """One text, or several, to translate alike."""
+    """One text, or several, to translate alike; or to parse, to pronounce, to go on with: what the model does."""
 
-    text: Text | None = Field(None, description="a text to translate")
+    text: Text | None = Field(None, description="a text to translate; for a language model, the beginning of one")
     texts: Texts | None = Field(None, description="instead of it: several")
     model: Name | None = Field(None, description="the name of a model, as /v1/info lists them; otherwise the first")
     source: Name | None = Field(None, description="instead of a model: the code of a language to translate from")
@@ -36,6 +36,18 @@ class TranslateRequest(Asked):
     details: bool = Field(False, description="tell the pieces with their places, and which words belong together")
     split: bool = Field(True, description="translate sentence by sentence; otherwise line by line")
     stream: bool = Field(False, description="send the translation of a single text while it grows, as events")
+    length: int | None = Field(None, ge=1, le=2000, description="tokens that a language model writes, at most")
+    temperature: float | None = Field(None, ge=0, le=10, description="how boldly it draws them; 0: the likeliest")
+    top_k: int | None = Field(None, ge=0, le=1_000_000, description="draw from so many likeliest; 0: from all")
+    top_p: float | None = Field(None, gt=0, le=1, description="draw from the fewest that make up this share")
+    seed: int | None = Field(None, ge=0, lt=1 << 31, description="the same seed draws the same text")
+    stop: Annotated[str, StringConstraints(max_length=256)] | None = Field(None, description="end before this text")
+
+    @property
+    def drawing(self) -> dict[str, Any]:
+        """What was said about how a language model writes."""
+        names = ("length", "temperature", "top_k", "top_p", "seed", "stop")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 class LookRequest(Asked):

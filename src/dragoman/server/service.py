@@ -39,15 +39,23 @@ class Service:
                 return model
         raise Problem(404, "unknown", "No model is served from this language into that one.", field="target")
 
+    @property
+    def translators(self) -> list[dict[str, Any]]:
+        """The models that lead from one language into another."""
+        return [model for model in self.keeper.models if model["languages"]]
+
     async def translate(self, asked: TranslateRequest) -> dict[str, Any]:
         """Answer `/v1/translate`."""
         texts = self.texts_of(asked)
         model = self.model(asked.model, asked.source, asked.target)
+        check_fit(asked, model)
         wish = {"beam": asked.beam, "n_best": asked.n_best, "details": asked.details}
-        if asked.prefix:
+        if model["goes_on"]:
+            found = await self.asked("write", model, texts, n_best=asked.n_best, **asked.drawing)
+        elif asked.prefix:
             found = await self.asked("continue", model, texts, prefix=asked.prefix, **wish)
         else:
-            found = await self.in_layout(model, [laid_out(text, split=asked.split) for text in texts], **wish)
+            found = await self.in_layout(model, [laid_out(text, split=splits(asked, model)) for text in texts], **wish)
         return {"translations": found, "model": model["name"]}
 
     def texts_of(self, asked: TranslateRequest) -> list[str]:
@@ -83,21 +91,26 @@ class Service:
             raise Problem(422, "invalid", f"A text may have {most} characters at most.", field="text")
 
     async def growing(self, asked: TranslateRequest) -> AsyncIterator[dict[str, Any]]:
-        """Yield the translation of one text as it grows, at last the answer of `translate`."""
+        """Yield what becomes of one text as it grows, at last the answer of `translate`."""
         (text,) = self.texts_of(asked)
         model = self.model(asked.model, asked.source, asked.target)
-        layout = laid_out(text, split=asked.split)
-        wish = {"beam": asked.beam, "n_best": asked.n_best, "details": asked.details}
+        check_fit(asked, model)
+        if model["goes_on"]:
+            operation, layout = "write", Layout((text,), ("", ""))
+            wish: dict[str, Any] = {"n_best": asked.n_best, "tell": True, **asked.drawing}
+        else:
+            operation, layout = "stream", laid_out(text, split=splits(asked, model))
+            wish = {"beam": asked.beam, "n_best": asked.n_best, "details": asked.details}
         written = [""] * len(layout.sentences)
         found: list[Found] = []
         with self.admission.working_on(len(text)):
             question = {"model": model["name"], "texts": layout.sentences, **wish}
-            async for message in self.keeper.stream("stream", **question):
+            async for message in self.keeper.stream(operation, **question):
                 if "found" in message:
                     found = message["found"]
                 else:
                     written[message["part"]["place"]] = message["part"]["text"]
-                    yield {"text": layout.filled(written).rstrip()}
+                    yield {"text": "".join(written) if model["goes_on"] else layout.filled(written).rstrip()}
         yield {"translations": [put_together(layout, found)], "model": model["name"]}
 
     async def look(self, asked: LookRequest) -> dict[str, Any]:
@@ -122,7 +135,7 @@ class Service:
 
     async def detect(self, text: str) -> list[dict[str, Any]]:
         """Rank the languages that are served by how well their models get on with a text, the likeliest first."""
-        models = {model["source"]: model for model in reversed(self.keeper.models)}
+        models = {model["source"]: model for model in reversed(self.translators)}
         first = laid_out(text).sentences[:1]
         if len(models) < 2 or not first:
             return [{"language": code, "confidence": round(100 / len(models), 1)} for code in models]
@@ -150,7 +163,8 @@ class Service:
         """Translate something with the first model."""
         try:
             async with asyncio.timeout(HEALTH_SECONDS):
-                found = await self.keeper.ask("translate", model=self.model()["name"], texts=[PROBE], beam=1)
+                wish = {"texts": [PROBE], "beam": 1, "read": True}
+                found = await self.keeper.ask("translate", model=self.model()["name"], **wish)
             return bool(found[0][0]["score"] > -1e29)
         except (Problem, TimeoutError):
             return False
@@ -162,6 +176,23 @@ class Service:
 
 
 WORDS = {"name": "model", "source": "source", "target": "target"}
+
+
+def splits(asked: TranslateRequest, model: dict[str, Any]) -> bool:
+    """Say whether a text is cut at the ends of sentences, not only of lines."""
+    return asked.split and not model["whole"]
+
+
+def check_fit(asked: TranslateRequest, model: dict[str, Any]) -> None:
+    """Refuse what the model that is meant cannot do."""
+    noun = model["noun"]
+    if asked.drawing and not model["goes_on"]:
+        first = min(asked.drawing)
+        raise Problem(422, "invalid", f"{first} is for a language model, and the model is a {noun}.", field=first)
+    unfit = ("prefix", "details", "beam") if model["goes_on"] else () if model["plain"] else ("prefix", "details")
+    for name in unfit:
+        if getattr(asked, name):
+            raise Problem(422, "invalid", f"There is no {name} where the model is a {noun}.", field=name)
 
 
 def put_together(layout: Layout, found: Sequence[Found]) -> Found:

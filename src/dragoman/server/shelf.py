@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,15 @@ class Served:
 
     def engine(self, how: Decoding) -> Engine:
         """Return an engine that works in the calling thread."""
-        translator = self.translator
-        return Engine(translator.model, how, translator.device, shortlist=translator.listed(how))
+        own = self.translator
+        tokenizers = own.source_tokenizer, own.target_tokenizer
+        constrain = partial(own.task.constrained, tokenizers=tokenizers, how=how)
+        return Engine(own.model, how, own.device, shortlist=own.listed(how), constrain=constrain)
+
+    @property
+    def kind(self) -> str:
+        """What the model does, in short: its languages, or its task."""
+        return f"{self.source}-{self.target}" if self.source else self.translator.task.name
 
     @cached_property
     def attention(self) -> dict[Kind, tuple[int, int]]:
@@ -60,9 +67,11 @@ class Served:
 
     def facts(self) -> dict[str, Any]:
         """Return what is known about the model without using it."""
-        recipe = self.translator.recipe
+        recipe, task = self.translator.recipe, self.translator.task
         return {
-            "name": self.name, "source": self.source, "target": self.target, "task": recipe.task,
+            "name": self.name, "source": self.source, "target": self.target, "task": task.name, "noun": task.noun,
+            "asks": task.asks, "languages": task.languages, "plain": task.plain, "whole": task.whole,
+            "goes_on": task.goes_on,
             "architecture": recipe.model.architecture, "layers": recipe.model.layers, "width": recipe.model.width,
             "heads": max((heads for _, heads in self.attention.values()), default=0),
             "attention": {kind: {"layers": layers, "heads": heads} for kind, (layers, heads) in self.attention.items()},
@@ -94,13 +103,13 @@ class Shelf:
             self.add(model, ambiguous=names[model.name] > 1)
 
     def add(self, model: Served, *, ambiguous: bool) -> None:
-        """Put a model on the shelf; of two runs of one name each is called by its languages too."""
+        """Put a model on the shelf; of two runs of one name each is called by what it does too."""
         if ambiguous:
-            model.name = f"{model.name}.{model.source}-{model.target}"
+            model.name = f"{model.name}.{model.kind}"
         if model.name in self.models:
             raise UserError(
-                f"{self.models[model.name].run} and {model.run} have the same name and the same languages "
-                f"({model.source} to {model.target}), so nobody could tell them apart; rename one of the directories."
+                f"{self.models[model.name].run} and {model.run} have the same name and do the same "
+                f"({model.kind}), so nobody could tell them apart; rename one of the directories."
             )
         self.models[model.name] = model
 
@@ -109,7 +118,11 @@ class Shelf:
         stamp = newest_weights(run)
         translator = load(run, device=self.device)
         data = translator.recipe.data
-        source, target = languages.get(translator.name) or guessed(data.source, data.target, data.pairs, run.name)
+        source = target = ""  # a model that is no translator leads from no language into another
+        if translator.task.languages:
+            source, target = languages.get(translator.name) or guessed(data.source, data.target, data.pairs, run.name)
+        elif translator.name in languages:
+            raise UserError(f"--languages {translator.name}=…: {run} is a {translator.task.noun}, which has none.")
         served = Served(translator.name, run, source, target, translator, stamp, self.precision)
         served.how(None, 1)  # says what is wrong with the precision
         return served

@@ -22,6 +22,7 @@ from dragoman.server.inside import checkpoints, look, report, written_on
 from dragoman.server.line import Job, Line
 from dragoman.server.link import Message, WorkerEnd
 from dragoman.server.shelf import Served, Shelf
+from dragoman.server.writing import written
 
 LOG = logging.getLogger("dragoman.server")
 REFRESH_SECONDS = 1.0
@@ -34,7 +35,7 @@ class Worker:
         self.end, self.shelf, self.line, self.limits = end, shelf, line, limits
         self.operations: dict[str, Callable[[Message], None]] = {
             "translate": self.translate, "stream": self.stream, "continue": self.go_on, "look": self.look,
-            "report": self.report, "checkpoints": self.checkpoints,
+            "report": self.report, "checkpoints": self.checkpoints, "write": self.write,
         }  # fmt: skip
 
     def hear(self, messages: list[Message]) -> None:
@@ -64,6 +65,11 @@ class Worker:
         """Translate texts one by one, and tell what has been written so far."""
         question = question_of(message, self.model(message))
         self.put_alone(message, stream(question, message["id"], self.end))
+
+    def write(self, message: Message) -> None:
+        """Go on with texts, of a language model, and tell what has been written so far if that is wanted."""
+        model = self.model(message)
+        self.put_alone(message, lambda pause: written(model, message, pause, self.end))
 
     def go_on(self, message: Message) -> None:
         """Translate one text from a given beginning of its translation."""

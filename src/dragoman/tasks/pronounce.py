@@ -25,6 +25,7 @@ class Pronounce(SpelledTask):
     manner: Manner = PRONUNCIATION
 
     name, noun, doing, measure = "pronounce", "pronouncer", "Pronouncing", "WER"
+    asks = "Type a word, or several, each on a line of its own"
     usage = ('dragoman pronounce {run} "word"', "dragoman evaluate {run} --reference LEXICON")
     layout: ClassVar[Layout] = Layout(("word", "phones"), entry, without_tabs=cmudict, comments=(";;;",))
     question: ClassVar[tuple[str, ...]] = ("word",)

@@ -66,10 +66,16 @@ class Task(Protocol):
     measure: str  # what `quick` returns: "BLEU"; nothing if there is no such number
     whole: bool  # whether an input is read as one, however long it is
     goes_on: bool  # whether a model goes on with a text, instead of reading one and writing another
+    languages: bool  # whether it leads from one language into another
+    asks: str  # what a page asks a person for: "Type or paste a text"
 
     @property
     def usage(self) -> tuple[str, ...]:
         """Commands for the model card, "{run}" where the run directory stands."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the model reads and writes the very texts that a person does."""
 
     def of(self, data: Data) -> Self:
         """Return the task with what it has to know of a recipe's files."""
@@ -124,9 +130,16 @@ class PlainTask:
 
     whole = True
     goes_on = False
+    languages = False
+    asks = "Type or paste a text"
     name: str
     measure: str
     usage: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether texts are left as they are, on the way in and on the way out."""
+        return type(self).read is PlainTask.read and type(self).shown is PlainTask.shown
 
     def of(self, data: Data) -> Self:
         """Return the task as it is: it is the same for all files."""

@@ -16,7 +16,9 @@ class Translate(PlainTask):
     """From sentences to sentences; a text that is too long for the model is translated in parts."""
 
     name, noun, doing, measure = "translate", "translator", "Translating", "BLEU"
+    usage = ('dragoman translate {run} "…"', "dragoman evaluate {run} --source FILE --reference FILE")
     whole = False
+    languages = True
 
     def corpora(self, data: Data) -> tuple[Corpus, Corpus | None]:
         """Find the files that the recipe names."""

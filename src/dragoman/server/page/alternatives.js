@@ -5,8 +5,8 @@ import { newestOnly } from "./patience.js";
 import { Problem, translate } from "./service.js";
 
 /**
- * @typedef {{ source: string, target: string, model: string, prefix: string, whole: boolean }} Asked
- *   what to find other words for: the whole, or the word behind the prefix
+ * @typedef {{ source: string, target: string, model: string, prefix: string, whole: boolean, own: boolean }} Asked
+ *   what to find other words for: the whole, or the word behind the prefix; `own`: the reader may have a word of theirs
  * @typedef {{ text: string, prefix: string }} Chosen a translation, and how much of it the reader insists on
  */
 
@@ -27,6 +27,7 @@ export async function open(asked, beside, choose) {
   find("others-title", HTMLElement).textContent = title;
   find("own-form", HTMLFormElement).onsubmit = (event) => (event.preventDefault(), takeOwn(asked, choose));
   own.value = "";
+  find("own-form", HTMLFormElement).hidden = !asked.own;
   fill([], "Searching …");
   list.showPopover();
   place(beside);
@@ -155,7 +156,7 @@ const said = (problem) => (problem instanceof Problem ? problem.message : String
 
 /** @param {Asked} asked */
 function titleOf({ prefix, whole }) {
-  if (whole) return "Other translations";
+  if (whole) return "Alternatives";
   return prefix ? `After “${lastWords(prefix)}”` : "At the beginning";
 }
 

@@ -1,4 +1,4 @@
-// Which model translates: chosen by its languages and, where several serve the same pair, by its name.
+// Which model is used: chosen by its languages and, where several serve the same pair or have none, by its name.
 
 import { find, offer } from "./elements.js";
 
@@ -24,19 +24,23 @@ export function chooser(models, languages, wanted, changed) {
   const model = find("model", HTMLSelectElement);
   const first = models.find(({ name }) => name === wanted) ?? models[0];
   if (!first) throw new Error("a server serves at least one model");
-  const names = namesOf(models, languages);
+  const translators = models.filter((each) => each.languages);
+  const names = namesOf(translators, languages);
 
   const own = {
     chosen: first,
     sources: named(
-      models.map((each) => each.source),
+      translators.map((each) => each.source),
       names,
     ),
-    others: () => models.filter(({ name, source }) => name !== own.chosen.name && source === own.chosen.source),
+    others: () =>
+      models.filter(
+        ({ name, source, noun }) => name !== own.chosen.name && source === own.chosen.source && noun === own.chosen.noun,
+      ),
     /** @param {string} source */
     from: (source) =>
-      choose(between(models, source, own.chosen.target)[0] ?? models.find((each) => each.source === source)),
-    swap: () => choose(between(models, own.chosen.target, own.chosen.source)[0]),
+      choose(between(translators, source, own.chosen.target)[0] ?? translators.find((each) => each.source === source)),
+    swap: () => choose(between(translators, own.chosen.target, own.chosen.source)[0]),
   };
 
   /** @param {Model | undefined} wanted */
@@ -44,8 +48,8 @@ export function chooser(models, languages, wanted, changed) {
     if (!wanted) return;
     own.chosen = wanted;
     const { source, target, name } = wanted;
-    const same = between(models, source, target);
-    const targets = models.filter((each) => each.source === source).map((each) => each.target);
+    const same = translators.length < models.length ? models : between(translators, source, target);
+    const targets = translators.filter((each) => each.source === source).map((each) => each.target);
     offer(from, own.sources, source);
     offer(to, named(targets, names), target);
     offer(
@@ -54,12 +58,13 @@ export function chooser(models, languages, wanted, changed) {
       name,
     );
     find("model-choice", HTMLElement).hidden = same.length < 2;
-    find("swap", HTMLElement).hidden = !between(models, target, source).length;
+    for (const id of ["from-choice", "to-choice"]) find(id, HTMLElement).hidden = !wanted.languages;
+    find("swap", HTMLElement).hidden = !between(translators, target, source).length;
     changed();
   };
 
   from.onchange = () => own.from(from.value);
-  to.onchange = () => choose(between(models, own.chosen.source, to.value)[0]);
+  to.onchange = () => choose(between(translators, own.chosen.source, to.value)[0]);
   model.onchange = () => choose(models.find(({ name }) => name === model.value));
   choose(first);
   return own;

@@ -79,12 +79,14 @@ async function retranslate() {
   const text = source.value;
   const model = state.choice?.chosen;
   if (!model) return;
-  if (!countLetters() || !text.trim()) return giveUp(text);
+  const fits = countLetters();
+  if (model.goes_on && fits) return showAnswer(null); // what goes on does so when it is told to
+  if (!fits || !text.trim()) return giveUp(text);
   const asked = performance.now();
   const pale = setTimeout(() => setOld(true), PALE_AFTER);
   try {
     const found = await newest((signal) =>
-      patiently(() => translate({ text, model: model.name }, signal), signal, sayWaiting),
+      patiently(() => translate({ text: withTabs(text, model), model: model.name }, signal), signal, sayWaiting),
     );
     if (!found) return clearTimeout(pale);
     say("");
@@ -97,6 +99,41 @@ async function retranslate() {
   clearTimeout(pale);
   setOld(false);
 }
+
+/** Have a language model go on with what is there. */
+async function write() {
+  const text = source.value;
+  const model = state.choice?.chosen;
+  if (!model?.goes_on || !countLetters()) return;
+  setOld(true);
+  try {
+    const question = { text, model: model.name, ...drawing() };
+    const found = await newest((signal) => patiently(() => translate(question, signal), signal, sayWaiting));
+    if (!found) return; // something newer is on its way
+    say("");
+    showAnswer({ source: text, best: found[0]?.text ?? "", text: found[0]?.text ?? "" });
+  } catch (problem) {
+    sayProblem(problem);
+  }
+  setOld(false);
+}
+
+/** Return how a language model is to write, as far as the numbers make sense. */
+function drawing() {
+  const names = /** @type {const} */ ({ length: "length", temperature: "temperature", top_k: "top-k", top_p: "top-p", seed: "seed" });
+  const given = Object.entries(names).flatMap(([name, id]) => {
+    const field = find(id, HTMLInputElement);
+    return field.value && field.checkValidity() ? [[name, field.valueAsNumber]] : [];
+  });
+  return Object.fromEntries(given);
+}
+
+/**
+ * Put tabs where two spaces are, for a model that asks for tabs: they are hard to type here.
+ * @param {string} text
+ * @param {{ asks: string }} model
+ */
+const withTabs = (text, { asks }) => (asks.includes("\t") ? text.replace(/ {2,}/g, "\t") : text);
 
 /**
  * Wait for no answer any more.
@@ -152,24 +189,28 @@ function showAnswer(answer) {
   state.answer = answer;
   hold({ text: answer?.source ?? "", model: (answer && state.choice?.chosen.name) ?? "" });
   const model = state.choice?.chosen;
-  draw(answer?.text ?? "", model?.target ?? "", askForWord);
-  for (const id of ["whole", "copy", "made"]) find(id, HTMLElement).hidden = !answer?.text;
+  draw(answer?.text ?? "", model?.target ?? "", model?.plain && !model.goes_on ? askForWord : null);
+  for (const id of ["copy", "made"]) find(id, HTMLElement).hidden = !answer?.text;
+  find("whole", HTMLElement).hidden = !answer?.text || Boolean(model?.goes_on);
   find("reset", HTMLElement).hidden = !answer || answer.text === answer.best;
-  const subjects = present().map(({ source, target }) => ({ source, target, ...subjectOf(source) }));
+  const subjects = present().map(({ source, target }) => ({ source, target, ...subjectOf(source, model) }));
   lookAt(subjects, model?.name ?? "", state.choice?.others().map(({ name }) => name) ?? []);
 }
 
 /** Return the passages of what is shown. */
 function present() {
   const { answer, choice } = state;
-  return answer && choice ? passages(answer.source, answer.text, choice.chosen) : [];
+  if (!answer || !choice) return [];
+  return passages(withTabs(answer.source, choice.chosen), answer.text, choice.chosen);
 }
 
 /**
  * Say of a passage whether its translation is the model's own best, and from where on.
  * @param {string} passage
+ * @param {{ plain: boolean, goes_on: boolean } | undefined} model whose texts are the reader's own, or are not
  */
-function subjectOf(passage) {
+function subjectOf(passage, model) {
+  if (!model?.plain || model.goes_on) return { fixed: false, prefix: "" };
   const taken = state.taken.get(passage);
   return { fixed: Boolean(taken) || present().length > 1, prefix: taken?.prefix ?? "" };
 }
@@ -190,7 +231,8 @@ function askForWord({ start, element }) {
 function askForOthers(passage, prefix, beside) {
   const model = state.choice?.chosen.name ?? "";
   const { source, target } = passage;
-  const asked = { source, target, model, prefix: prefix ?? "", whole: prefix === null };
+  const plain = Boolean(state.choice?.chosen.plain);
+  const asked = { source, target, model, prefix: prefix ?? "", whole: prefix === null, own: plain };
   alternatives.open(asked, beside, (chosen) => take(passage, chosen));
 }
 
@@ -236,13 +278,16 @@ function listen() {
     retranslate();
   };
   find("swap", HTMLElement).onclick = swap;
+  find("write", HTMLElement).onclick = write;
+  find("drawing", HTMLFormElement).onsubmit = (event) => (event.preventDefault(), write());
   find("reset", HTMLElement).onclick = () => {
     state.taken.clear();
     if (state.answer) showAnswer({ ...state.answer, text: state.answer.best });
   };
   find("whole", HTMLElement).onclick = () => {
     const { source, text } = state.answer ?? { source: "", text: "" };
-    askForOthers({ source, target: text, start: 0, end: text.length }, null, find("whole", HTMLElement));
+    const asked = state.choice ? withTabs(source, state.choice.chosen) : source;
+    askForOthers({ source: asked, target: text, start: 0, end: text.length }, null, find("whole", HTMLElement));
   };
   const button = find("copy", HTMLButtonElement);
   button.onclick = () => copy(state.answer?.text ?? "", button);
@@ -282,6 +327,10 @@ function changed() {
   const model = state.choice?.chosen;
   if (!model) return;
   source.lang = model.source;
+  source.placeholder = model.asks.replace("\t", "⇥") + (model.asks.includes("\t") ? " (⇥: a tab, or two spaces)" : "");
+  find("source-label", HTMLElement).textContent = model.asks.replace("\t", " tab ");
+  find("translator", HTMLElement).setAttribute("aria-label", model.noun);
+  for (const id of ["write", "drawing"]) find(id, HTMLElement).hidden = !model.goes_on;
   retranslate();
 }
 

@@ -1,11 +1,13 @@
 // What the page asks of the server, and what can go wrong with it. The only module that sends requests.
 
 /**
- * @typedef {{ name: string, source: string, target: string, source_name?: string, target_name?: string }} Model
+ * @typedef {{ name: string, source: string, target: string, source_name?: string, target_name?: string, noun: string,
+ *   asks: string, languages: boolean, plain: boolean, whole: boolean, goes_on: boolean }} Model
  * @typedef {{ code: string, name: string, targets?: string[] }} Language
  * @typedef {{ charLimit?: number, frontendTimeout?: number }} Settings
  * @typedef {{ text: string, score: number, log_probability: number }} Translation
- * @typedef {{ text: string, model: string, prefix?: string, n_best?: number, beam?: number }} Question
+ * @typedef {{ text: string, model: string, prefix?: string, n_best?: number, beam?: number, length?: number,
+ *   temperature?: number, top_k?: number, top_p?: number, seed?: number }} Question
  * @typedef {{ text?: string, model?: string, target?: string, prefix?: string, without?: [string, number, number][],
  *   trace?: boolean, checkpoint?: string | number }} LookQuestion
  * @typedef {Record<string, unknown>} Look

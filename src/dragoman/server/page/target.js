@@ -11,10 +11,12 @@ const panel = find("target", HTMLDivElement);
  * Draw a translation; `asked` is called with a word that was clicked, or chosen by Enter.
  * @param {string} text
  * @param {string} language
- * @param {(word: Place) => void} asked
+ * @param {((word: Place) => void) | null} asked null where no word can be asked for
  */
 export function draw(text, language, asked) {
-  const nodes = words(text, language).map((piece) => (piece.word ? drawWord(piece, asked) : piece.text));
+  const nodes = asked
+    ? words(text, language).map((piece) => (piece.word ? drawWord(piece, asked) : piece.text))
+    : [text];
   panel.replaceChildren(...nodes);
   panel.lang = language;
   rove(panel, [...panel.querySelectorAll("span")]);
