@@ -81,6 +81,37 @@ def trained(toy_recipe: Callable[..., Recipe], tmp_path_factory: pytest.TempPath
     return dragoman.train(toy_recipe(tmp_path_factory.mktemp("runs") / "trained", "training.validate_every=4")).folder
 
 
+OTHER_DATA = {
+    "pronounce": [f"{word}\t{' '.join(word.upper())}" for word in ("aba", "bab", "abba", "baab", "aab", "bba", "abab")],
+    "inflect": [f"{word}\t{word}o\tV;PST" for word in ("aba", "bab", "abba", "baab", "aab", "bba", "abab")],
+    "parse": [
+        f"(TOP (S (NP (DT the) (NN {one})) (VP (VBZ sees) (NP (DT a) (NN {other})))))"
+        for one in ("dog", "cat", "cow") for other in ("dog", "cat", "cow")
+    ],
+    "generate": [f"The {one} sees a {other}." for one in ("dog", "cat", "cow") for other in ("dog", "cat", "cow")],
+}  # fmt: skip
+OTHER_TOKENIZERS = {"parse": {"size": 300}, "generate": {"kind": "characters"}}
+
+
+@pytest.fixture(scope="session")
+def other_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run of each task but translation, hardly trained, to be read and not to be changed."""
+    import dragoman
+
+    folder, runs = tmp_path_factory.mktemp("tasks"), {}
+    for task, lines in OTHER_DATA.items():
+        files = {"file": folder / f"{task}.txt", "valid_file": folder / f"{task}.valid.txt"}
+        for file in files.values():
+            file.write_text("".join(f"{line}\n" for line in lines))
+        table = {
+            "task": task, "run": str(folder / task), "data": {name: str(file) for name, file in files.items()},
+            "model": {**TOY["model"], "inner_width": 16}, "tokenizer": OTHER_TOKENIZERS.get(task, {}),
+            "training": {**TOY["training"], "steps": 4, "validate_every": 4},
+        }  # fmt: skip
+        runs[task] = dragoman.train(Recipe.from_table(table)).folder
+    return runs
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a command left behind."""

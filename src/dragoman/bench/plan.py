@@ -7,6 +7,8 @@ from typing import Any
 from dragoman.errors import UserError, nearest
 from dragoman.presets import PRESETS
 from dragoman.recipe import Recipe, laid_over
+from dragoman.run import Run
+from dragoman.tasks.tasks import task_of
 
 PARTS = ("training", "decoding")
 SIZES: dict[str, dict[str, Any]] = {
@@ -82,6 +84,9 @@ class Plan:
             raise UserError("--target is given but --source is not; a parallel text needs both.")
         if self.source and not self.target and not self.run and self.only != "decoding":
             raise UserError("--source is given but --target is not; training needs both. Give it, or --only decoding.")
+        task = task_of(Run(self.run).read_recipe()) if self.run else None
+        if task and not task.languages:
+            raise UserError(f"{self.run} is a {task.noun}; what is measured beside other engines is translation.")
         if self.run and self.sizes and self.only == "decoding":
             raise UserError(f"{self.run} is decoded in its own size; leave out --size, or RUN for random weights.")
 

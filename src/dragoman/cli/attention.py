@@ -18,12 +18,12 @@ PICTURES = (".png", ".svg", ".pdf")
 
 def attention(
     run: RunPath,
-    text: Annotated[str, typer.Argument(help="The sentence to read.")],
+    text: Annotated[str, typer.Argument(help="The sentence, the word or whatever else the model reads.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="A page (.html) or a picture (.png, .svg, .pdf).")
     ] = Path("attention.html"),
-    target: Annotated[str | None, typer.Option(help="A translation to read along, instead of the model's own.")] = None,
-    prefix: Annotated[str, typer.Option(help="How the translation has to begin.")] = "",
+    target: Annotated[str | None, typer.Option(help="An output to read along, instead of the model's own.")] = None,
+    prefix: Annotated[str, typer.Option(help="How the output has to begin.")] = "",
     compare: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Another run, to be shown beside this one on the page.")
     ] = None,
@@ -38,20 +38,20 @@ def attention(
     beam: Beam = None,
     device: Device = "auto",
 ) -> None:
-    """Show where every head of every layer looks while the model in RUN translates TEXT."""
+    """Show where every head of every layer looks while the model in RUN works on TEXT."""
     from dataclasses import replace
 
     suffix = output.suffix.lower()
     if suffix not in (".html", *PICTURES):
         raise UserError(f"{output}: write a page (.html) or a picture ({', '.join(PICTURES)}).")
     how: dict[str, Any] = {"target": target, "prefix": prefix, "beam": beam, "trace": suffix == ".html"}
-    record = dragoman.load(run, device=device).look(text, **how)
+    model = dragoman.load(run, device=device)
+    record = model.look(text, **how)
     record = replace(record, gold=gold, report=known_report(run))
     other = dragoman.load(compare, device=device).look(text, **how) if compare else None
     write(record, other, output, lines, word)
-    print(record.target_text)
-    if other:
-        print(other.target_text)
+    for each in filter(None, (record, other)):
+        print(model.task.shown(each.source_text, each.target_text))
     say(f"Written: {output}")
 
 

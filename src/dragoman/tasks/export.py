@@ -23,6 +23,7 @@ from dragoman.model.positions import LearnedPositions, NoPositions, sinusoids
 from dragoman.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from dragoman.recipe import Recipe
 from dragoman.run import Run, allow_as_usual
+from dragoman.tasks.tasks import task_of
 from dragoman.tasks.translator import Translator, load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.vocabulary import NAMES
@@ -94,8 +95,13 @@ def check_known(option: str, name: str, known: Sequence[str]) -> None:
 
 
 def check_expressible(recipe: Recipe, run: Run) -> None:
-    """Refuse a model that CTranslate2 cannot compute."""
-    how = recipe.model
+    """Refuse a model that CTranslate2 cannot compute, or whose outputs it could not make sense of."""
+    how, task = recipe.model, task_of(recipe)
+    if not task.plain:
+        raise UserError(
+            f"{run} cannot be exported: it is a {task.noun}, and CTranslate2 neither reads nor writes as a {task.noun} "
+            "does. Only a model that reads and writes plain text, such as a translator, can be."
+        )
     for name, known in EXPRESSIBLE.items():
         if getattr(how, name) not in known:
             raise UserError(

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dragoman.data.arrays import TokenPairs, prepare
+from dragoman.data.arrays import TokenPairs
 from dragoman.data.batches import Batch, Order, collate
-from dragoman.data.corpus import Corpus
-from dragoman.data.split import Part, split_held_out
+from dragoman.data.corpus import Corpus, Pairs
+from dragoman.data.split import Part
 from dragoman.errors import UserError
 from dragoman.model.knockout import Head, has_heads, without
 from dragoman.model.transducer import Memory, Network
@@ -25,6 +25,7 @@ from dragoman.run import Run
 from dragoman.tasks.events import Listen, Working
 from dragoman.tasks.head_cache import FORMAT, Report, cached_report, chosen_weights, write_report
 from dragoman.tasks.look import attention_sizes
+from dragoman.tasks.tasks import task_of
 from dragoman.tasks.translator import Translator, load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
@@ -50,6 +51,7 @@ def head_report(
     """Return the report of the run's model, or of one of its checkpoints: the kept one if it still holds."""
     translator = load(run, checkpoint=checkpoint)
     refuse_headless(run, translator)
+    refuse_plain_text(run, translator, corpus)
     importance = importance and has_heads(translator.model)  # else none can be switched off
     text = Text.of(translator, pairs_to_measure(run, translator, corpus), sentences)
     name, weights = chosen_weights(run, checkpoint)
@@ -77,34 +79,43 @@ def refuse_headless(run: Run, translator: Translator) -> None:
         raise UserError(f'{run} has no attention to measure: its architecture, "{named}", looks nowhere.')
 
 
+def refuse_plain_text(run: Run, translator: Translator, corpus: Corpus | None) -> None:
+    """Object to two texts where the model reads and writes no plain text."""
+    task = translator.task
+    if corpus is not None and (task.goes_on or not task.plain):
+        raise UserError(
+            f"{run} is a {task.noun}, which is not measured on a text and its translation; leave --source and --target "
+            "out, and the data that it was validated on is taken."
+        )
+
+
 def history_reports(run: Run, listen: Listen, *, corpus: Corpus | None = None, sentences: int = SENTENCES) -> None:
     """Measure every whole checkpoint of the run, the oldest first, without importance, which would take long."""
     for place in reversed(list(whole(run.checkpoints))):
         head_report(run, listen, checkpoint=int(place.name), corpus=corpus, sentences=sentences, importance=False)
 
 
-def validation_corpus(run: Run, recipe: Recipe) -> tuple[Corpus, Part | None]:
-    """Return the text that a run was validated on, and which part of it, or say that it is gone."""
-    data = recipe.data
-    given = bool(data.valid_source or data.valid_pairs)
-    valid, training = (data.valid_source, data.valid_target, data.valid_pairs), (data.source, data.target, data.pairs)
-    corpus = Corpus.of(*(valid if given else training))
-    missing = [str(file) for file in corpus.files if not file.exists()]
-    if missing:
+def validation_corpus(run: Run, recipe: Recipe) -> tuple[Pairs, Part | None]:
+    """Return the data that a run was validated on, and which part of it, or say that it is gone."""
+    task = task_of(recipe)
+    training, valid = task.corpora(recipe.data)
+    corpus = valid or training
+    try:
+        corpus.check_counts()
+    except UserError as error:
+        named = ", or name a text to measure by --source and --target" if task.languages else ""
         raise UserError(
-            f"{run} was validated on {corpus}, but {' and '.join(missing)} cannot be found from here; go to the folder "
-            "where it was trained, or name a text to measure by --source and --target."
-        )
-    return corpus, None if given else split_held_out(corpus, data.held_out, recipe.training.seed).validation
+            f"{run} was validated on {corpus}, which cannot be read from here: {error} Go to the folder where it was "
+            f"trained{named}."
+        ) from None
+    return corpus, None if valid else task.split(corpus, recipe).validation
 
 
 def pairs_to_measure(run: Run, translator: Translator, corpus: Corpus | None) -> TokenPairs:
     """Return the given text, or the run's validation text, as token arrays."""
-    part = None
-    if corpus is None:
-        corpus, part = validation_corpus(run, translator.recipe)
-    longest = translator.recipe.data.longest
-    return prepare(corpus, translator.source_tokenizer, translator.target_tokenizer, longest, keep=part)
+    text, part = (corpus, None) if corpus else validation_corpus(run, translator.recipe)
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    return translator.task.arrays(text, tokenizers, translator.recipe.data.longest, part, lambda _done: None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +162,8 @@ class Text:
         source = Side.of(translator.source_tokenizer, sources, numbering)
         target = Side.of(translator.target_tokenizer, targets, numbering)
         words = [(pairs.source(number)[:-1], pairs.target(number)[:-1]) for number in range(count)]
-        return cls(pairs, count, source, target, [np.pad(links, ((0, 1), (0, 1))) for links in likely_links(words)])
+        links = likely_links(words) if len(sources) else []  # a language model has no source to link anything to
+        return cls(pairs, count, source, target, [np.pad(each, ((0, 1), (0, 1))) for each in links])
 
     @property
     def fingerprint(self) -> str:
@@ -244,7 +256,8 @@ def recorded(translator: Translator, batch: Batch) -> dict[Kind, NDArray[np.floa
     source, prefix = (torch.from_numpy(part).to(translator.device) for part in (batch.source, batch.prefix))
     found = translator.model.attention(source, prefix)
     layers = {kind: getattr(found, kind) for kind in KINDS}
-    return {kind: torch.stack(of, dim=1).float().cpu().numpy() for kind, of in layers.items() if of}
+    seen = {kind: of for kind, of in layers.items() if of and of[0].numel()}  # a language model reads no source
+    return {kind: torch.stack(of, dim=1).float().cpu().numpy() for kind, of in seen.items()}
 
 
 class Judge:

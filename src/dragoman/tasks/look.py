@@ -1,4 +1,4 @@
-"""A look inside a translator: one translation with every attention weight, and all that the search thought of."""
+"""A look inside a model: one output with every attention weight, and all that the search thought of."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -47,11 +47,13 @@ def look(
     beam: int | None = None,
     trace: bool = False,
 ) -> AttentionRecord:
-    """Record what happens inside while `text` is translated; `Translator.look` explains the options."""
+    """Record what happens inside while `text` is read and answered; `Translator.look` explains the options."""
     if target is not None and prefix:
         raise UserError("A whole target and the beginning of one cannot both be given; choose one.")
     if translator.task.goes_on:
         return look_along(translator, text, without)
+    options = {"text": text, "target": target, "prefix": prefix, "without": without, "beam": beam, "trace": trace}
+    text = translator.task.read(text)
     source = readable(translator, text, target or prefix)
     heads = checked_heads(without, translator.model)
     model = translator.knocked_out(heads)
@@ -61,14 +63,13 @@ def look(
     else:
         written = Written(tuple(translator.target_tokenizer.encode(target)))
     record = recorded(translator, model, text, source, written.tokens)
-    options = {"text": text, "target": target, "prefix": prefix, "without": heads, "beam": beam, "trace": trace}
     return replace(
         record,
         given=written.given,
         without=heads,
         switchable=has_heads(model),
         beam=tree(translator, model, source, written, how, record.cross) if written.nodes else None,
-        again=partial(look_again, translator, options),
+        again=partial(look_again, translator, {**options, "without": heads}),
     )
 
 

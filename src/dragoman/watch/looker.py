@@ -31,7 +31,7 @@ def look(run: Run, question: dict[str, Any]) -> dict[str, Any]:
         place, _ = newest(run.checkpoints)
         step = int(place.name) if place else None
     translator = loaded(run, step, chosen_weights(run, step)[1])
-    check_length(len(translator.source_tokens(question["text"])))
+    check_length(len(translator.source_tokens(translator.task.read(question["text"]))))
     options = {name: question[name] for name in ("prefix", "without", "trace") if question.get(name)}
     record = translator.look(question["text"], **options)
     check_length(len(record.target_pieces))

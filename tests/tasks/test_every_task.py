@@ -1,0 +1,105 @@
+"""What works for a model of any task, and what is refused because it makes no sense for some."""
+
+import pytest
+
+import dragoman
+from dragoman.tasks.tasks import TASKS
+
+INPUTS = {"pronounce": "abba", "inflect": "abba\tV;PST", "parse": "the dog sees a cow", "generate": "The dog "}
+EVERY = pytest.mark.parametrize("task", INPUTS)
+READING = pytest.mark.parametrize("task", [name for name in INPUTS if not TASKS[name].goes_on])
+
+
+@EVERY
+def test_a_look_inside_shows_the_pieces_that_the_model_reads_and_writes(task, other_runs):
+    model = dragoman.load(other_runs[task])
+    record = model.look(INPUTS[task], trace=True)
+    read = {"pronounce": ["a", "b", "b", "a"], "inflect": ["V;", "PST;", "a", "b", "b", "a"], "generate": []}
+    pieces = [piece.strip() for piece in record.source_pieces[:-1]]
+    assert pieces == read.get(task, pieces)
+    assert task != "parse" or "".join(pieces).replace("Ġ", "") == "thedogseesacow"
+    assert record.decoder.shape[-1] == len(record.target_pieces)
+    again = record.again(without=[]) if record.switchable else record
+    assert again.source_pieces == record.source_pieces
+
+
+@EVERY
+def test_attention_writes_a_page_and_prints_what_a_person_would_see(task, other_runs, command, tmp_path):
+    told = command("attention", other_runs[task], INPUTS[task], "-o", tmp_path / "look.html")
+    assert told.code == 0
+    assert (tmp_path / "look.html").stat().st_size > 1000
+    expected = INPUTS[task] if TASKS[task].goes_on else dragoman.load(other_runs[task]).translate(INPUTS[task])
+    assert told.out.rstrip("\n") == expected.rstrip("\n")
+
+
+@READING
+def test_a_look_at_what_the_task_cannot_read_is_refused(task, other_runs, command, tmp_path):
+    told = command("attention", other_runs[task], " ", "-o", tmp_path / "look.html")
+    assert told.code == 2
+    assert "nothing to look at" in told.err
+
+
+@EVERY
+def test_heads_are_measured_on_the_validation_data_of_the_task(task, other_runs, command):
+    told = command("heads", other_runs[task], "--no-importance")
+    assert told.code == 0
+    assert f"{task}.valid.txt" in told.out
+    kinds = {line.split()[0] for line in told.out.splitlines()[1:-1]}
+    assert kinds == ({"decoder"} if TASKS[task].goes_on else {"encoder", "decoder", "cross"})
+
+
+@EVERY
+def test_heads_are_not_measured_on_two_plain_texts(task, other_runs, command, toy_files):
+    told = command("heads", other_runs[task], "--source", toy_files[0], "--target", toy_files[1])
+    assert told.code == 2
+    assert f"is a {TASKS[task].noun}" in told.err
+    assert "leave --source and --target out" in told.err
+
+
+@EVERY
+def test_only_what_reads_and_writes_plain_text_is_exported(task, other_runs, command, tmp_path):
+    pytest.importorskip("ctranslate2", reason="needs ctranslate2")
+    told = command("export", other_runs[task], "-o", tmp_path / "exported")
+    assert told.code == 2
+    assert "cannot be exported" in told.err
+    assert not (tmp_path / "exported").exists()
+
+
+@EVERY
+def test_a_shortlist_is_for_translators(task, other_runs, command):
+    told = command("shortlist", other_runs[task])
+    assert told.code == 2
+    assert f"is a {TASKS[task].noun}" in told.err
+    assert "for translators" in told.err
+
+
+@EVERY
+def test_speed_is_measured_of_translators(task, other_runs, command, tmp_path):
+    told = command("bench", other_runs[task], "--quick", "-o", tmp_path / "bench")
+    assert told.code == 2
+    assert f"is a {TASKS[task].noun}" in told.err
+
+
+@EVERY
+def test_info_names_the_task_and_its_measure(task, other_runs, command):
+    told = command("info", other_runs[task])
+    assert told.code == 0
+    assert f"{task}.txt" in told.out
+    assert task in told.out
+
+
+@EVERY
+def test_checkpoints_are_averaged_whatever_the_task(task, other_runs, command, tmp_path):
+    import shutil
+
+    run = shutil.copytree(other_runs[task], tmp_path / task)
+    told = command("average", run, "--last", "1")
+    assert told.code == 0
+    assert dragoman.load(run).translate(INPUTS[task]) is not None
+
+
+@pytest.mark.parametrize(
+    ("task", "plain"), [("translate", True), ("generate", True), ("parse", False), ("inflect", False)]
+)
+def test_a_task_is_plain_if_it_leaves_texts_as_they_are(task, plain):
+    assert TASKS[task].plain == plain
