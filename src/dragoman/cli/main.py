@@ -51,7 +51,8 @@ def version(wanted: bool) -> None:
 def dragoman(
     _version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Train a translator from plain text files on your own machine, evaluate it, use it, and look inside it."""
+    """Train a model that translates, pronounces, inflects, parses or goes on with a text, from plain files on your own
+    machine; evaluate it, use it, and look inside it."""
 
 
 def main() -> None:
