@@ -1,7 +1,8 @@
 """The model card: what a stranger who finds the run directory needs to know about the model in it."""
 
-from dragoman.recipe import Model, Recipe
+from dragoman.recipe import Model, Recipe, Tokenizer
 from dragoman.tasks.events import Finished, Plan
+from dragoman.tasks.tasks import TASKS
 
 SCORES = {"dot": "unscaled dot products", "general": "general attention", "additive": "additive attention"}
 NAMES = {  # what an architecture is called, if it is not the paper's
@@ -36,22 +37,28 @@ def variations(model: Model) -> list[str]:
     ]
 
 
+def vocabulary(how: Tokenizer, source: int, target: int) -> str:
+    """Say in a line how text is cut on either side, and into how many different pieces."""
+    if how.joint:
+        return f"{how.kind}, {source:,} pieces, shared by both sides"
+    kinds = dict.fromkeys(side.kind for side in how.sides)
+    return f"{' and '.join(kinds)}, {source:,} and {target:,} pieces"
+
+
 def card(recipe: Recipe, plan: Plan, finished: Finished) -> str:
     """Write the README.md of a run."""
-    data, model, progress = recipe.data, recipe.model, finished.progress
-    trained_on = data.pairs or f"{data.source} and {data.target}"
-    validated_on = data.valid_pairs or (data.valid_source and f"{data.valid_source} and {data.valid_target}")
+    task, progress = TASKS[recipe.task], finished.progress
+    trained_on, validated_on = task.corpora(recipe.data)
     name, unknown = finished.run.folder.name, "not a number"
     lines = [
         f"# {name}",
         "",
-        f"A translator trained by Dragoman: {network(model)}, {plan.parameters / 1e6:.1f} million parameters.",
+        f"A {task.noun} trained by Dragoman: {network(recipe.model)}, {plan.parameters / 1e6:.1f} million parameters.",
         "",
         "## Use",
         "",
         "```",
-        f'dragoman translate {finished.run} "…"',
-        f"dragoman evaluate {finished.run} --source FILE --reference FILE",
+        *(line.format(run=finished.run) for line in task.usage),
         f'dragoman attention {finished.run} "…" -o attention.html',
         "```",
         "",
@@ -59,8 +66,7 @@ def card(recipe: Recipe, plan: Plan, finished: Finished) -> str:
         "",
         f"- Trained on {plan.pairs:,} pairs: {trained_on}",
         f"- Validated on {plan.valid_pairs:,} pairs: {validated_on or 'held out of the same text'}",
-        f"- Vocabulary: {recipe.tokenizer.kind}, {' and '.join(f'{size:,}' for size in sorted(set(plan.vocabulary)))} "
-        f"pieces{', shared by both sides' if recipe.tokenizer.joint else ''}",
+        f"- Vocabulary: {vocabulary(recipe.tokenizer, *plan.vocabulary)}",
         "",
         "## Training",
         "",

@@ -5,7 +5,8 @@ from typing import Any
 
 from dragoman.model.layers import is_counted
 from dragoman.run import Run, read_tensors
-from dragoman.tasks.card import network
+from dragoman.tasks.card import network, vocabulary
+from dragoman.tasks.tasks import TASKS
 from dragoman.training.checkpoints import fault, newest, places, read_progress
 from dragoman.training.journal import read_metrics
 
@@ -15,18 +16,13 @@ def information(folder: str | Path) -> dict[str, Any]:
     run = Run(folder)
     recipe = run.read_recipe()
     source, target = run.read_tokenizers(recipe.tokenizer.joint)
-    data = recipe.data
+    corpus, _ = TASKS[recipe.task].corpora(recipe.data)
     facts: dict[str, Any] = {
         "run": str(run),
         "task": recipe.task,
         "model": network(recipe.model),
-        "vocabulary": f"{recipe.tokenizer.kind}, "
-        + (
-            f"{len(source):,} pieces, shared"
-            if recipe.tokenizer.joint
-            else f"{len(source):,} and {len(target):,} pieces"
-        ),
-        "trained_on": data.pairs or f"{data.source} and {data.target}",
+        "vocabulary": vocabulary(recipe.tokenizer, len(source), len(target)),
+        "trained_on": str(corpus),
     }
     if run.weights_file.exists():
         weights, kept = read_tensors(run.weights_file)
@@ -40,7 +36,7 @@ def information(folder: str | Path) -> dict[str, Any]:
         facts["steps"], facts["of"] = progress.step, recipe.training.steps
         facts["minutes"] = progress.seconds / 60
         facts["best_validation_loss"], facts["best_step"] = progress.best_loss, progress.best_step
-    bleu = [entry["bleu"] for entry in read_metrics(run.metrics_file) if entry.get("bleu") is not None]
-    if bleu:
-        facts["last_validation_bleu"] = bleu[-1]
+    scored = [entry for entry in read_metrics(run.metrics_file) if entry.get("score") is not None]
+    if scored:
+        facts[f"last_validation_{scored[-1].get('measure', 'score')}"] = scored[-1]["score"]
     return facts
