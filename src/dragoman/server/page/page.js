@@ -80,7 +80,7 @@ async function retranslate() {
   const model = state.choice?.chosen;
   if (!model) return;
   const fits = countLetters();
-  if (model.goes_on && fits) return showAnswer(null); // what goes on does so when it is told to
+  if (model.goes_on) return; // it does so when it is told to
   if (!fits || !text.trim()) return giveUp(text);
   const asked = performance.now();
   const pale = setTimeout(() => setOld(true), PALE_AFTER);
@@ -105,12 +105,14 @@ async function write() {
   const text = source.value;
   const model = state.choice?.chosen;
   if (!model?.goes_on || !countLetters()) return;
+  const asked = performance.now();
   setOld(true);
   try {
     const question = { text, model: model.name, ...drawing() };
     const found = await newest((signal) => patiently(() => translate(question, signal), signal, sayWaiting));
     if (!found) return; // something newer is on its way
     say("");
+    find("made", HTMLElement).textContent = `${Math.round(performance.now() - asked)} ms`;
     showAnswer({ source: text, best: found[0]?.text ?? "", text: found[0]?.text ?? "" });
   } catch (problem) {
     sayProblem(problem);
@@ -331,6 +333,10 @@ function changed() {
   find("source-label", HTMLElement).textContent = model.asks.replace("\t", " tab ");
   find("translator", HTMLElement).setAttribute("aria-label", model.noun);
   for (const id of ["write", "drawing"]) find(id, HTMLElement).hidden = !model.goes_on;
+  const walked = model.plain && !model.goes_on;
+  const said = walked ? "Translation; arrow keys walk its words, Enter shows other words" : "Output";
+  find("target", HTMLElement).setAttribute("aria-label", said);
+  if (model.goes_on) giveUp("");
   retranslate();
 }
 

@@ -1,0 +1,59 @@
+"""The page with models that do not translate; the server's answers are given here."""
+
+import json
+
+PARSER = {
+    "name": "parser", "source": "", "target": "", "noun": "parser", "asks": "Type a sentence", "languages": False,
+    "plain": False, "whole": True, "goes_on": False,
+}  # fmt: skip
+INFLECTOR = {**PARSER, "name": "inflector", "noun": "inflector", "asks": "lemma\tV;PST"}
+WRITER = {**PARSER, "name": "writer", "noun": "language model", "asks": "Begin", "plain": True, "goes_on": True}
+
+
+def served_with(models, questions, text):
+    """Return what makes a page believe that these models are served, and that they answer with a text."""
+
+    def answer(route):
+        questions.append(json.loads(route.request.post_data))
+        found = {"text": text, "score": -1.0, "log_probability": -1.0, "truncated": False}
+        route.fulfill(json={"translations": [[found]], "model": models[0]["name"]})
+
+    def prepare(page):
+        page.route("**/v1/info", lambda route: route.fulfill(json={"version": "1", "models": models}))
+        page.route("**/languages", lambda route: route.fulfill(json=[]))
+        page.route("**/v1/translate", answer)
+
+    return prepare
+
+
+def test_a_parser_is_asked_for_sentences_and_its_words_are_not_clickable(visit, served):
+    questions = []
+    page = visit(served, served_with([PARSER], questions, "(TOP (NN dog))"))
+    page.wait_for_selector("#source[placeholder='Type a sentence']")
+    page.fill("#source", "dog")
+    page.wait_for_function("document.querySelector('#target').textContent === '(TOP (NN dog))'")
+    assert page.locator("#target .word").count() == 0
+    assert page.locator("#from-choice").is_hidden()
+    assert page.locator("#write").is_hidden()
+    assert questions[-1] == {"text": "dog", "model": "parser"}
+
+
+def test_two_spaces_are_the_tab_that_a_model_asks_for(visit, served):
+    questions = []
+    page = visit(served, served_with([INFLECTOR, PARSER], questions, "went"))
+    page.fill("#source", "go  V;PST")
+    page.wait_for_function("document.querySelector('#target').textContent === 'went'")
+    assert questions[-1]["text"] == "go\tV;PST"
+    assert page.locator("#model option").all_text_contents() == ["inflector", "parser"]
+
+
+def test_a_language_model_goes_on_when_it_is_told_to(visit, served):
+    questions = []
+    page = visit(served, served_with([WRITER], questions, " ran away."))
+    page.fill("#source", "The dog")
+    page.fill("#temperature", "0.5")
+    page.click("#write")
+    page.wait_for_function("document.querySelector('#target').textContent === ' ran away.'")
+    assert questions == [
+        {"text": "The dog", "model": "writer", "length": 200, "temperature": 0.5, "top_k": 0, "top_p": 1, "seed": 0}
+    ]
