@@ -155,7 +155,7 @@ function giveUp(text) {
  */
 async function suggestLanguage(text) {
   const choice = state.choice;
-  if (!choice || choice.sources.length < 2) return;
+  if (!choice?.chosen.languages || choice.sources.length < 2) return;
   const guess = await detect(text.slice(0, DETECTED)).catch(() => null);
   const language = choice.sources.find(({ value }) => value === guess?.language);
   if (!guess || !language || language.value === choice.chosen.source || guess.confidence < SURE) return;
