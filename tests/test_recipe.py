@@ -272,7 +272,10 @@ def test_an_unknown_setting_names_the_nearest_known_one_or_where_it_belongs(tabl
         ("[training]\nclip = inf", "[training] clip is inf; it must be a finite number, at least 0."),
         ("[training]\nepsilon = nan", "[training] epsilon is nan; it must be a finite number, above 0."),
         ("[model]\nnorm = 'first'", '[model] norm is "first"; it must be one of "post", "pre".'),
-        ("task = 'paint'", 'task is "paint"; it must be one of "translate", "pronounce", "inflect", "parse", "generate".'),
+        (
+            "task = 'paint'",
+            'task is "paint"; it must be one of "translate", "pronounce", "inflect", "parse", "generate".',
+        ),
     ],
 )
 def test_a_value_out_of_range_says_its_range(table, expected):

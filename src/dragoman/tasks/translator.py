@@ -231,11 +231,9 @@ class Translator:
         """
         return look(self, text, target=target, prefix=prefix, without=without, beam=beam, trace=trace)
 
-    def generate(
-        self, prompt: str = "", *, samples: int = 1, details: bool = False, **options: Any
-    ) -> str | Continuation | list[str] | list[Continuation]:
+    def generate(self, prompt: str = "", *, samples: int = 1, details: bool = False, **options: Any) -> Any:
         """Go on with a text, of a language model; `stream` explains the options. With several samples a list."""
-        found = []
+        found: list[str | Continuation] = []
         for number in range(samples):
             writing = self.stream(prompt, sample=number, **options)
             text = "".join(writing)
