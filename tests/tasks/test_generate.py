@@ -109,7 +109,7 @@ def test_the_command_prints_the_prompt_and_what_follows(model, run, command):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--temperature", "nan"], "temperature nan"),
+        (["--temperature", "nan"], "--temperature"),
         (["--top-p", "0"], "top_p 0.0 is not a share"),
         (["--device", "abacus"], 'no device "abacus"'),
     ],
