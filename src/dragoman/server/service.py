@@ -192,7 +192,7 @@ def check_fit(asked: TranslateRequest, model: dict[str, Any]) -> None:
     unfit = ("prefix", "details", "beam") if model["goes_on"] else () if model["plain"] else ("prefix", "details")
     for name in unfit:
         if getattr(asked, name):
-            raise Problem(422, "invalid", f"There is no {name} where the model is a {noun}.", field=name)
+            raise Problem(422, "invalid", f"{name} cannot be asked for where the model is a {noun}.", field=name)
 
 
 def put_together(layout: Layout, found: Sequence[Found]) -> Found:
