@@ -159,7 +159,7 @@ def test_whoever_asks_for_a_translation_gets_what_follows(model):
     [
         ("model.architecture=transformer", 'needs [model] architecture = "joined", not "transformer"'),
         ("tokenizer.kind=words", "needs [tokenizer] kind"),
-        ("data.source=a.txt", 'task "generate" reads [data] file'),
+        ("data.pairs=a.txt", 'task "generate" reads [data] file'),
     ],
 )
 def test_a_recipe_that_no_language_model_can_have_is_refused(tmp_path, setting, words):

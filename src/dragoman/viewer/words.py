@@ -32,7 +32,7 @@ def words(text: str, pieces: Sequence[str], spans: Sequence[Span] = ()) -> list[
     if spans:
         return words_in(text, pieces, spans)
     starts = [i for i in range(len(pieces)) if begins_word(pieces, i)]
-    groups = list(zip(starts, [*starts[1:], len(pieces)], strict=True))
+    groups = list(zip(starts, [*starts[1:], len(pieces)], strict=False))  # of no pieces there are none
     labels = ["".join(pieces[first:end]).lstrip("".join(WORD_MARKS)) for first, end in groups]
     found = [Word(labels[i], first, end, is_special(pieces[first])) for i, (first, end) in enumerate(groups)]
     return renamed(found, text.split())
