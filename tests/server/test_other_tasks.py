@@ -28,7 +28,8 @@ def test_each_line_is_read_and_answered_as_its_task_does(server, other_runs, tas
 def test_what_is_served_says_what_it_does(server):
     models = {model["name"]: model for model in server.get("/v1/info").json()["models"]}
     assert {name: model["noun"] for name, model in models.items()} == {
-        "pronounce": "pronouncer", "inflect": "inflector", "parse": "parser", "generate": "language model",
+        "pronounce": "pronouncer", "inflect": "morphological inflector", "parse": "parser",
+        "generate": "language model",
     }  # fmt: skip
     assert not any(model["languages"] for model in models.values())
     assert "tab" in models["inflect"]["asks"]

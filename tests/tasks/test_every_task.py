@@ -103,3 +103,14 @@ def test_checkpoints_are_averaged_whatever_the_task(task, other_runs, command, t
 )
 def test_a_task_is_plain_if_it_leaves_texts_as_they_are(task, plain):
     assert TASKS[task].plain == plain
+
+
+@READING
+def test_the_verb_of_a_task_is_a_method_of_its_models(task, other_runs):
+    model = dragoman.load(other_runs[task])
+    assert getattr(model, task)(INPUTS[task]) == model.translate(INPUTS[task])
+
+
+def test_a_verb_that_a_model_has_not_learned_is_refused(other_runs):
+    with pytest.raises(dragoman.UserError, match="is a parser; it cannot pronounce, but parse"):
+        dragoman.load(other_runs["parse"]).pronounce("word")

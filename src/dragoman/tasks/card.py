@@ -50,6 +50,8 @@ def card(recipe: Recipe, plan: Plan, finished: Finished) -> str:
     task, progress = TASKS[recipe.task], finished.progress
     trained_on, validated_on = task.corpora(recipe.data)
     name, unknown = finished.run.folder.name, "not a number"
+    how = recipe.decoding
+    searched = "" if task.goes_on else f"With beam {how.beam} and length penalty {how.length_penalty}. "
     lines = [
         f"# {name}",
         "",
@@ -82,7 +84,6 @@ def card(recipe: Recipe, plan: Plan, finished: Finished) -> str:
         "",
         *(f"- {score}" for score in finished.scores),
         "",
-        f"With beam {recipe.decoding.beam} and length penalty {recipe.decoding.length_penalty}. Every setting is in "
-        "`recipe.toml`; `dragoman train recipe.toml --run ANOTHER` trains it again.",
+        f"{searched}Every setting is in `recipe.toml`; `dragoman train recipe.toml --run ANOTHER` trains it again.",
     ]
     return "\n".join(lines) + "\n"

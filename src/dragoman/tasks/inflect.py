@@ -33,7 +33,7 @@ class Inflect(SpelledTask):
     labels: tuple[str, ...] = ()
     manner: Manner = INFLECTION
 
-    name, noun, doing, measure = "inflect", "inflector", "Inflecting", "accuracy"
+    name, noun, doing, measure = "inflect", "morphological inflector", "Inflecting", "accuracy"
     asks = "Type a lemma and its tags, with a tab between: lemma\tV;PST"
     usage = ('dragoman inflect {run} "lemma" --tags "V;PST"', "dragoman evaluate {run} --reference TABLE")
     layout: ClassVar[Layout] = Layout(("lemma", "form", "tags"), entry)

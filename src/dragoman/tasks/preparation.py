@@ -14,8 +14,6 @@ from dragoman.tasks.tasks import task_of
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.training.session import Notice
 
-SCORED_AT_THE_END = 2000  # validation pairs that the model card is written about, at most
-
 
 def corpora(recipe: Recipe) -> tuple[Pairs, Pairs | None]:
     """Find the files that the recipe names, before anything is touched."""
@@ -61,7 +59,7 @@ def prepared(run: Run, recipe: Recipe, corpus: Pairs, valid: Pairs | None, liste
     valid_pairs = arrays(
         valid or corpus, split.validation if split else None, "Cutting the validation text into pieces"
     )
-    examples = task.examples_of(pairs_at(valid or corpus, valid_pairs.line_numbers[:SCORED_AT_THE_END]))
+    examples = task.examples_of(pairs_at(valid or corpus, valid_pairs.line_numbers[: task.scored_at_most]))
     made_from = {f"the training text ({corpus})": corpus.fingerprint()}
     if valid:
         made_from[f"the validation text ({valid})"] = valid.fingerprint()

@@ -26,6 +26,7 @@ class SpelledTask(PlainTask):
     labels: tuple[str, ...]  # of which each word has one; none, if the model has learned from one file
     manner: Manner  # of scoring
 
+    scored_at_most = 20_000  # words are short, and a model of ten languages should tell about all of them
     layout: ClassVar[Layout]
     question: ClassVar[tuple[str, ...]]  # what a person gives, with tabs between
     sample: ClassVar[str]  # an example of that

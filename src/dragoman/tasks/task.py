@@ -64,6 +64,7 @@ class Task(Protocol):
     noun: str  # what the model then is: "translator"
     doing: str  # "Translating"
     measure: str  # what `quick` returns: "BLEU"; nothing if there is no such number
+    scored_at_most: int  # validation pairs that the model card tells about
     whole: bool  # whether an input is read as one, however long it is
     goes_on: bool  # whether a model goes on with a text, instead of reading one and writing another
     languages: bool  # whether it leads from one language into another
@@ -135,6 +136,7 @@ class PlainTask:
     name: str
     measure: str
     usage: tuple[str, ...] = ()
+    scored_at_most = 2000
 
     @property
     def plain(self) -> bool:

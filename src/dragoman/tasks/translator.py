@@ -308,6 +308,24 @@ class Translator:
             truncated=one.truncated,
         )
 
+    def parse(self, text: str | Sequence[str], **options: Any) -> Any:
+        """Parse a sentence, or a list of them, with a parser; `translate` explains the options."""
+        return self.asked_to("parse").translate(text, **options)
+
+    def pronounce(self, text: str | Sequence[str], **options: Any) -> Any:
+        """Pronounce a word, or a list of them, with a pronouncer; `translate` explains the options."""
+        return self.asked_to("pronounce").translate(text, **options)
+
+    def inflect(self, text: str | Sequence[str], **options: Any) -> Any:
+        """Inflect "lemma⇥tags", or a list of them, with a model of inflection; `translate` explains the options."""
+        return self.asked_to("inflect").translate(text, **options)
+
+    def asked_to(self, verb: str) -> "Translator":
+        """Return this model if it has learned what the verb says."""
+        if self.task.name != verb:
+            raise UserError(f"{self.run or 'The model'} is a {self.task.noun}; it cannot {verb}, but {self.task.name}.")
+        return self
+
     def row(self, tokens: Sequence[int]) -> Tensor:
         """Return tokens as a batch of one."""
         return torch.tensor([list(tokens)], dtype=torch.long, device=self.device)
