@@ -2,6 +2,8 @@
 
 import json
 
+WRITTEN = "wanted => document.querySelector('#target').textContent === wanted"
+
 PARSER = {
     "name": "parser", "source": "", "target": "", "noun": "parser", "asks": "Type a sentence", "languages": False,
     "plain": False, "whole": True, "goes_on": False,
@@ -31,7 +33,7 @@ def test_a_parser_is_asked_for_sentences_and_its_words_are_not_clickable(visit, 
     page = visit(served, served_with([PARSER], questions, "(TOP (NN dog))"))
     page.wait_for_selector("#source[placeholder='Type a sentence']")
     page.fill("#source", "dog")
-    page.wait_for_function("document.querySelector('#target').textContent === '(TOP (NN dog))'")
+    page.wait_for_function(WRITTEN, arg="(TOP (NN dog))")
     assert page.locator("#target .word").count() == 0
     assert page.locator("#from-choice").is_hidden()
     assert page.locator("#write").is_hidden()
@@ -42,7 +44,7 @@ def test_two_spaces_are_the_tab_that_a_model_asks_for(visit, served):
     questions = []
     page = visit(served, served_with([INFLECTOR, PARSER], questions, "went"))
     page.fill("#source", "go  V;PST")
-    page.wait_for_function("document.querySelector('#target').textContent === 'went'")
+    page.wait_for_function(WRITTEN, arg="went")
     assert questions[-1]["text"] == "go\tV;PST"
     assert page.locator("#model option").all_text_contents() == ["inflector", "parser"]
 
@@ -53,7 +55,7 @@ def test_a_language_model_goes_on_when_it_is_told_to(visit, served):
     page.fill("#source", "The dog")
     page.fill("#temperature", "0.5")
     page.click("#write")
-    page.wait_for_function("document.querySelector('#target').textContent === ' ran away.'")
+    page.wait_for_function(WRITTEN, arg=" ran away.")
     assert questions == [
         {"text": "The dog", "model": "writer", "length": 200, "temperature": 0.5, "top_k": 0, "top_p": 1, "seed": 0}
     ]
