@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dragoman.errors import UserError
-from dragoman.evaluation.perplexity import Perplexity, Reading, table, to_json
+from dragoman.evaluation.perplexity import Measure, Perplexity, Reading, table, to_json
 
 TEXT = "wär\nes so\n"
 
@@ -34,3 +34,8 @@ def test_a_text_that_was_hopeless_to_predict_has_a_number_all_the_same():
 def test_there_is_nothing_to_predict_in_an_empty_text():
     with pytest.raises(UserError, match="the text is empty"):
         Perplexity.of(Reading(0.0, 0, 0, 8, 4), "")
+
+
+def test_a_huge_number_is_not_written_digit_by_digit():
+    assert Measure("perplexity per word", 3.21e40).number == "3.2e+40"
+    assert Measure("perplexity per word", 123456.789).number == "123456.79"

@@ -11,6 +11,7 @@ from typing import Any
 
 from dragoman.errors import UserError
 
+HUGE = 1e7  # beyond it nobody wants all the digits
 MOST_NATS = 700.0  # beyond, an exponential is more than a float can hold
 
 
@@ -39,6 +40,8 @@ class Measure:
     @property
     def number(self) -> str:
         """Return the value with as many decimals as people compare."""
+        if self.value >= HUGE:
+            return f"{self.value:.2g}"
         return f"{self.value:.4f}" if self.value < 10 else f"{self.value:.2f}"
 
 
