@@ -1,6 +1,7 @@
 """What tasks share whose input is one word: lexicons, labels, several right answers, error rates."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ SHOWN = 12  # letters that a remark lists, at most
 
 
 @dataclass(frozen=True)
-class SpelledTask(PlainTask):
+class SpelledTask(PlainTask, ABC):
     """From the letters of a word to something else; with labels, one model for several kinds of word."""
 
     labels: tuple[str, ...]  # of which each word has one; none, if the model has learned from one file
@@ -36,13 +37,13 @@ class SpelledTask(PlainTask):
         """Return the task with the labels that a recipe gives its files."""
         return replace(self, labels=tuple(dict.fromkeys(name for name, _ in named(None, data.labelled))))
 
+    @abstractmethod
     def asked(self, columns: Sequence[str]) -> str:
         """Write what a person gives, column by column, as the model reads it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def as_given(self, source: str) -> str:
         """Write what the model reads as a person gives it."""
-        raise NotImplementedError
 
     def corpora(self, data: Data) -> tuple[Lexicon, Lexicon | None]:
         """Find the lexicons that the recipe names."""
