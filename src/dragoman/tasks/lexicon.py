@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from unicodedata import combining, normalize
 
-from dragoman.data.corpus import Pair, refuse_pipe
+from dragoman.data.corpus import Pair, Survey, refuse_pipe
 from dragoman.data.lines import Notice, read_lines
 from dragoman.errors import UserError
 from dragoman.recipe import Data
@@ -85,15 +85,6 @@ class Layout:
         for name, column in zip(wanted, columns, strict=True):
             if not column.strip():
                 raise UserError(f"{where} has nothing for {name}: {text}. Fill it in, or take the line out.")
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What one pass over the files found."""
-
-    count: int
-    fingerprint: str
-    notices: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -173,12 +173,12 @@ class PlainTask:
         return output
 
     def quick(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
-        """Return one number for outputs."""
-        raise NotImplementedError
+        """Return one number for outputs; a task that is tried in its own way, as language models are, needs none."""
+        raise NotImplementedError(f"{self.name} has no quick score of outputs")
 
     def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> Scores:
-        """Score outputs."""
-        raise NotImplementedError
+        """Score outputs; a task that judges in a way of its own, as language models do, needs none."""
+        raise NotImplementedError(f"{self.name} does not score outputs")
 
     def tried(self, model: "Translator", data: "Prepared", count: int, loss: float, heard: Heard) -> Trial:
         """Let the model do the first examples, greedily."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from dragoman.data.corpus import Pair, refuse_pipe
+from dragoman.data.corpus import Pair, Survey, refuse_pipe
 from dragoman.data.lines import Notice, read_lines
 from dragoman.errors import UserError
 from dragoman.evaluation.trees import Event, Malformed, Tree, built, events, events_of
@@ -34,18 +34,18 @@ class Treebank:
 
     def check_counts(self) -> int:
         """Read everything once, refuse what is not a tree, and return the number of trees."""
-        return self.survey[0]
+        return self.survey.count
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of the trees, however they are laid out."""
-        return self.survey[1]
+        return self.survey.fingerprint
 
     def notices(self) -> tuple[str, ...]:
         """Return what was taken off the text on the way in, one sentence each."""
-        return self.survey[2]
+        return self.survey.notices
 
     @cached_property
-    def survey(self) -> tuple[int, str, tuple[str, ...]]:
+    def survey(self) -> Survey:
         """The number of trees, their hash and what there is to say about the file; found once."""
         refuse_pipe(self.file)
         notices: list[str] = []
@@ -55,7 +55,7 @@ class Treebank:
             count += 1
         if not count:
             raise UserError(f"{self.file}: has no trees in it; expected brackets like (TOP (S (NP (NN dog)) …)).")
-        return count, digest.hexdigest(), tuple(dict.fromkeys(notices))
+        return Survey(count, digest.hexdigest(), tuple(dict.fromkeys(notices)))
 
     def pairs(self) -> Iterator[Pair]:
         """Yield the words and the brackets of every tree."""
