@@ -101,6 +101,20 @@ def test_the_curve_of_the_score_has_the_name_of_its_measure(page, growing):
     assert page.get_by_text("BLEU").count() == 0
 
 
+def test_a_sentence_is_proposed_but_not_to_one_who_is_about_to_type(page, growing):
+    shutil.rmtree(growing.run, ignore_errors=True)
+    page.goto(growing.address)
+    sentence = page.get_by_label("Sentence to look at")
+    sentence.focus()
+    write(growing.run, range(1, 11), [{"source": "a cat", "reference": "eine Katze", "translation": "eine Kuh"}])
+    page.get_by_text("10 of 100").wait_for()
+    assert sentence.input_value() == ""
+    sentence.blur()
+    write(growing.run, range(11, 21))
+    page.get_by_text("20 of 100").wait_for()
+    assert sentence.input_value() == "a cat"
+
+
 def test_keys_walk_a_curve_and_all_curves_follow(page, site):
     page.goto(site.address)
     loss = page.get_by_role("slider", name="Loss")

@@ -25,7 +25,8 @@ export function offerLooks({samples, checkpoints}) {
   const sources = samples.map(({source}) => source).filter(Boolean);
   sentences.replaceChildren(...sources.map((source) => Object.assign(make("option"), {value: source})));
   const first = sources[0] ?? proposed;
-  if (text.value === proposed && first !== proposed) text.value = proposed = first;
+  const untouched = text.value === proposed && document.activeElement !== text; // who is about to type is left alone
+  if (untouched && first !== proposed) text.value = proposed = first;
   const steps = [...checkpoints].reverse();
   fillChoice(checkpoint, [["", steps.length ? "newest" : "none yet"], ...steps.map((step) => /** @type {[string, string]} */ ([String(step), `step ${whole(step)}`]))]);
   checkpoint.disabled = !steps.length;
