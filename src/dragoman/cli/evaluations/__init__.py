@@ -1,0 +1,1 @@
+"""What `dragoman evaluate` prints: a file for each kind of task."""
