@@ -487,3 +487,12 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path):
 def test_parts_can_be_built_in_python():
     recipe = Recipe(model=Model(layers=2), training=Training(betas=(0.5, 0.75)))
     assert changed(recipe) == {"model.layers": 2, "training.betas": (0.5, 0.75)}
+
+
+@pytest.mark.parametrize(
+    ("task", "kept"), [("translate", False), ("pronounce", True), ("inflect", False), ("parse", True)]
+)
+def test_upper_case_is_folded_on_both_sides_unless_the_target_is_made_of_symbols(task, kept):
+    source, target = Recipe.from_table({"task": task, "tokenizer": {"lowercase": True}}).tokenizer.sides
+    assert source.lowercase
+    assert target.lowercase is not kept

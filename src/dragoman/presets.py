@@ -14,7 +14,7 @@ SPELLED: Table = {
 
 TASKS: dict[str, Table] = {
     "translate": {},
-    "pronounce": SPELLED,
+    "pronounce": {**SPELLED, "tokenizer": {**SPELLED["tokenizer"], "target_kind": "words"}},
     "inflect": SPELLED,
     # Section 6.3 of the paper: beam 21, length penalty 0.3, output of at most 300 tokens more than the input.
     "parse": {

@@ -98,7 +98,9 @@ class Tokenizer(Settings):
     target_kind: Kind | None = Field(None, description="of the target side, if it is cut otherwise; unset: like kind")
     size: int = Field(8000, ge=8, le=1_000_000, description="pieces in the vocabulary, at most")
     joint: bool = Field(True, description="one vocabulary for both languages, or one for each")
-    lowercase: bool = Field(False, description="fold upper case; what is lost does not come back")
+    lowercase: bool = Field(
+        False, description="fold upper case, for good; a target with a target_kind of its own keeps it"
+    )
 
     def contradictions(self) -> Iterator[str]:
         """Pieces made of bytes need all the bytes."""
@@ -112,9 +114,13 @@ class Tokenizer(Settings):
 
     @property
     def sides(self) -> tuple["Tokenizer", "Tokenizer"]:
-        """How the source is cut, and how the target is."""
-        target = self.model_copy(update={"kind": self.target_kind or self.kind})
-        return self, target
+        """How the source is cut, and how the target is.
+
+        A target that is cut otherwise is made of symbols, phones or brackets, to which upper case is no matter of taste.
+        """
+        if self.target_kind is None:
+            return self, self
+        return self, self.model_copy(update={"kind": self.target_kind, "lowercase": False})
 
 
 Architecture = Literal["transformer", "recurrent", "convolutional", "dilated", "averaged", "concatenated", "joined"]
