@@ -116,7 +116,7 @@ class Tokenizer(Settings):
     def sides(self) -> tuple["Tokenizer", "Tokenizer"]:
         """How the source is cut, and how the target is.
 
-        A target that is cut otherwise is made of symbols, phones or brackets, to which upper case is no matter of taste.
+        A target that is cut otherwise is made of symbols, as phones and brackets are: their case is part of them.
         """
         if self.target_kind is None:
             return self, self

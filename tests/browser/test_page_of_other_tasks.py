@@ -12,12 +12,16 @@ INFLECTOR = {**PARSER, "name": "inflector", "noun": "inflector", "asks": "lemma\
 WRITER = {**PARSER, "name": "writer", "noun": "language model", "asks": "Begin", "plain": True, "goes_on": True}
 
 
-def served_with(models, questions, text):
+HOSTILE = "<script>parent.document.title = 'hurt'</script>"
+SVG = f'<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20">{HOSTILE}</svg>'
+
+
+def served_with(models, questions, text, **more):
     """Return what makes a page believe that these models are served, and that they answer with a text."""
 
     def answer(route):
         questions.append(json.loads(route.request.post_data))
-        found = {"text": text, "score": -1.0, "log_probability": -1.0, "truncated": False}
+        found = {"text": text, "score": -1.0, "log_probability": -1.0, "truncated": False, **more}
         route.fulfill(json={"translations": [[found]], "model": models[0]["name"]})
 
     def prepare(page):
@@ -37,7 +41,19 @@ def test_a_parser_is_asked_for_sentences_and_its_words_are_not_clickable(visit, 
     assert page.locator("#target .word").count() == 0
     assert page.locator("#from-choice").is_hidden()
     assert page.locator("#write").is_hidden()
-    assert questions[-1] == {"text": "dog", "model": "parser"}
+    assert questions[-1] == {"text": "dog", "model": "parser", "pictures": True}
+    assert page.locator("#pictures").is_hidden()
+
+
+def test_drawings_of_an_output_are_shown_as_images_that_can_be_saved(visit, served):
+    page = visit(served, served_with([PARSER], [], "(TOP (NN dog))", pictures=[SVG, SVG]))
+    page.fill("#source", "dog")
+    loaded = "() => [...document.querySelectorAll('#pictures img')].filter(one => one.naturalWidth === 30).length === 2"
+    page.wait_for_function(loaded)
+    assert page.locator("#pictures a").first.get_attribute("download") == "Drawing 1.svg"
+    assert page.title() == "Dragoman"
+    page.click("#clear")
+    page.wait_for_selector("#pictures", state="hidden")
 
 
 def test_two_spaces_are_the_tab_that_a_model_asks_for(visit, served):

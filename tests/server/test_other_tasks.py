@@ -1,11 +1,13 @@
 """A server of models that do other things than translate."""
 
 import json
+from xml.etree import ElementTree
 
 import pytest
 
 import dragoman
 
+SVG = "http://www.w3.org/2000/svg"
 INPUTS = {"pronounce": "abba\nbab", "inflect": "abba\tV;PST\nbab\tV;PST", "parse": "the dog sees a cow . Yes .\na cat"}
 
 
@@ -23,6 +25,16 @@ def test_each_line_is_read_and_answered_as_its_task_does(server, other_runs, tas
     expected = dragoman.load(other_runs[task]).translate(INPUTS[task].split("\n"))
     answer = server.post("/v1/translate", {"text": INPUTS[task], "model": task})
     assert first(answer).split("\n") == [text.strip() for text in expected]
+
+
+def test_trees_are_drawn_if_that_is_asked_for_and_nothing_else_is(server):
+    question = {"text": INPUTS["parse"] + "\n", "model": "parse", "pictures": True, "n_best": 2}
+    for tree in server.post("/v1/translate", question).json()["translations"][0]:
+        assert [ElementTree.fromstring(picture).tag for picture in tree["pictures"]] == [f"{{{SVG}}}svg"] * 2
+    one = server.post("/v1/translate", {"text": "abba", "model": "pronounce", "pictures": True}).json()
+    assert one["translations"][0][0]["pictures"] == []
+    plain = server.post("/v1/translate", {"text": "dog", "model": "parse"}).json()
+    assert "pictures" not in plain["translations"][0][0]
 
 
 def test_what_is_served_says_what_it_does(server):

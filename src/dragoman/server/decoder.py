@@ -38,6 +38,7 @@ class Question:
     beam: int | None = None
     n_best: int = 1
     details: bool = False
+    pictures: bool = False
     read: bool = False  # whether the texts are what the model reads already
 
     def __post_init__(self) -> None:
@@ -68,6 +69,8 @@ class Question:
         """Return one translation of a text as it is sent; `rows` are the hypotheses for each of its parts."""
         told = {"text": one.text, "score": finite(one.score), "log_probability": finite(one.log_probability)}
         told["truncated"] = one.truncated
+        if self.pictures:
+            told["pictures"] = list(filter(None, [self.model.translator.task.picture(one.text)]))
         if not self.details:
             return told
         parts = [row[min(rank, len(row) - 1)] for row in rows]
@@ -188,5 +191,5 @@ class Growing:
 
 def question_of(message: Message, model: Served) -> Question:
     """Read a question."""
-    wish = {name: message[name] for name in ("beam", "n_best", "details", "read") if name in message}
+    wish = {name: message[name] for name in ("beam", "n_best", "details", "pictures", "read") if name in message}
     return Question(model, message["texts"], **wish)

@@ -34,6 +34,7 @@ class TranslateRequest(Asked):
     n_best: Beam = Field(1, description="translations of each text, the best first")
     prefix: Text = Field("", description="what the translation of a single text has to begin with")
     details: bool = Field(False, description="tell the pieces with their places, and which words belong together")
+    pictures: bool = Field(False, description="draw the outputs too, of models whose outputs can be drawn: trees")
     split: bool = Field(True, description="translate sentence by sentence; otherwise line by line")
     stream: bool = Field(False, description="send the translation of a single text while it grows, as events")
     length: int | None = Field(None, ge=1, le=2000, description="tokens that a language model writes, at most")
@@ -104,6 +105,7 @@ class Translated(BaseModel):
     source_words: list[tuple[int, int]] | None = Field(None, description="where each word of the text stands")
     target_words: list[tuple[int, int]] | None = Field(None, description="and each word of the translation")
     alignment: list[tuple[int, int]] | None = Field(None, description="which words of both belong together")
+    pictures: list[str] | None = Field(None, description="drawings as SVG, one a line of the text that can be drawn")
 
 
 class TranslateAnswer(BaseModel):

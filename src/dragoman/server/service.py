@@ -49,7 +49,7 @@ class Service:
         texts = self.texts_of(asked)
         model = self.model(asked.model, asked.source, asked.target)
         check_fit(asked, model)
-        wish = {"beam": asked.beam, "n_best": asked.n_best, "details": asked.details}
+        wish = searched(asked)
         if model["goes_on"]:
             found = await self.asked("write", model, texts, n_best=asked.n_best, **asked.drawing)
         elif asked.prefix:
@@ -100,7 +100,7 @@ class Service:
             wish: dict[str, Any] = {"n_best": asked.n_best, "tell": True, **asked.drawing}
         else:
             operation, layout = "stream", laid_out(text, split=splits(asked, model))
-            wish = {"beam": asked.beam, "n_best": asked.n_best, "details": asked.details}
+            wish = searched(asked)
         written = [""] * len(layout.sentences)
         found: list[Found] = []
         with self.admission.working_on(len(text)):
@@ -178,6 +178,11 @@ class Service:
 WORDS = {"name": "model", "source": "source", "target": "target"}
 
 
+def searched(asked: TranslateRequest) -> dict[str, Any]:
+    """Return what the worker is told of how to search, and of what to tell."""
+    return {name: getattr(asked, name) for name in ("beam", "n_best", "details", "pictures")}
+
+
 def splits(asked: TranslateRequest, model: dict[str, Any]) -> bool:
     """Say whether a text is cut at the ends of sentences, not only of lines."""
     return asked.split and not model["whole"]
@@ -211,6 +216,8 @@ def combined(layout: Layout, sentences: Found) -> dict[str, Any]:
         "log_probability": sum(each["log_probability"] for each in sentences),
         "truncated": any(each["truncated"] for each in sentences),
     }
+    if sentences and "pictures" in sentences[0]:
+        whole["pictures"] = [picture for each in sentences for picture in each["pictures"]]
     text = layout.filled(layout.sentences)
     return with_details(whole, layout, text, sentences) if sentences and "tokens" in sentences[0] else whole
 

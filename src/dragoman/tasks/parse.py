@@ -14,7 +14,7 @@ from dragoman.decoding.grammar import Grammar, TreeWriter
 from dragoman.errors import UserError
 from dragoman.evaluation import brackets
 from dragoman.evaluation.brackets import BracketScores
-from dragoman.evaluation.trees import SPACE, well_formed_sentences
+from dragoman.evaluation.trees import SPACE, tree_of, well_formed_sentences
 from dragoman.model.transducer import Transducer
 from dragoman.recipe import Data, Decoding
 from dragoman.tasks.task import Example, PlainTask, Say
@@ -22,6 +22,7 @@ from dragoman.tasks.treebank import Treebank, cleaned, numbered_trees, refuse_in
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.vocabulary import well_formed
 from dragoman.tokens import END, RESERVED, UNKNOWN
+from dragoman.viewer.tree_drawing import svg
 
 GAP = re.compile(rf"[{SPACE}]+")
 PARENTHESES = {"(": "-LRB-", ")": "-RRB-"}
@@ -81,6 +82,10 @@ class Parse(PlainTask):
         """Put the words into the brackets; what is no tree is shown as nothing."""
         tree = tree_over(source.split(" "), output.split(" ")) if output else None
         return str(tree) if tree else ""
+
+    def picture(self, shown: str) -> str | None:
+        """Draw the tree."""
+        return svg(tree_of(shown)) if shown else None
 
     def quick(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
         """Return the F1 of the brackets."""

@@ -107,6 +107,9 @@ class Task(Protocol):
     def shown(self, source: str, output: str) -> str:
         """Turn what the model wrote after reading `source` into what a person wants."""
 
+    def picture(self, shown: str) -> str | None:
+        """Draw what is shown as SVG, where a picture says more than the text."""
+
     def quick(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
         """Return one number for outputs, quick enough to ask during training."""
 
@@ -171,6 +174,11 @@ class PlainTask:
         """Show what the model wrote as it is."""
         del source
         return output
+
+    def picture(self, shown: str) -> str | None:
+        """Draw nothing."""
+        del shown
+        return None
 
     def quick(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
         """Return one number for outputs; a task that is tried in its own way, as language models are, needs none."""

@@ -7,12 +7,14 @@ import { lookAt } from "./inside.js";
 import { chooser } from "./languages.js";
 import { passages } from "./passages.js";
 import { newestOnly, patiently, retryNow } from "./patience.js";
+import { showPictures } from "./pictures.js";
 import { detect, info, languages, Problem, settings, translate, useToken } from "./service.js";
 import { copy, draw, focusWord, setOld } from "./target.js";
 
 /**
  * @typedef {import("./passages.js").Passage} Passage
- * @typedef {{ source: string, best: string, text: string }} Answer what was asked, the model's best, and what is shown
+ * @typedef {{ source: string, best: string, text: string, pictures?: string[] }} Answer what was asked, the model's best,
+ *   what is shown, and drawings of the best
  */
 
 const source = find("source", HTMLTextAreaElement);
@@ -82,17 +84,17 @@ async function retranslate() {
   const fits = countLetters();
   if (model.goes_on) return; // it does so when it is told to
   if (!fits || !text.trim()) return giveUp(text);
+  const question = { text: withTabs(text, model), model: model.name, ...(model.plain ? {} : { pictures: true }) };
   const asked = performance.now();
   const pale = setTimeout(() => setOld(true), PALE_AFTER);
   try {
-    const found = await newest((signal) =>
-      patiently(() => translate({ text: withTabs(text, model), model: model.name }, signal), signal, sayWaiting),
-    );
+    const found = await newest((signal) => patiently(() => translate(question, signal), signal, sayWaiting));
     if (!found) return clearTimeout(pale);
     say("");
     find("made", HTMLElement).textContent = `${Math.round(performance.now() - asked)} ms`;
     suggestLanguage(text);
-    showAnswer({ source: text, best: found[0]?.text ?? "", text: found[0]?.text ?? "" });
+    const best = found[0]?.text ?? "";
+    showAnswer({ source: text, best, text: best, pictures: found[0]?.pictures ?? [] });
   } catch (problem) {
     sayProblem(problem);
   }
@@ -192,6 +194,8 @@ function showAnswer(answer) {
   hold({ text: answer?.source ?? "", model: (answer && state.choice?.chosen.name) ?? "" });
   const model = state.choice?.chosen;
   draw(answer?.text ?? "", model?.target ?? "", model?.plain && !model.goes_on ? askForWord : null);
+  const drawn = answer && answer.text === answer.best; // what was taken instead has no drawing
+  showPictures(drawn ? answer.pictures ?? [] : []);
   for (const id of ["copy", "made"]) find(id, HTMLElement).hidden = !answer?.text;
   find("whole", HTMLElement).hidden = !answer?.text || Boolean(model?.goes_on);
   find("reset", HTMLElement).hidden = !answer || answer.text === answer.best;

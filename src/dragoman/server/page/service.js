@@ -5,9 +5,9 @@
  *   asks: string, languages: boolean, plain: boolean, whole: boolean, goes_on: boolean }} Model
  * @typedef {{ code: string, name: string, targets?: string[] }} Language
  * @typedef {{ charLimit?: number, frontendTimeout?: number }} Settings
- * @typedef {{ text: string, score: number, log_probability: number }} Translation
- * @typedef {{ text: string, model: string, prefix?: string, n_best?: number, beam?: number, length?: number,
- *   temperature?: number, top_k?: number, top_p?: number, seed?: number }} Question
+ * @typedef {{ text: string, score: number, log_probability: number, pictures?: string[] | null }} Translation
+ * @typedef {{ text: string, model: string, prefix?: string, n_best?: number, beam?: number, pictures?: boolean,
+ *   length?: number, temperature?: number, top_k?: number, top_p?: number, seed?: number }} Question
  * @typedef {{ text?: string, model?: string, target?: string, prefix?: string, without?: [string, number, number][],
  *   trace?: boolean, checkpoint?: string | number }} LookQuestion
  * @typedef {Record<string, unknown>} Look
