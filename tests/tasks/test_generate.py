@@ -51,6 +51,7 @@ def test_it_learns_and_says_how_well_in_bits_per_character(run):
     card = run.card_file.read_text()
     assert "A language model trained by Dragoman" in card
     assert "bits per character" in card and "window:32|stride:16" in card
+    assert " stretches: " in card and "pairs" not in card
 
 
 def test_the_same_seed_writes_the_same_text_however_it_is_asked_for(model):

@@ -69,7 +69,7 @@ class Display:
         source, target = plan.vocabulary
         pieces = f"{source:,} pieces" if source == target else f"{source:,} and {target:,} pieces"
         say(
-            f"Training into {plan.run}: {plan.pairs:,} pairs, {plan.valid_pairs:,} to validate with; "
+            f"Training into {plan.run}: {plan.pairs:,} {plan.unit}, {plan.valid_pairs:,} to validate with; "
             f"vocabulary {pieces}; {plan.parameters / 1e6:.1f} million parameters; "
             f"{plan.device} with {plan.threads} thread{'s' if plan.threads > 1 else ''}."
         )

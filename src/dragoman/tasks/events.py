@@ -25,6 +25,7 @@ class Plan:
     run: Run
     pairs: int
     valid_pairs: int
+    unit: str  # what the task calls them
     vocabulary: tuple[int, int]  # source, target
     parameters: int
     steps: int

@@ -31,6 +31,7 @@ class Generate(PlainTask):
     """From the beginning of a text to what may follow."""
 
     name, noun, doing, measure = "generate", "language model", "Predicting", "bits per character"
+    unit = "stretches"
     goes_on = True
     asks = "Begin a text"
     usage = ('dragoman generate {run} "…"', "dragoman evaluate {run} --reference FILE")

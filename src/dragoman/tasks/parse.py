@@ -32,6 +32,7 @@ class Parse(PlainTask):
     """From words to a tree over them."""
 
     name, noun, doing, measure = "parse", "parser", "Parsing", "F1"
+    unit = "trees"
     asks = "Type a sentence, or several, a line each, with spaces between words and marks: It works ."
     usage = ('dragoman parse {run} "The words of a sentence ."', "dragoman evaluate {run} --reference TREES")
 

@@ -63,6 +63,7 @@ class Task(Protocol):
     name: str  # the verb: "translate"
     noun: str  # what the model then is: "translator"
     doing: str  # "Translating"
+    unit: str  # what it learns from, many of them: "pairs"
     measure: str  # what `quick` returns: "BLEU"; nothing if there is no such number
     scored_at_most: int  # validation pairs that the model card tells about
     whole: bool  # whether an input is read as one, however long it is
@@ -136,6 +137,7 @@ class PlainTask:
     goes_on = False
     languages = False
     asks = "Type or paste a text"
+    unit = "pairs"
     name: str
     measure: str
     usage: tuple[str, ...] = ()

@@ -148,6 +148,7 @@ class Trainer:
             run=self.run,
             pairs=len(self.data.train),
             valid_pairs=len(self.data.valid),
+            unit=self.task.unit,
             vocabulary=(len(self.data.source), len(self.data.target)),
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
             steps=plan.steps,
