@@ -2,6 +2,7 @@
 
 import hashlib
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,8 +54,29 @@ class Survey:
     notices: tuple[str, ...]
 
 
+class Surveyed(ABC):
+    """Pairs on disk of which one pass over the files tells all there is to know."""
+
+    @property
+    @abstractmethod
+    def survey(self) -> Survey:
+        """Read everything, refuse what is malformed, and say what was found; made once."""
+
+    def check_counts(self) -> int:
+        """Read everything once, refuse what is malformed, and return the number of pairs."""
+        return self.survey.count
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of what was read."""
+        return self.survey.fingerprint
+
+    def notices(self) -> tuple[str, ...]:
+        """Return what was taken off the text on the way in, one sentence each."""
+        return self.survey.notices
+
+
 @dataclass(frozen=True)
-class Corpus:
+class Corpus(Surveyed):
     """Sentence pairs in two files, line by line, or in one file with a tab between source and target."""
 
     files: tuple[Path, ...]
@@ -73,18 +95,6 @@ class Corpus:
     def __str__(self) -> str:
         return " and ".join(str(file) for file in self.files)
 
-    def check_counts(self) -> int:
-        """Read everything once, refuse what is not a parallel text, and return the number of pairs."""
-        return self.survey.count
-
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of the lines."""
-        return self.survey.fingerprint
-
-    def notices(self) -> tuple[str, ...]:
-        """Return what was taken off the text on the way in, one sentence each."""
-        return self.survey.notices
-
     def pairs(self) -> Iterator[Pair]:
         """Yield every pair, in order."""
         if len(self.files) == 1:
@@ -93,7 +103,7 @@ class Corpus:
 
     @cached_property
     def survey(self) -> Survey:
-        """What one pass over the files finds; made once."""
+        """The number of pairs, and the SHA-256 of the lines."""
         for file in self.files:
             refuse_pipe(file)
         notices: list[str] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dragoman.data.corpus import FilePath, Pair, Survey, refuse_pipe
+from dragoman.data.corpus import FilePath, Pair, Survey, Surveyed, refuse_pipe
 from dragoman.data.encodings import OPENING
 from dragoman.data.lines import BLOCK, BYTE_ORDER_MARK, Notice, Said, Spot, Stream, decoded, opened
 from dragoman.errors import UserError
@@ -23,7 +23,7 @@ AHEAD = 16  # characters looked at on both sides of a cut
 
 
 @dataclass(frozen=True)
-class RunningText:
+class RunningText(Surveyed):
     """A file of running text. As pairs: nothing to read, and a chunk of the text to write."""
 
     file: Path
@@ -37,25 +37,13 @@ class RunningText:
     def __str__(self) -> str:
         return str(self.file)
 
-    def check_counts(self) -> int:
-        """Read everything once, refuse what is no text, and return the number of chunks."""
-        return self.survey.count
-
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of the text."""
-        return self.survey.fingerprint
-
-    def notices(self) -> tuple[str, ...]:
-        """Return what was taken off the text on the way in, one sentence each."""
-        return self.survey.notices
-
     def pairs(self) -> Iterator[Pair]:
         """Yield every chunk, in order, each with nothing to read before it."""
         return (("", chunk) for chunk in chunks(read_text(self.file)))
 
     @cached_property
     def survey(self) -> Survey:
-        """What one pass over the file finds; made once."""
+        """The number of chunks, and the SHA-256 of the text."""
         refuse_pipe(self.file)
         notices: list[str] = []
         digest, count, blank = hashlib.sha256(), 0, True

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from unicodedata import combining, normalize
 
-from dragoman.data.corpus import Pair, Survey, refuse_pipe
+from dragoman.data.corpus import Pair, Survey, Surveyed, refuse_pipe
 from dragoman.data.lines import Notice, read_lines
 from dragoman.errors import UserError
 from dragoman.recipe import Data
@@ -88,7 +88,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Lexicon:
+class Lexicon(Surveyed):
     """The entries of one file, or of several with a label each."""
 
     files: tuple[tuple[str, Path], ...]  # label, which is empty if there is one file, and path
@@ -96,18 +96,6 @@ class Lexicon:
 
     def __str__(self) -> str:
         return " and ".join(str(path) for _, path in self.files)
-
-    def check_counts(self) -> int:
-        """Read everything once, refuse lines that are no entries, and return the number of entries."""
-        return self.survey.count
-
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of what the model reads and writes."""
-        return self.survey.fingerprint
-
-    def notices(self) -> tuple[str, ...]:
-        """Return what was taken off the text on the way in, one sentence each."""
-        return self.survey.notices
 
     def pairs(self, notice: Notice | None = None) -> Iterator[Pair]:
         """Yield what the model reads and writes, each entry once."""
@@ -125,7 +113,7 @@ class Lexicon:
 
     @cached_property
     def survey(self) -> Survey:
-        """What one pass over the files finds; made once."""
+        """The number of entries, and the SHA-256 of what the model reads and writes."""
         for _, path in self.files:
             refuse_pipe(path)
         notices, digest, count = list[str](), hashlib.sha256(), 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from dragoman.data.corpus import Pair, Survey, refuse_pipe
+from dragoman.data.corpus import Pair, Survey, Surveyed, refuse_pipe
 from dragoman.data.lines import Notice, read_lines
 from dragoman.errors import UserError
 from dragoman.evaluation.trees import Event, Malformed, Tree, built, events, events_of
@@ -24,7 +24,7 @@ CLEANED = "empty elements, function tags and indices were left out: of {tree} th
 
 
 @dataclass(frozen=True)
-class Treebank:
+class Treebank(Surveyed):
     """The trees of a file, one or more a line or one over several, without what a parser does not learn."""
 
     file: Path
@@ -32,21 +32,9 @@ class Treebank:
     def __str__(self) -> str:
         return str(self.file)
 
-    def check_counts(self) -> int:
-        """Read everything once, refuse what is not a tree, and return the number of trees."""
-        return self.survey.count
-
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of the trees, however they are laid out."""
-        return self.survey.fingerprint
-
-    def notices(self) -> tuple[str, ...]:
-        """Return what was taken off the text on the way in, one sentence each."""
-        return self.survey.notices
-
     @cached_property
     def survey(self) -> Survey:
-        """The number of trees, their hash and what there is to say about the file; found once."""
+        """The number of trees, and the SHA-256 of them, however they are laid out."""
         refuse_pipe(self.file)
         notices: list[str] = []
         digest, count = hashlib.sha256(), 0
