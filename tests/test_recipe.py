@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dragoman.errors import UserError
-from dragoman.presets import PRESETS
+from dragoman.presets import PRESETS, usual_preset
 from dragoman.recipe import Data, Model, Recipe, Settings, Training, differences, leaves, parsed_override
 
 
@@ -496,3 +496,15 @@ def test_upper_case_is_folded_on_both_sides_unless_the_target_is_made_of_symbols
     source, target = Recipe.from_table({"task": task, "tokenizer": {"lowercase": True}}).tokenizer.sides
     assert source.lowercase
     assert target.lowercase is not kept
+
+
+@pytest.mark.parametrize("task", ["pronounce", "inflect", "parse", "generate"])
+def test_a_task_begins_with_a_size_of_its_own_and_a_preset_brings_the_papers_schedule(task):
+    own = Recipe.from_table({"task": task}, preset=usual_preset(task))
+    assert own.model.width <= 192 and own.training.schedule == "cosine"
+    named = Recipe.from_table({"task": task}, preset="small")
+    assert (named.model.width, named.training.schedule, named.training.rate) == (256, "noam", None)
+
+
+def test_translation_begins_with_the_smallest_size():
+    assert usual_preset("translate") == "tiny"

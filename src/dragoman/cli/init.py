@@ -6,7 +6,7 @@ import typer
 
 from dragoman.cli.options import Preset
 from dragoman.errors import UserError, nearest
-from dragoman.presets import READS, TASKS
+from dragoman.presets import READS, TASKS, usual_preset
 from dragoman.recipe import Recipe
 
 EXAMPLES = {"source": "train.source.txt", "target": "train.target.txt", "file": "train.txt"}
@@ -22,9 +22,10 @@ def init(
     task: Annotated[
         str, typer.Argument(help="What to learn: translate, pronounce, inflect, parse or generate.")
     ] = "translate",
-    preset: Preset = "tiny",
+    preset: Preset = None,
 ) -> None:
     """Print a commented recipe with every setting and its default, to edit: dragoman init translate > recipe.toml"""
     check_task(task)
     data = {name: EXAMPLES[name] for name in READS[task] if name in EXAMPLES}
-    print(Recipe.from_table({"task": task, "data": data}, preset=preset).to_toml(comments=True), end="")
+    recipe = Recipe.from_table({"task": task, "data": data}, preset=preset or usual_preset(task))
+    print(recipe.to_toml(comments=True), end="")

@@ -16,7 +16,9 @@ Shortlist = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
-Preset = Annotated[str | None, typer.Option(help="A named model size: tiny, small, base or big.")]
+Preset = Annotated[
+    str | None, typer.Option(help="A named model size: tiny, small, base or big; if unset, tiny, or the task's own.")
+]
 Override = Annotated[
     list[str] | None, typer.Option("--set", metavar="PART.KEY=VALUE", help="Change one setting; may be repeated.")
 ]

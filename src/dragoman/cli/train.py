@@ -11,6 +11,7 @@ from dragoman.cli.check import Pairs, Source, Target, ValidPairs, ValidSource, V
 from dragoman.cli.options import Override, Preset
 from dragoman.cli.watch import PORT, shown_beside
 from dragoman.errors import UserError
+from dragoman.presets import usual_preset
 from dragoman.recipe import Recipe, laid_over, preset_table, read_toml
 
 
@@ -66,7 +67,7 @@ def settled(recipe: Path | None, given: dict[str, Any], preset: str | None, over
             "There is nothing to train on: name a recipe (`dragoman init translate > recipe.toml` writes one to edit), "
             "or give --source and --target, or --task and --file."
         )
-    table = read_toml(recipe) if recipe else {"preset": "tiny"}
+    table = read_toml(recipe) if recipe else {"preset": usual_preset(given["task"] or "translate")}
     options = {name: value for name, value in given.items() if value}
     table = laid_over(laid_over(table, preset_table(preset, "--preset")), options)
     return Recipe.from_table(table, overrides, where=str(recipe or "options"))
