@@ -104,6 +104,7 @@ def test_a_click_holds_a_word_and_escape_frees_it(whole, opened):
     tab = opened(page(whole))
     tab.click(".dv-source .dv-word >> nth=1")
     tab.hover(".dv-source .dv-word >> nth=3")
+    tab.wait_for_selector(".dv-said:has-text('lamp was looked at by Lampe')", state="attached")
     assert tab.inner_text(".dv-said").startswith("lamp was looked at by Lampe")
     assert tab.get_attribute(".dv-source .dv-word >> nth=1", "aria-pressed") == "true"
     tab.mouse.move(0, 0)
@@ -143,7 +144,7 @@ def test_shift_adds_a_head_to_the_mean(whole, opened):
     thumbs = tab.locator(".dv-grid >> nth=0").locator(".dv-thumb")
     thumbs.nth(1).click()
     thumbs.nth(6).click(modifiers=["Shift"])
-    assert tab.inner_text(".dv-large h3") == "Encoder self-attention, mean of 1.2, 2.3"
+    tab.wait_for_selector(".dv-large h3:text-is('Encoder self-attention, mean of 1.2, 2.3')")
 
 
 def test_sinks_are_greyed_and_their_mass_is_printed(whole, opened):
@@ -166,6 +167,7 @@ def test_the_alignment_names_its_method_and_gives_pharaohs_format(whole, opened)
 def test_the_tree_shows_what_was_tried_and_what_a_step_thought(whole, opened):
     tab = opened(page(whole))
     tab.click("role=tab[name='Beam']")
+    tab.wait_for_selector(".dv-beam rect[role=treeitem] >> nth=2")
     assert tab.locator(".dv-beam rect[role=treeitem]").count() == 3
     tab.hover(".dv-beam text:text-is('Leuchte')")
     tab.wait_for_selector(".dv-card:has-text('dropped: others were better')")
@@ -190,6 +192,7 @@ def test_two_looks_stand_side_by_side(whole, record_of, opened):
     other = record_of((" The", " lamp", "⟨end⟩"), (" Die", " Lampe", "⟨end⟩"), title="another run")
     tab = opened(page(whole, other))
     tab.click("role=tab[name='Compare']")
+    tab.wait_for_selector(".dv-side h3 >> nth=1")
     assert tab.locator(".dv-side h3").all_inner_texts() == ["runs/quickstart", "another run"]
     assert tab.locator(".dv-side .dv-matrix canvas").count() == 2
 
@@ -268,7 +271,7 @@ def served(tab, whole):
 
 def test_a_head_is_switched_off_and_the_difference_is_shown(served):
     served.click(".dv-grid >> nth=2 >> .dv-thumb >> nth=0")
-    assert "alignment" in served.inner_text(".dv-facts")
+    served.wait_for_selector(".dv-facts:has-text('alignment')")
     served.click("text=Switch this head off")
     served.wait_for_selector(".dv-before del:text-is('alt')")
     assert served.evaluate("asked") == [{"trace": True, "without": [["cross", 0, 0]]}]
@@ -276,7 +279,7 @@ def test_a_head_is_switched_off_and_the_difference_is_shown(served):
     assert served.locator(".dv-target .dv-new").all_inner_texts() == ["neu"]
     assert served.locator(".dv-thumb.dv-off").count() == 1
     served.click("text=Undo all")
-    assert served.locator(".dv-changes").count() == 0
+    served.wait_for_selector(".dv-changes", state="detached")
 
 
 def test_the_search_goes_on_from_any_piece_of_the_tree(served):

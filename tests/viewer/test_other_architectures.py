@@ -117,7 +117,7 @@ def test_no_attention_at_all_is_said_in_one_sentence(opened, headless):
     assert tab.locator(".dv-tab").all_inner_texts() == ["Heads"]
     assert "how sure the model was" in tab.locator(".dv-top").inner_text()
     tab.get_by_text("Lampe").first.hover()
-    assert "Lampe:" in tab.locator(".dv-top").inner_text()
+    tab.wait_for_selector(".dv-top:has-text('Lampe:')")
 
 
 def test_a_model_without_attention_can_stand_beside_one_with_it(opened, record, headless):
