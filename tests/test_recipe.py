@@ -341,6 +341,10 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
             "[model]\nwidth = 7\nheads = 7",
             "[model] width 7 is odd; sinusoidal positions pair sines with cosines, so make it even.",
         ),
+        (
+            "[model]\narchitecture = 'joined'\ndecoder_layers = 2",
+            '[model] decoder_layers = 2, but architecture "joined" has no such layers.',
+        ),
         ("[training]\naverage = 9", "[training] average 9 needs as many checkpoints, but keep is 5; raise keep."),
         ("[data]\ntarget = 'b'", "[data] target is given but source is not; a parallel text needs both."),
         (

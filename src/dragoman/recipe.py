@@ -137,6 +137,7 @@ class Model(Settings):
         description="transformer; recurrent, convolutional, dilated, averaged, concatenated; joined: one stack for all",
     )
     layers: int = Field(6, ge=1, le=200, description="layers in the encoder, and again in the decoder (N)")
+    decoder_layers: int | None = Field(None, ge=1, le=200, description="layers in the decoder; unset: the same number")
     width: int = Field(512, ge=2, le=65536, description="size of every vector between layers (d_model)")
     inner_width: int = Field(2048, ge=1, le=1 << 20, description="inside the feed-forward layers (d_ff)")
     heads: int = Field(8, ge=1, le=1024, description="attention heads (h)")
@@ -161,9 +162,16 @@ class Model(Settings):
     share_embeddings: bool = Field(True, description="one embedding matrix for source and target")
     share_output: bool = Field(True, description="the target embedding is the output projection too")
 
+    @property
+    def decoder_depth(self) -> int:
+        """How many layers the decoder has, of an architecture with a decoder."""
+        return self.decoder_layers or self.layers
+
     def contradictions(self) -> Iterator[str]:
         """Without widths of their own, the heads share the model's width; sines and cosines share it too."""
         attentive = self.architecture in ("transformer", "joined")
+        if self.decoder_layers is not None and self.architecture in ("averaged", "concatenated", "joined"):
+            yield f'decoder_layers = {self.decoder_layers}, but architecture "{self.architecture}" has no such layers'
         if attentive and self.width % self.heads and None in (self.key_width, self.value_width):
             fits = -(-self.width // self.heads) * self.heads
             yield f"width {self.width} cannot be shared by {self.heads} heads; {fits} can"

@@ -45,9 +45,9 @@ def test_heads_with_widths_of_their_own_count_as_wide_as_they_are():
     assert encoder_flops(wider, 1) == 2 * 4 * (2 * 6 + 2 * 10) + 2 * (2 * 4 * 8) + 2 * (6 + 10)
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_pytorch_counts_the_same_for_its_own_transformer(norm):
-    how = Model(layers=2, width=8, inner_width=12, heads=2, dropout=0.0, norm=norm)
+@pytest.mark.parametrize("choice", [{"norm": "pre"}, {"norm": "post"}, {"decoder_layers": 1}])
+def test_pytorch_counts_the_same_for_its_own_transformer(choice):
+    how = Model(layers=2, width=8, inner_width=12, heads=2, dropout=0.0, **choice)
     model = PlainTransformer(how, 20, 20).train()
     source, prefix = torch.full((1, 5), 7), torch.full((1, 3), 9)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:

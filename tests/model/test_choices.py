@@ -29,10 +29,13 @@ CHOICES: dict[str, Mapping[str, object]] = {
     "batch first": {"normalisation": "batch", "norm": "pre"},
     "no positions": {"positions": "none"},
     "learned positions": {"positions": "learned"},
+    "a shallow decoder": {"layers": 3, "decoder_layers": 1},
+    "a deep decoder": {"layers": 1, "decoder_layers": 3},
     "narrow additive keys": {"score": "additive", "key_width": 3, "value_width": 5},
     "narrow dot keys": {"score": "dot", "key_width": 3, "value_width": 5, "activation": "gelu"},
     "all at once": {"score": "additive", "normalisation": "batch", "positions": "none", "norm": "pre"},
 }
+COMPILED = ("no positions", "learned positions", "a shallow decoder", "a deep decoder")
 every_choice = pytest.mark.parametrize("choice", CHOICES)
 
 
@@ -133,15 +136,15 @@ def test_the_engine_finds_the_same_in_any_company_and_in_either_precision_asked_
         assert [[one.tokens for one in row] for row in together] == [[one.tokens for one in row] for row in alone]
 
 
-@pytest.mark.parametrize("choice", [name for name in CHOICES if "positions" not in name])
+@pytest.mark.parametrize("choice", [name for name in CHOICES if name not in COMPILED])
 def test_what_the_compiled_search_does_not_know_it_refuses(choice: str) -> None:
     model = chosen(choice, torch.float32, **WIDE)
     assert not fits(model)
     assert compiled(model, "int8") is model
 
 
-@pytest.mark.parametrize("choice", ["no positions", "learned positions"])
-def test_the_compiled_search_gives_the_logits_of_any_positions(choice: str) -> None:
+@pytest.mark.parametrize("choice", COMPILED)
+def test_the_compiled_search_gives_the_logits_of_what_it_knows(choice: str) -> None:
     model = chosen(choice, torch.float32, **WIDE)
     if not fits(model):
         pytest.skip("no compiler")

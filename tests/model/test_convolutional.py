@@ -15,7 +15,7 @@ from dragoman.tokens import RESERVED, START
 VARIANTS = [
     {},
     {"kernel": 1, "share_output": True, "score": "additive"},
-    {"kernel": 4, "positions": "learned", "score": "dot"},
+    {"kernel": 4, "positions": "learned", "score": "dot", "decoder_layers": 1},
     {"kernel": 5, "layers": 3, "positions": "none", "share_embeddings": False, "width": 7},
 ]
 

@@ -14,7 +14,7 @@ from dragoman.tokens import RESERVED, START
 VARIANTS = [
     {},
     {"kernel": 1, "share_output": True},
-    {"kernel": 4, "positions": "learned", "layers": 3},
+    {"kernel": 4, "positions": "learned", "layers": 3, "decoder_layers": 1},
     {"kernel": 2, "layers": 6, "positions": "none", "share_embeddings": False, "width": 7},
 ]
 

@@ -20,7 +20,7 @@ VARIANTS = [
     {"cell": "lstm", "score": "none"},
     {"cell": "gru", "score": "none", "width": 7},
     {"cell": "lstm", "score": "additive", "layers": 1, "share_output": True},
-    {"cell": "gru", "score": "dot"},
+    {"cell": "gru", "score": "dot", "decoder_layers": 1},
     {"cell": "gru", "score": "general", "share_embeddings": False},
     {"cell": "lstm", "score": "scaled_dot", "width": 7},
 ]

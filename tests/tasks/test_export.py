@@ -24,7 +24,7 @@ LEARNED = [
 SEPARATE = ["tokenizer.joint=false", "model.share_embeddings=false"]
 VARIANTS = {
     "as in the paper": [],
-    "norm first, gelu": ["model.norm=pre", "model.activation=gelu"],
+    "norm first, gelu, a shallow decoder": ["model.norm=pre", "model.activation=gelu", "model.decoder_layers=1"],
     "learned positions, an output of its own": [
         "model.positions=learned", "model.longest=32", "model.share_output=false",
     ],

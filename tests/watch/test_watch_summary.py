@@ -59,6 +59,11 @@ def test_a_model_of_one_stack_has_its_layers_counted_once(tmp_path):
     assert Watched(tmp_path).summary()["facts"]["Model"] == "3 layers, width 8, 2 heads"
 
 
+def test_a_decoder_of_its_own_depth_is_told(tmp_path):
+    (tmp_path / "recipe.toml").write_text("[model]\nlayers = 3\ndecoder_layers = 1\nwidth = 8\nheads = 2\n")
+    assert Watched(tmp_path).summary()["facts"]["Model"] == "3 + 1 layers, width 8, 2 heads"
+
+
 def test_samples_of_every_validation_can_be_asked_for(trained):
     watched = Watched(trained)
     watched.summary()

@@ -55,14 +55,14 @@ def encoder_flops(how: Model, source: int) -> int:
 def memory_flops(how: Model, source: int) -> int:
     """Count the projections of what the encoder leaves: S 2 D (Q + U) for each layer of the decoder."""
     keys, values = head_widths(how)
-    return how.layers * source * 2 * how.width * (keys + values)
+    return how.decoder_depth * source * 2 * how.width * (keys + values)
 
 
 def decoder_flops(how: Model, vocabulary: int, target: int, looked_at: int) -> int:
     """Count the decoder and the output projection; `looked_at` is how many pairs of places attention compares."""
     keys, values = head_widths(how)
     own, cross, inner = 2 * (keys + values), keys + values, 2 * how.inner_width
-    layers = how.layers * (target * 2 * how.width * (own + cross + inner) + 2 * looked_at * (keys + values))
+    layers = how.decoder_depth * (target * 2 * how.width * (own + cross + inner) + 2 * looked_at * (keys + values))
     return layers + 2 * target * how.width * vocabulary
 
 

@@ -25,11 +25,12 @@ class HuggingFace:
         transformers: Any = import_module("transformers")
         torch.set_num_threads(threads)
         torch.manual_seed(1)
-        size = {"layers": how.layers, "ffn_dim": how.inner_width, "attention_heads": how.heads}
+        size = {"ffn_dim": how.inner_width, "attention_heads": how.heads}
         sides = {f"{side}_{name}": number for side in ("encoder", "decoder") for name, number in size.items()}
         config = transformers.MarianConfig(
             vocab_size=vocabulary, d_model=how.width, activation_function=how.activation, scale_embedding=True,
-            pad_token_id=PAD, eos_token_id=END, decoder_start_token_id=START, forced_eos_token_id=None, **sides,
+            pad_token_id=PAD, eos_token_id=END, decoder_start_token_id=START, forced_eos_token_id=None,
+            encoder_layers=how.layers, decoder_layers=how.decoder_depth, **sides,
         )  # fmt: skip
         self.model = transformers.MarianMTModel(config).eval()
         self.length = length

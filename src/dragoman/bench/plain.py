@@ -29,7 +29,7 @@ class PlainTransformer(nn.Module):
         self.register_buffer("places", sinusoids(PLACES, how.width), persistent=False)
         self.dropout = nn.Dropout(how.dropout)
         self.transformer = nn.Transformer(
-            how.width, how.heads, how.layers, how.layers, how.inner_width, how.dropout, how.activation,
+            how.width, how.heads, how.layers, how.decoder_depth, how.inner_width, how.dropout, how.activation,
             batch_first=True, norm_first=how.norm == "pre",
         )  # fmt: skip
         if how.norm == "post":  # the paper has no norm after the last layer's own

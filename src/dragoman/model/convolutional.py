@@ -147,7 +147,7 @@ class Convolutional(nn.Module):
         self.encoder_entrance, self.encoder_exit = (nn.Linear(how.width, how.width) for _ in range(2))
         self.decoder_entrance, self.decoder_exit = (nn.Linear(how.width, how.width) for _ in range(2))
         self.encoder = nn.ModuleList(EncoderLayer(how) for _ in range(how.layers))
-        self.decoder = nn.ModuleList(DecoderLayer(how) for _ in range(how.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(how) for _ in range(how.decoder_depth))
         initialise_gated(self, how.dropout)
 
     @property

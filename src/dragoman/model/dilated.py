@@ -81,7 +81,7 @@ class Dilated(nn.Module):
         self.beyond = nn.Parameter(torch.zeros(how.width))  # stands in each place from the source's end on
         self.dropout = Dropout(how.dropout)
         self.encoder = nn.ModuleList(Block(how, layer) for layer in range(how.layers))
-        self.decoder = nn.ModuleList(Block(how, layer) for layer in range(how.layers))
+        self.decoder = nn.ModuleList(Block(how, layer) for layer in range(how.decoder_depth))
         self.encoder_norm, self.decoder_norm = (nn.LayerNorm(how.width) for _ in range(2))
         self.exit = nn.Linear(how.width, how.width)
         initialise(self)

@@ -155,8 +155,8 @@ class Recurrent(nn.Module):
         width = how.width
         self.dropout = Dropout(how.dropout)
         self.encoder = nn.ModuleList(BothWays(how.cell, width) for _ in range(how.layers))
-        self.decoder = nn.ModuleList(Recurrence(how.cell, width, width) for _ in range(how.layers))
-        self.first = nn.Linear(width, how.layers * PARTS[how.cell] * width)
+        self.decoder = nn.ModuleList(Recurrence(how.cell, width, width) for _ in range(how.decoder_depth))
+        self.first = nn.Linear(width, how.decoder_depth * PARTS[how.cell] * width)
         self.look = None if how.score == "none" else SCORES[how.score](width)
         self.feed = plain(width) if self.look is None else None
         self.join = nn.Linear(2 * width, width)

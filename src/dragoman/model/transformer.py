@@ -159,7 +159,7 @@ class Transformer(nn.Module):
         self.guide = guide_of(how, source_vocabulary, target_vocabulary)
         self.dropout = Dropout(how.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(how, number) for number in range(how.layers))
-        self.decoder = nn.ModuleList(DecoderLayer(how, number) for number in range(how.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(how, number) for number in range(how.decoder_depth))
         # Only norm-first needs a last norm: after the paper's order every layer ends with one.
         self.encoder_norm = NORMS[how.normalisation](how.width) if how.norm == "pre" else nn.Identity()
         self.decoder_norm = NORMS[how.normalisation](how.width) if how.norm == "pre" else nn.Identity()

@@ -18,7 +18,7 @@ NAMES = {  # what an architecture is called, if it is not the paper's
 def network(model: Model) -> str:
     """Say in a line what a network is: its size, and wherein it is not the paper's."""
     parts = [NAMES[model.architecture].format(**model.model_dump())] if model.architecture in NAMES else []
-    parts.append(f"{model.layers}{'' if model.architecture == 'joined' else f'+{model.layers}'} layers")
+    parts.append(f"{model.layers}{'' if model.architecture == 'joined' else f'+{model.decoder_depth}'} layers")
     parts.append(f"width {model.width}")
     if model.architecture in ("transformer", "joined"):
         parts += [f"{model.heads} heads", f"{model.norm}-norm", *variations(model)]

@@ -189,7 +189,7 @@ def description(translator: Translator) -> Any:
         raise UserError(f'CTranslate2 cannot be used ({error}); pip install "dragoman[bench]".') from None
     how = translator.recipe.model
     described = TransformerSpec.from_config(
-        how.layers,
+        (how.layers, how.decoder_depth),
         how.heads,
         pre_norm=how.norm == "pre",
         activation={"relu": Activation.RELU, "gelu": Activation.GELU}[how.activation],

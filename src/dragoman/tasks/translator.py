@@ -354,7 +354,7 @@ def as_large(weights: dict[str, Tensor], how: Model, vocabulary: int) -> bool:
     expected = {
         "source_embedding.weight": (vocabulary, how.width),
         "encoder.0.attention.key.weight": (heads, how.width),
-        f"decoder.{how.layers - 1}.feed_forward.inner.weight": (how.inner_width, how.width),
+        f"decoder.{how.decoder_depth - 1}.feed_forward.inner.weight": (how.inner_width, how.width),
     }
     found = {name: tuple(weights[name].shape) for name in expected if name in weights}
     usual = how.architecture == "transformer" and how.positions == "sinusoidal" and how.value_width is None

@@ -112,7 +112,7 @@ def facts(recipe: dict[str, Any]) -> dict[str, str]:
     if not model:
         return {}
     layers = model.get("layers")
-    stacks = layers if model.get("architecture") == "joined" else f"{layers} + {layers}"
+    stacks = layers if model.get("architecture") == "joined" else f"{layers} + {model.get('decoder_layers') or layers}"
     named = [data[name] for name in FILES if data.get(name) and not name.startswith("valid_")]
     texts = [str(file) for some in named for file in (some if isinstance(some, list) else [some])]
     return {
