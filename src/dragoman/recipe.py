@@ -3,17 +3,18 @@
 One tree, read from TOML, checked whole before anything starts. A part of the program receives its own branch.
 """
 
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeGuard, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from dragoman.errors import UserError, nearest
+from dragoman.faults import explained, setting
 from dragoman.presets import FILES, GUIDED, NEEDS, PRESETS, READS, TASKS
 from dragoman.tokens import RESERVED
+from dragoman.toml import read_toml, toml_or_text, toml_value, written
 
 
 def storable(text: str) -> str:
@@ -314,7 +315,7 @@ class Recipe(Settings):
         try:
             return cls.model_validate(laid_over(below, given))
         except ValidationError as error:
-            raise UserError(explained(error, where, given, overriding)) from None
+            raise UserError(explained(cls, error, where, given, overriding)) from None
 
     def to_toml(self, *, comments: bool = False) -> str:
         """Return the recipe as TOML with every default filled in; with comments, as a form to edit."""
@@ -352,148 +353,21 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
     return both
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Parse a TOML file, or say what is wrong with it."""
-    try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file. `dragoman init translate > {path}` writes one to edit.") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 at byte {error.start}; save the recipe as UTF-8.") from None
-    except ValueError as error:  # a TOMLDecodeError, or an integer of thousands of digits
-        raise UserError(f"{path}: not valid TOML: {error}.") from None
-    except RecursionError:
-        raise UserError(f"{path}: not a recipe: its values are nested too deeply.") from None
-
-
 def parsed_override(text: str) -> dict[str, Any]:
     """Turn "model.layers=4" into {"model": {"layers": 4}}; a value that is not TOML is taken as a string."""
     path, equals, raw = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
         raise UserError(f'--set {text}: expected part.key=value, as in "--set model.layers=4".')
-    value = toml_or_text(raw.strip(), text=holds_text(setting(keys)))
+    value = toml_or_text(raw.strip(), text=holds_text(setting(Recipe, keys)))
     for key in reversed(keys):
         value = {key: value}
     return dict(value)
 
 
-def toml_or_text(raw: str, *, text: bool) -> Any:
-    """Read a value as TOML if it is TOML; where text is wanted, a name like 2024 needs no quotation marks."""
-    try:
-        table = tomllib.loads(f"value = {raw}")
-    except (ValueError, RecursionError):
-        return raw
-    value = table.pop("value")
-    return raw if table or (text and not isinstance(value, str)) else value
-
-
-def setting(path: Sequence[str]) -> FieldInfo | None:
-    """Return the field behind a path like ("model", "layers"), or nothing if there is none."""
-    branch: type[Settings] = Recipe
-    for parent in path[:-1]:
-        part = branch.model_fields.get(parent)
-        if part is None or not is_branch(part.annotation):
-            return None
-        branch = part.annotation
-    return branch.model_fields.get(path[-1]) if path else None
-
-
-def is_branch(kind: Any) -> TypeGuard[type[Settings]]:
-    """Say whether a type is a part of the recipe with settings of its own."""
-    return isinstance(kind, type) and issubclass(kind, Settings)
-
-
 def holds_text(field: FieldInfo | None) -> bool:
     """Say whether a setting is free text, such as the name of a file."""
     return field is not None and field.annotation in (str, Text | None)
-
-
-def explained(error: ValidationError, where: str, given: Mapping[str, Any], overriding: Mapping[str, Any]) -> str:
-    """Return pydantic's complaints as our sentences, all of them, one a line, each with where its value is from."""
-    lines: dict[str, None] = {}  # in order and once: two wrong elements of one list are one mistake
-    for item in error.errors():
-        origin = "--set" if is_overridden(item["loc"][:2], overriding) else where
-        lines |= {f"{origin}: {sentence}": None for sentence in complaints(item, given)}
-    return "\n".join(lines)
-
-
-def is_overridden(path: Sequence[Any], overriding: Mapping[str, Any]) -> bool:
-    """Say whether what stands at a path is an override's alone; a branch is, if the whole of it was replaced."""
-    field, value = setting(path), reached(overriding, path)
-    mixed = isinstance(value, Mapping) and field is not None and is_branch(field.annotation)
-    return value is not None and not mixed
-
-
-def complaints(item: Any, given: Mapping[str, Any]) -> list[str]:
-    """Say what is wrong in one place of a recipe, in the user's own names and values."""
-    path: tuple[str, ...] = item["loc"][:2]  # deeper lie only the elements of a list
-    kind, field = item["type"], setting(path)
-    if kind == "extra_forbidden":
-        return [unknown(path)]
-    if field is None or is_branch(field.annotation):
-        place = f"[{path[0]}] " if path else ""
-        if kind == "value_error":
-            return [f"{place}{line}." for line in str(item["ctx"]["error"]).split("\n")]
-        return [f"{place}must be a table of settings; found {written(item['input'])}."]
-    value = reached(given, path)
-    wrong = f"{f'[{path[0]}] ' if path[1:] else ''}{path[-1]} is {written(value)}"
-    if kind == "value_error":
-        return [f"{wrong}; {item['ctx']['error']}."]
-    return [f"{wrong}; it must be {expected(field.annotation, field.metadata)}{whole(value, kind)}."]
-
-
-def unknown(path: Sequence[str]) -> str:
-    """Say that there is no such setting, and where it belongs or what it is most like."""
-    *parents, name = path
-    branches = {part: field.annotation for part, field in Recipe.model_fields.items() if is_branch(field.annotation)}
-    homes = [f"[{part}]" for part, branch in branches.items() if name in branch.model_fields]
-    top = ["preset", *Recipe.model_fields]
-    if homes:
-        hint = f" It belongs in {' or '.join(homes)}."
-    elif parents and name in top:
-        hint = " It belongs at the top, above the first table."
-    else:
-        hint = nearest(name, list(branches[parents[0]].model_fields) if parents else top)
-    return f'{f"[{parents[0]}]" if parents else "the recipe"} has no setting "{name}".{hint}'
-
-
-TYPE_WORDS = {int: "a whole number", float: "a number", str: "text in quotation marks", bool: "true or false"}
-LIMIT_WORDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-
-
-def expected(kind: Any, limits: Sequence[Any] = ()) -> str:
-    """Say in words what a setting of this type, within these limits, may be."""
-    parts = get_args(kind)
-    if get_origin(kind) is Annotated:
-        return expected(parts[0], getattr(parts[1], "metadata", ()))
-    if get_origin(kind) is Literal:
-        return f"{'one of ' if len(parts) > 1 else ''}{', '.join(map(written, parts))}"
-    if get_origin(kind) is tuple and parts[-1] is Ellipsis:
-        return f"a list, each {expected(parts[0])}"
-    if get_origin(kind) is tuple:
-        return f"a list of {len(parts)} values, each {expected(parts[0])}"
-    if type(None) in parts:
-        return expected(parts[0], limits)
-    bounds = {name: getattr(limit, name) for limit in limits for name in LIMIT_WORDS if hasattr(limit, name)}
-    words = " and ".join(f"{LIMIT_WORDS[name]} {bound}" for name, bound in bounds.items())
-    noun = "a finite number" if kind is float and not bounds.keys() & {"le", "lt"} else TYPE_WORDS[kind]
-    return f"{noun}, {words}" if words else noun
-
-
-def whole(value: Any, error: str) -> str:
-    """Say how to write a number like 1e5, which is not a whole one to TOML."""
-    return f" (write {value:.0f})" if error == "int_type" and isinstance(value, float) and value.is_integer() else ""
-
-
-def reached(tree: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """Return what stands at a path of nested tables; None where it leads nowhere."""
-    here: Any = tree if path else None
-    for key in path:
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return here
 
 
 def toml_line(branch: Settings, name: str, comments: bool) -> str:
@@ -507,34 +381,6 @@ def toml_line(branch: Settings, name: str, comments: bool) -> str:
     if choices and any(c not in note for c in choices):
         note += f" ({', '.join(choices)})"
     return f"{line:<31} # {note}"
-
-
-def toml_value(value: Any) -> str:
-    """Write a value as TOML."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return '"' + "".join(toml_character(c) for c in value) + '"'
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(toml_value(item) for item in value) + "]"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + "}"
-    return str(value)
-
-
-def written(value: Any) -> str:
-    """Show a value as the user would write it."""
-    return "unset" if value is None else toml_value(value)
-
-
-ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
-
-
-def toml_character(character: str) -> str:
-    """Escape what a TOML basic string cannot hold as it is."""
-    if character in ESCAPES:
-        return ESCAPES[character]
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 def differences(before: Recipe, after: Recipe) -> list[str]:

@@ -22,8 +22,9 @@ from torch import Tensor
 
 from dragoman.cache import flush_to_disk
 from dragoman.errors import UserError
-from dragoman.recipe import Recipe, read_toml
+from dragoman.recipe import Recipe
 from dragoman.text.tokenizer import Tokenizer
+from dragoman.toml import read_toml
 
 FORMAT = "dragoman-1"
 PARTS = ("data", "tokenizer", "model", "training", "decoding")  # of every recipe that a training has written

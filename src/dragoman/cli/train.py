@@ -12,7 +12,8 @@ from dragoman.cli.options import Override, Preset
 from dragoman.cli.watch import PORT, shown_beside
 from dragoman.errors import UserError
 from dragoman.presets import usual_preset
-from dragoman.recipe import Recipe, laid_over, preset_table, read_toml
+from dragoman.recipe import Recipe, laid_over, preset_table
+from dragoman.toml import read_toml
 
 
 def train(

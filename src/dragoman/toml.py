@@ -1,0 +1,61 @@
+"""TOML, in which recipes are written: read with clear objections, and written value by value."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import UserError
+
+ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parse a TOML file, or say what is wrong with it."""
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file. `dragoman init translate > {path}` writes one to edit.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}; save the recipe as UTF-8.") from None
+    except ValueError as error:  # a TOMLDecodeError, or an integer of thousands of digits
+        raise UserError(f"{path}: not valid TOML: {error}.") from None
+    except RecursionError:
+        raise UserError(f"{path}: not a recipe: its values are nested too deeply.") from None
+
+
+def toml_or_text(raw: str, *, text: bool) -> Any:
+    """Read a value as TOML if it is TOML; where text is wanted, a name like 2024 needs no quotation marks."""
+    try:
+        table = tomllib.loads(f"value = {raw}")
+    except (ValueError, RecursionError):
+        return raw
+    value = table.pop("value")
+    return raw if table or (text and not isinstance(value, str)) else value
+
+
+def toml_value(value: Any) -> str:
+    """Write a value as TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return '"' + "".join(toml_character(c) for c in value) + '"'
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + "}"
+    return str(value)
+
+
+def written(value: Any) -> str:
+    """Show a value as the user would write it."""
+    return "unset" if value is None else toml_value(value)
+
+
+def toml_character(character: str) -> str:
+    """Escape what a TOML basic string cannot hold as it is."""
+    if character in ESCAPES:
+        return ESCAPES[character]
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
