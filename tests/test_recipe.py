@@ -206,6 +206,9 @@ def test_a_preset_says_nothing_of_files_words_and_search(preset):
         ("run=runs/my model", {"run": "runs/my model"}),
         ("run=a=b", {"run": "a=b"}),
         ("run=true", {"run": "true"}),
+        ("training.rate=.002", {"training.rate": 0.002}),
+        ("training.clip=1.", {"training.clip": 1.0}),
+        ("run=.5", {"run": ".5"}),
         ("run=2024", {"run": "2024"}),  # where text is wanted, anything is text
         ("run=2024-05-01", {"run": "2024-05-01"}),
         ('run="2024"', {"run": "2024"}),

@@ -354,7 +354,7 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
 
 
 def parsed_override(text: str) -> dict[str, Any]:
-    """Turn "model.layers=4" into {"model": {"layers": 4}}; a value that is not TOML is taken as a string."""
+    """Turn "model.layers=4" into {"model": {"layers": 4}}; a value that is not TOML is a number like .5, or text."""
     path, equals, raw = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):

@@ -1,5 +1,6 @@
 """TOML, in which recipes are written: read with clear objections, and written value by value."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 from dragoman.errors import UserError
 
+POINTED = re.compile(r"[+-]?(\.\d+|\d+\.)([eE][+-]?\d+)?")  # a number, but not to TOML
 ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
@@ -31,7 +33,7 @@ def toml_or_text(raw: str, *, text: bool) -> Any:
     try:
         table = tomllib.loads(f"value = {raw}")
     except (ValueError, RecursionError):
-        return raw
+        return float(raw) if not text and POINTED.fullmatch(raw) else raw
     value = table.pop("value")
     return raw if table or (text and not isinstance(value, str)) else value
 
