@@ -36,6 +36,11 @@ def settled(page):
     page.wait_for_selector("#view:not(.dv-waiting)")
 
 
+def drawn(page):
+    """Wait until what was changed is on the screen."""
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+
+
 def open_tab(page, name):
     page.click(f"#view .dv-tab:text-is('{name}')")
     settled(page)
@@ -96,9 +101,12 @@ def test_a_head_opens_large_and_its_cells_tell_the_weights_that_were_used(viewer
     viewer.wait_for_selector("#view .dv-large h3:has-text('head 2')")
     viewer.click("#view label:has-text('Sub-words')")
     viewer.focus("#view .dv-matrix")
+    drawn(viewer)
+    viewer.mouse.move(5, 5)  # focus may scroll the page under a pointer that rests, which then points at something
+    drawn(viewer)
     viewer.keyboard.press("ArrowDown")
     viewer.keyboard.press("ArrowRight")
-    viewer.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    drawn(viewer)
     said = viewer.locator("#view .dv-read").text_content()
     weight = float(re.search(r"weight ([\d.]+)\.$", said)[1])
     assert weight == pytest.approx(model.look(SENTENCE).cross[0, 1, 1, 1], abs=0.005)

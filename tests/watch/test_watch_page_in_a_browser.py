@@ -118,6 +118,7 @@ def test_a_sentence_is_proposed_but_not_to_one_who_is_about_to_type(page, growin
 def test_keys_walk_a_curve_and_all_curves_follow(page, site):
     page.goto(site.address)
     loss = page.get_by_role("slider", name="Loss")
+    loss.locator("path").first.wait_for(state="attached")  # without a curve there is nothing to walk
     loss.focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
