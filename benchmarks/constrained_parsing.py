@@ -98,7 +98,7 @@ COMPILED = "Transformer, compiled"  # which cannot be rigged
 MODELS: dict[str, dict[str, Any]] = {
     "Transformer": {"architecture": "transformer", "width": 16, "heads": 2},
     COMPILED: {"architecture": "transformer", "width": 32, "heads": 1},
-    "guided Transformer": {"architecture": "transformer", "width": 16, "heads": 2, "guide": "words"},
+    "guided Transformer": {"architecture": "transformer", "width": 16, "heads": 2, "guide": "words", "rotary": True},
     "recurrent": {"architecture": "recurrent", "width": 16, "score": "dot"},
     "convolutional": {"architecture": "convolutional", "width": 16},
     "joined": {"architecture": "joined", "width": 16, "heads": 2},
@@ -144,6 +144,7 @@ def parser(kind: str, model: str, wanted: str, seed: int, extra: int) -> Transla
         "layers": 1,
         "inner_width": 32,
         "guide": "none",
+        "rotary": False,
         "share_embeddings": False,
         "share_output": False,
         "norm": "pre",

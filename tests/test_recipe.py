@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from dragoman.errors import UserError
 from dragoman.presets import PRESETS, usual_preset
 from dragoman.recipe import Data, Model, Recipe, Settings, Training, differences, leaves, parsed_override
+from dragoman.run import Run
 
 
 @pytest.fixture
@@ -175,6 +176,16 @@ def test_of_two_overrides_the_later_wins():
 
 def test_a_preset_asked_for_wins_over_the_one_in_the_file():
     assert Recipe.from_table({"preset": "big"}, preset="tiny").model.width == 128
+
+
+def test_what_a_recorded_recipe_lacks_came_later_and_is_off(tmp_path):
+    """A parser that was trained before there was `rotary` must not be read with it, although parsers now begin so."""
+    recipe = Recipe.from_table({"task": "parse"})
+    run = Run(tmp_path)
+    run.recipe_file.write_text(recipe.to_toml().replace("rotary = true\n", ""))
+
+    assert recipe.model.rotary
+    assert run.read_recipe() == recipe.model_copy(update={"model": recipe.model.model_copy(update={"rotary": False})})
 
 
 def test_a_preset_can_be_an_override():
@@ -347,6 +358,18 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
         (
             "[model]\narchitecture = 'joined'\ndecoder_layers = 2",
             '[model] decoder_layers = 2, but architecture "joined" has no such layers.',
+        ),
+        (
+            "[model]\narchitecture = 'recurrent'\nrotary = true",
+            '[model] rotary turns queries and keys, and architecture "recurrent" has none; set rotary = false.',
+        ),
+        (
+            "[model]\nscore = 'additive'\nrotary = true",
+            '[model] rotary shows in dot products alone, and score "additive" makes none; set "scaled_dot" or "dot".',
+        ),
+        (
+            "[model]\nkey_width = 5\nrotary = true",
+            "[model] rotary turns pairs, and the 5 numbers of a key cannot be paired; make key_width even.",
         ),
         ("[training]\naverage = 9", "[training] average 9 needs as many checkpoints, but keep is 5; raise keep."),
         ("[data]\ntarget = 'b'", "[data] target is given but source is not; a parallel text needs both."),

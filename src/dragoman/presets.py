@@ -32,7 +32,7 @@ TASKS: dict[str, Table] = {
         "tokenizer": {"kind": "bpe", "target_kind": "words", "size": 4000, "joint": False},
         "model": {
             "layers": 4, "width": 128, "inner_width": 512, "heads": 4, "dropout": 0.2, "norm": "pre",
-            "share_embeddings": False, "guide": "words",
+            "share_embeddings": False, "guide": "words", "rotary": True,
         },
         "training": {
             **BRIEF, "steps": 6000, "batch_tokens": 3072, "rate": 0.0025, "warmup": 400, "validation_sample": 100,

@@ -151,6 +151,7 @@ class Model(Settings):
     normalisation: Literal["layer", "batch"] = Field("layer", description="over each vector, or over the batch")
     activation: Literal["relu", "gelu"] = Field("relu", description="between the two feed-forward matrices")
     positions: Literal["sinusoidal", "learned", "none"] = Field("sinusoidal", description="how places are told apart")
+    rotary: bool = Field(False, description="turn queries and keys of self-attention by their places, besides")
     longest: int = Field(1024, ge=8, le=1_000_000, description="places that learned positions can tell apart")
     score: Score = Field(
         "scaled_dot", description="how attention compares: the paper's, dot, additive; recurrent: general or none too"
@@ -176,6 +177,13 @@ class Model(Settings):
         if attentive and self.width % self.heads and None in (self.key_width, self.value_width):
             fits = -(-self.width // self.heads) * self.heads
             yield f"width {self.width} cannot be shared by {self.heads} heads; {fits} can"
+        if self.rotary and not attentive:
+            yield f'rotary turns queries and keys, and architecture "{self.architecture}" has none; set rotary = false'
+        if self.rotary and self.score == "additive":
+            yield 'rotary shows in dot products alone, and score "additive" makes none; set "scaled_dot" or "dot"'
+        key_width = self.key_width or self.width // self.heads
+        if self.rotary and key_width % 2:
+            yield f"rotary turns pairs, and the {key_width} numbers of a key cannot be paired; make key_width even"
         placed = attentive or self.architecture in ("convolutional", "dilated")
         if placed and self.width % 2 and self.positions == "sinusoidal":
             yield f"width {self.width} is odd; sinusoidal positions pair sines with cosines, so make it even"
@@ -303,15 +311,26 @@ class Recipe(Settings):
 
     @classmethod
     def from_table(
-        cls, table: Mapping[str, Any], overrides: Iterable[str] = (), preset: str | None = None, where: str = "recipe"
+        cls,
+        table: Mapping[str, Any],
+        overrides: Iterable[str] = (),
+        preset: str | None = None,
+        where: str = "recipe",
+        *,
+        recorded: bool = False,
     ) -> "Recipe":
-        """Build a recipe from nested dictionaries; a preset gives way to the table, the table to the overrides."""
+        """Build a recipe from nested dictionaries; a preset gives way to the table, the table to the overrides.
+
+        One that a training has recorded is whole: a setting that it lacks came later, and the model does without it,
+        whatever its task begins with now.
+        """
         overriding: dict[str, Any] = {}
         for override in overrides:
             overriding = laid_over(overriding, parsed_override(override))
         given = laid_over(table, overriding)
         named = given.pop("preset", None)
-        below = laid_over(task_table(given.get("task")), preset_table(preset or named, where))
+        task = {} if recorded else task_table(given.get("task"))
+        below = laid_over(task, preset_table(preset or named, where))
         try:
             return cls.model_validate(laid_over(below, given))
         except ValidationError as error:

@@ -104,7 +104,7 @@ class Run:
                 f"{self.recipe_file} is damaged: it has no {' and no '.join(missing)}, but a training writes all. "
                 "Restore the file."
             )
-        return Recipe.from_table(table, where=str(self.recipe_file))
+        return Recipe.from_table(table, where=str(self.recipe_file), recorded=True)
 
     def read_tokenizers(self, joint: bool) -> tuple[Tokenizer, Tokenizer]:
         """Read the source's and the target's tokenizer."""

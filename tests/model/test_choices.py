@@ -29,13 +29,15 @@ CHOICES: dict[str, Mapping[str, object]] = {
     "batch first": {"normalisation": "batch", "norm": "pre"},
     "no positions": {"positions": "none"},
     "learned positions": {"positions": "learned"},
+    "rotary": {"rotary": True},
+    "rotary alone": {"rotary": True, "positions": "none", "score": "dot", "key_width": 6, "value_width": 5},
     "a shallow decoder": {"layers": 3, "decoder_layers": 1},
     "a deep decoder": {"layers": 1, "decoder_layers": 3},
     "narrow additive keys": {"score": "additive", "key_width": 3, "value_width": 5},
     "narrow dot keys": {"score": "dot", "key_width": 3, "value_width": 5, "activation": "gelu"},
     "all at once": {"score": "additive", "normalisation": "batch", "positions": "none", "norm": "pre"},
 }
-COMPILED = ("no positions", "learned positions", "a shallow decoder", "a deep decoder")
+COMPILED = ("no positions", "learned positions", "rotary", "a shallow decoder", "a deep decoder")
 every_choice = pytest.mark.parametrize("choice", CHOICES)
 
 

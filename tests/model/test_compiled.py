@@ -20,6 +20,7 @@ KINDS = {
     "learned": {"positions": "learned", "longest": 64},
     "untied": {"share_output": False},
     "separate": {"share_embeddings": False},
+    "rotary": {"rotary": True, "norm": "pre"},
     "wide heads": {"heads": 2, "key_width": 48, "value_width": 48},
 }
 

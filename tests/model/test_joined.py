@@ -29,8 +29,10 @@ VARIANTS = [
     {"pattern": "window", "window": 3},
     {"pattern": "dilated", "window": 2, "layers": 3, "norm": "pre"},
     {"pattern": "sparse", "window": 4, "layers": 2},
+    {"pattern": "window", "window": 3, "rotary": True},
+    {"rotary": True},
 ]
-patterns = pytest.mark.parametrize("how", VARIANTS[3:])
+patterns = pytest.mark.parametrize("how", [how for how in VARIANTS if "pattern" in how])
 
 
 def joined(dtype=torch.float64, **how):

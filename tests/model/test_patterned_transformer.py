@@ -17,6 +17,7 @@ PATTERNED = [
     {"pattern": "window", "window": 5},
     {"pattern": "dilated", "window": 3},
     {"pattern": "sparse", "window": 6},
+    {"pattern": "window", "window": 5, "rotary": True},
 ]
 each = pytest.mark.parametrize("how", PATTERNED, ids=lambda how: how["pattern"])
 LONG = [70, 41, 1]  # several blocks, one, and a single word

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dragoman.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from dragoman.model.positions import LearnedPositions, SinusoidalPositions, sinusoids, turned
 
 
 def test_the_waves_are_those_of_section_three_point_five():
@@ -62,6 +62,52 @@ def test_waves_are_neither_learned_nor_stored():
     positions = SinusoidalPositions(8)
     assert list(positions.parameters()) == []
     assert positions.state_dict() == {}
+
+
+def test_what_is_turned_keeps_its_length_and_stays_as_it_is_at_the_first_place():
+    heads = torch.randn(2, 3, 5, 8, dtype=torch.float64)
+
+    found = turned(heads, sinusoids(5, 8).double())
+
+    torch.testing.assert_close(found.norm(dim=-1), heads.norm(dim=-1))
+    assert torch.equal(found[:, :, 0], heads[:, :, 0])
+    assert not torch.allclose(found[:, :, 1:], heads[:, :, 1:])
+
+
+def test_each_pair_is_turned_by_its_own_angle():
+    heads = torch.tensor([[1.0, 1.0, 0.0, 0.0]])  # pairs (1, 0) and (1, 0): number i with number i + 2
+
+    found = turned(heads, sinusoids(4, 4)[3:])
+
+    slow = 3 / 10_000 ** (2 / 4)
+    assert found[0].tolist() == pytest.approx([math.cos(3), math.cos(slow), math.sin(3), math.sin(slow)], abs=1e-6)
+
+
+def test_turned_queries_and_keys_see_only_how_far_apart_they_stand():
+    query, key = torch.randn(2, 8, dtype=torch.float64)
+    waves = sinusoids(40, 8).double()
+
+    def product(asking, asked):
+        return float(turned(query, waves[asking]) @ turned(key, waves[asked]))
+
+    assert product(3, 1) == pytest.approx(product(32, 30), abs=1e-6)
+    assert product(3, 1) != pytest.approx(product(1, 3), abs=1e-3)  # before is not behind
+    assert product(3, 1) != pytest.approx(product(4, 1), abs=1e-3)
+
+
+def test_a_table_that_grew_while_validating_serves_the_training_too():
+    positions, heads = SinusoidalPositions(8, length=4), torch.randn(20, 8, requires_grad=True)
+    with torch.inference_mode():
+        positions(0, 20)
+    turned(heads, positions(0, 20)).square().sum().backward()
+    torch.testing.assert_close(heads.grad, 2 * heads.detach())  # what is turned keeps its length
+
+
+def test_half_precision_is_turned_in_single():
+    heads, waves = torch.randn(1, 600, 8, dtype=torch.bfloat16), sinusoids(600, 8)
+    found = turned(heads, waves)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, turned(heads.float(), waves).bfloat16())
 
 
 def test_learned_positions_give_each_place_its_own_vector_and_learn_it():

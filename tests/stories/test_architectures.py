@@ -21,6 +21,7 @@ CHOICES = {
     "additive": ["model.score=additive", "model.norm=pre"],
     "dot, no positions": ["model.score=dot", "model.positions=none"],
     "batch": ["model.normalisation=batch"],
+    "rotary": ["model.rotary=true"],
     "window": ["model.pattern=window", "model.window=2"],
 }
 KINDS = {

@@ -62,8 +62,8 @@ class PlainTransformer(nn.Module):
 def can_be_plain(how: Model) -> bool:
     """Say whether `torch.nn.Transformer` can be a model like this one."""
     share = how.width // how.heads
-    paper = how.positions == "sinusoidal" and how.score == "scaled_dot" and how.normalisation == "layer"
-    full = how.architecture == "transformer" and how.pattern == "full"
+    paper = how.positions == "sinusoidal" and not how.rotary and how.score == "scaled_dot"
+    full = how.architecture == "transformer" and how.pattern == "full" and how.normalisation == "layer"
     return paper and full and {how.key_width, how.value_width} <= {None, share}
 
 

@@ -54,8 +54,22 @@ static void feed_forward(const Stack *how, const Layer *layer, const Desk *desk,
     leave(how, &layer->around_feed_forward, desk, rows, D);
 }
 
+/* Turn the queries and keys of a position by its place: `turned` of model/positions.py. `joint` is 3HK. */
+static void turn_pairs(const Stack *how, float *joint, int64_t place) {
+    const int64_t half = how->caches.width / 2;
+    const float *waves = how->waves + place * 2 * half;
+    for (float *left = joint, *right; left < joint + 4 * how->caches.heads * half; left += 2 * half) {
+        right = left + half;
+        for (int64_t i = 0; i < half; i++) {
+            const float sine = waves[2 * i], cosine = waves[2 * i + 1], l = left[i], r = right[i];
+            left[i] = l * cosine - r * sine;
+            right[i] = r * cosine + l * sine;
+        }
+    }
+}
+
 /* Look back at the prefixes: each sentence has caches, and hypotheses of a length, of its own. */
-static int look_back(const Stack *how, const Layer *layer, const Reader *readers, int64_t count, const float *joint,
+static int look_back(const Stack *how, const Layer *layer, const Reader *readers, int64_t count, float *joint,
                      float *seen) {
     Caches caches = how->caches;
     const int64_t all_heads = caches.heads * caches.width, sentence = caches.places * caches.room * all_heads;
@@ -64,6 +78,8 @@ static int look_back(const Stack *how, const Layer *layer, const Reader *readers
     for (const Reader *reader = readers; reader < readers + count; reader++) {
         caches.beam = reader->beam;
         caches.length = reader->length;
+        for (int64_t w = 0; how->waves && w < reader->beam; w++)
+            turn_pairs(how, joint + w * 3 * all_heads, reader->length - 1);
         failed |= attend_prefixes(&caches, joint, layer->keys + reader->place * sentence,
                                   layer->values + reader->place * sentence, reader->ancestors, seen);
         joint += reader->beam * 3 * all_heads;
@@ -115,6 +131,7 @@ static int read_source(const Stack *how, const Layer *layer, const Desk *desk, c
     const Shape shape = shape_of(how, S, S, 3 * all_heads, 3 * all_heads);
     float *joint = desk->wide, *seen = joint + rows * 3 * all_heads;
     apply_linear(&layer->joint, enter(how, &layer->around_own, desk, rows, D), rows, joint, desk->bytes, desk->scales);
+    for (int64_t r = 0; how->waves && r < rows; r++) turn_pairs(how, joint + r * 3 * all_heads, r % S);
     int failed = attend_forward(&shape, joint, joint + all_heads, joint + 2 * all_heads, mask, seen, NULL);
     apply_linear(&layer->own_output, seen, rows, desk->change, desk->bytes, desk->scales);
     leave(how, &layer->around_own, desk, rows, D);

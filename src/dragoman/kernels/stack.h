@@ -21,6 +21,7 @@ typedef struct {
     Caches caches;
     int64_t sources, layers, norm_first, gelu;
     const float *embedding; /* V D */
+    const float *waves;     /* a row of K a place: sine and cosine of each pair's angle; NULL: nothing is turned */
     float scale, epsilon;
     const Layer *layer;
     Norm last;

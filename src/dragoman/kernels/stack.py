@@ -60,6 +60,7 @@ class Stack(Structure):
         ("norm_first", c_int64),
         ("gelu", c_int64),
         ("embedding", c_void_p),
+        ("waves", c_void_p),
         ("scale", c_float),
         ("epsilon", c_float),
         ("layer", POINTER(Layer)),

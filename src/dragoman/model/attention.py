@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.kernels import functions as kernels
+from dragoman.model.positions import SinusoidalPositions, turned
 
 _explicit: ContextVar[bool] = ContextVar("explicit", default=False)
 
@@ -115,7 +116,8 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
 class MultiHeadAttention(nn.Module):
     """Section 3.2.2: h attentions side by side, each in its own projection of the vectors.
 
-    With a pattern they look at their own sequence alone, and where it allows; if causal, only back.
+    With a pattern they look at their own sequence alone, and where it allows; if causal, only back. If rotary, which
+    is for a sequence that looks at itself, too, queries and keys are turned by their places (positions.py).
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class MultiHeadAttention(nn.Module):
         *,
         pattern: Pattern | None = None,
         causal: bool = False,
+        rotary: bool = False,
     ) -> None:
         super().__init__()
         assert pattern is None or compare is scaled_dot, "a pattern compares by the scaled dot product alone"
@@ -139,6 +142,7 @@ class MultiHeadAttention(nn.Module):
         self.key = nn.Linear(width, heads * key_width)
         self.value = nn.Linear(width, heads * value_width)
         self.output = nn.Linear(heads * value_width, width)
+        self.waves = SinusoidalPositions(key_width) if rotary else None
         self.joined: tuple[list[tuple[int, int] | None], tuple[Tensor, Tensor]] | None = None
 
     def forward(
@@ -147,15 +151,27 @@ class MultiHeadAttention(nn.Module):
         """Let each position of `looking` (B T D) look at all of `looked_at` (B S D) that the mask allows."""
         return self.look(looking, *self.project(looked_at), mask, record=record)
 
-    def project(self, looked_at: Tensor) -> tuple[Tensor, Tensor]:  # B H S K, twice
+    def project(self, looked_at: Tensor, places: Tensor | None = None) -> tuple[Tensor, Tensor]:  # B H S K, twice
         """Return the keys and the values of what will be looked at, to be kept for several looks."""
-        return self.split(self.key(looked_at)), self.split(self.value(looked_at))
+        return self.turn(self.split(self.key(looked_at)), places), self.split(self.value(looked_at))
+
+    def asked(self, looking: Tensor, places: Tensor | None = None) -> Tensor:  # B H T K
+        """Return the queries of what looks."""
+        return self.turn(self.split(self.query(looking)), places)
+
+    def turn(self, heads: Tensor, places: Tensor | None) -> Tensor:
+        """Turn queries or keys (B H T K) that stand at places (B T), or at the first ones, if this is rotary."""
+        if self.waves is None:
+            return heads
+        if places is None:
+            return turned(heads, self.waves(0, heads.shape[2]))
+        return turned(heads, self.waves(0, int(places.max()) + 1)[places][:, None])
 
     def look(
         self, looking: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, record: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Look at projected keys and values (B H S K)."""
-        query = self.split(self.query(looking))
+        query = self.asked(looking)
         if self.pattern is not None:
             heads, weights = self.restricted(self.pattern, query, key, value, mask, record=record)
         else:
@@ -178,10 +194,14 @@ class MultiHeadAttention(nn.Module):
         its sentence a hypothesis finds each position, itself the last.
         """
         joint = F.linear(x, *self.joint())  # B W 3HK
+        batch, beam, length = ancestors.shape
+        if self.waves is not None:
+            both = self.query.out_features + self.key.out_features
+            heads = joint[..., :both].view(batch, beam, 2 * self.heads, -1)  # B W 2H K
+            joint[..., :both] = turned(heads, self.waves(length - 1, 1)).flatten(2)
         plain = self.compare is scaled_dot and self.pattern is None
         if plain and kernels.can_attend_prefixes(joint, keys, values):
             return cast(Tensor, self.output(kernels.attend_prefixes(joint, keys, values, ancestors)))
-        batch, beam, length = ancestors.shape
         widths = [layer.out_features for layer in (self.query, self.key, self.value)]
         query, key, value = torch.split(joint, widths, dim=-1)
         keys[:, :beam, length - 1] = key.view(batch, beam, self.heads, -1)

@@ -11,7 +11,8 @@ V vocabulary, W beam.
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import byref
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -90,6 +91,7 @@ class CompiledTransformer:
         decoder = [cast(DecoderLayer, layer) for layer in model.decoder]
         self.heads = decoder[0].attention.heads
         self.width = decoder[0].attention.key.out_features // self.heads
+        self.waves = decoder[0].attention.waves
         self.encoder_stack = self.stack(
             [self.encoder_layer(cast(EncoderLayer, layer)) for layer in model.encoder],
             model.source_embedding.weight, model.encoder_norm, decoder[0],
@@ -165,7 +167,8 @@ class CompiledTransformer:
         states = torch.empty(*source.shape, self.model.output.shape[1])
         position = self.model.source_positions(0, source.shape[1])
         stack = self.sized(self.encoder_stack, mask)
-        call("encode", stack, source, position, mask, states)
+        with self.turning(stack, source.shape[1]):
+            call("encode", stack, source, position, mask, states)
         return Memory(states, mask, firsts=self.model.guide.firsts(source))
 
     def start(self, memory: Memory) -> Prefixes:
@@ -190,7 +193,8 @@ class CompiledTransformer:
         stack = self.pointed(state, memory.mask)
         stack.caches = Caches((batch, beam, places, length, room, self.heads, self.width))
         logits = torch.empty(batch, beam, self.vocabulary)
-        call("decode_step", stack, token, position, state.ancestors, memory.mask, logits)
+        with self.turning(stack, length):
+            call("decode_step", stack, token, position, state.ancestors, memory.mask, logits)
         return logits, state
 
     def room(self, longest: Tensor, beam: int) -> int:
@@ -238,8 +242,16 @@ class CompiledTransformer:
         given = (longest, penalties, self.model.target_positions(0, room), mask, *lists)
         plan = Plan(len(longest), at_once, beam, n_best, *(tensor.data_ptr() for tensor in given))
         places = Finished(*(tensor.data_ptr() for tensor in vars(found).values()))
-        refuse(kernels.compiled().search_beams(byref(stack), byref(plan), byref(places)))
+        with self.turning(stack, room):
+            refuse(kernels.compiled().search_beams(byref(stack), byref(plan), byref(places)))
         return found
+
+    @contextmanager
+    def turning(self, stack: Stack, length: int) -> Iterator[None]:
+        """Let a stack turn so many places inside this block, if the model is rotary; the table may grow elsewhere."""
+        waves = None if self.waves is None else self.waves(0, length)
+        stack.waves = None if waves is None else waves.data_ptr()
+        yield
 
     def pointed(self, state: Prefixes, mask: Tensor) -> Stack:
         """Return the decoder with its layers pointed to a state's caches: mostly the one of the step before."""

@@ -171,7 +171,7 @@ class Joined(nn.Module):
         recorded: list[Tensor] = []
         for layer, (keys, values) in zip(cast(Iterable[EncoderLayer], self.layers), before, strict=True):
             reading = layer.around_attention.enter(x)
-            key, value = layer.attention.project(reading)
+            key, value = layer.attention.project(reading, view.places[:, -view.looking :])
             read.append((torch.cat([keys, key], dim=2), torch.cat([values, value], dim=2)))
             seen, weights = look(layer.attention, reading, *read[-1], view, record=record)
             x = layer.around_attention.leave(x, seen)
@@ -237,7 +237,7 @@ def look(
     A whole sequence is regrouped by the pattern, so that it costs no more than the pattern sees. A single step, or what
     is recorded, is compared with everything there is, under a mask.
     """
-    query, pattern = attention.split(attention.query(reading)), attention.pattern
+    query, pattern = attention.asked(reading, view.places[:, -view.looking :]), attention.pattern
     if pattern is not None and view.in_a_row and not record:
         heads, weights = regrouped(pattern, query, key, value, view.mask[:, 0]), None
     else:

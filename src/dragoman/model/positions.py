@@ -31,9 +31,20 @@ class SinusoidalPositions(nn.Module):
     def forward(self, first: int, length: int) -> Tensor:
         """Return the vectors (T D) of places first, first + 1, …"""
         if first + length > len(self.table):
-            grown = sinusoids(2 * (first + length), self.table.shape[1])
-            self.table = grown.to(self.table)
+            with torch.inference_mode(False):  # a later training may keep them for its way back
+                self.table = sinusoids(2 * (first + length), self.table.shape[1]).to(self.table)
         return self.table[first : first + length]
+
+
+def turned(heads: Tensor, waves: Tensor) -> Tensor:
+    """Turn each pair of numbers of a head (… T K) by an angle that grows with its place.
+
+    The product of a query and a key, both turned, depends on how far apart they stand, not on where (Su et al. 2021,
+    arXiv 2104.09864). The angles' sines and cosines are `sinusoids` (… T K); number i is paired with number i + K/2.
+    """
+    sines, cosines = waves[..., 0::2], waves[..., 1::2]
+    left, right = heads.chunk(2, dim=-1)
+    return torch.cat([left * cosines - right * sines, right * cosines + left * sines], dim=-1).to(heads.dtype)
 
 
 class LearnedPositions(nn.Module):

@@ -248,15 +248,19 @@ class Transformer(nn.Module):
 
 def self_attention_of(how: Model, number: int, *, causal: bool) -> MultiHeadAttention:
     """Build the self-attention of a layer (counted from 0), which may be restricted to a pattern."""
-    return attention_of(how, pattern=PATTERNS[how.pattern](how.window, number), causal=causal)
+    return attention_of(how, pattern=PATTERNS[how.pattern](how.window, number), causal=causal, rotary=how.rotary)
 
 
-def attention_of(how: Model, *, pattern: Pattern | None = None, causal: bool = False) -> MultiHeadAttention:
+def attention_of(
+    how: Model, *, pattern: Pattern | None = None, causal: bool = False, rotary: bool = False
+) -> MultiHeadAttention:
     """Build the attention that a recipe asks for; unless told otherwise the heads share the width."""
     share = how.width // how.heads
     key_width, value_width = how.key_width or share, how.value_width or share
     compare = SCORES[how.score](how.heads, key_width)
-    return MultiHeadAttention(how.width, how.heads, key_width, value_width, compare, pattern=pattern, causal=causal)
+    return MultiHeadAttention(
+        how.width, how.heads, key_width, value_width, compare, pattern=pattern, causal=causal, rotary=rotary
+    )
 
 
 def residual_of(how: Model) -> Residual:

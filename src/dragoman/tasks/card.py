@@ -33,6 +33,7 @@ def variations(model: Model) -> list[str]:
         *([SCORES[model.score]] if model.score in SCORES else []),
         *(["batch normalisation"] if model.normalisation == "batch" else []),
         *([] if model.positions == "sinusoidal" else [f"{model.positions.replace('none', 'no')} positions"]),
+        *(["rotary self-attention"] if model.rotary else []),
         *([] if model.pattern == "full" else [f"{model.pattern} attention over {model.window} places"]),
     ]
 

@@ -28,6 +28,7 @@ from dragoman.tasks.translator import Translator, load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.vocabulary import NAMES
 from dragoman.tokens import END, START, UNKNOWN
+from dragoman.toml import toml_value
 
 FORMATS = ("ctranslate2",)
 QUANTIZATIONS = (
@@ -43,6 +44,7 @@ EXPRESSIBLE = {  # what CTranslate2 can compute, by the setting of [model]
     "pattern": ("full",),
     "normalisation": ("layer",),
     "positions": ("sinusoidal", "learned", "none"),
+    "rotary": (False,),
 }
 LONGEST = 1024  # pieces of a source that CTranslate2 reads unless told otherwise
 # CTranslate2 divides by n^α, we by ((5 + n) / 6)^α. The two prefer length alike where its α is ours times n / (n + 5):
@@ -105,8 +107,8 @@ def check_expressible(recipe: Recipe, run: Run) -> None:
     for name, known in EXPRESSIBLE.items():
         if getattr(how, name) not in known:
             raise UserError(
-                f'{run} cannot be exported: its [model] {name} is "{getattr(how, name)}", which CTranslate2 cannot '
-                f"compute. Only a model trained with {name} = {' or '.join(map(quoted, known))} can be."
+                f"{run} cannot be exported: its [model] {name} is {toml_value(getattr(how, name))}, which CTranslate2 "
+                f"cannot compute here. Only a model trained with {name} = {' or '.join(map(toml_value, known))} can be."
             )
     share = how.width / how.heads
     for name, width in (("key_width", how.key_width), ("value_width", how.value_width)):
@@ -115,11 +117,6 @@ def check_expressible(recipe: Recipe, run: Run) -> None:
                 f"{run} cannot be exported: its [model] {name} is {width}, but the heads of CTranslate2 are all "
                 f"width / heads = {share:g} wide. Only a model trained with {name} unset can be."
             )
-
-
-def quoted(name: str) -> str:
-    """Return a name as a recipe writes it."""
-    return f'"{name}"'
 
 
 def check_place(folder: Path, *, overwrite: bool) -> None:
