@@ -106,6 +106,26 @@ def test_a_task_is_plain_if_it_leaves_texts_as_they_are(task, plain):
 
 
 @READING
+def test_what_a_model_answers_is_as_probable_when_it_is_given_as_when_it_is_found(task, other_runs):
+    model = dragoman.load(other_runs[task])
+    found = model.translate(INPUTS[task], details=True)
+    given = model.score([INPUTS[task]], [found.text])[0]
+    assert (given.text, given.tokens) == (found.text, found.tokens)
+    assert given.log_probability == pytest.approx(found.log_probability, abs=1e-4)
+    assert model.look(INPUTS[task], target=found.text).target_pieces == model.look(INPUTS[task]).target_pieces
+
+
+def test_the_probability_of_a_tree_is_asked_with_its_words_and_without(other_runs):
+    model = dragoman.load(other_runs["parse"])
+    bare, tree = "(TOP (S NN VBZ )S )TOP", "(TOP (S (NN dog) (VBZ sees)))"
+    assert model.score(["dog sees"], [bare]) == model.score(["dog sees"], [tree])
+    with pytest.raises(dragoman.UserError, match='"dog sees", are not those of the sentence, "dog saw"'):
+        model.score(["dog saw"], [tree])
+    with pytest.raises(dragoman.UserError, match="The tree given: line 1"):
+        model.score(["dog sees"], ["(TOP (S (NN dog"])
+
+
+@READING
 def test_the_verb_of_a_task_is_a_method_of_its_models(task, other_runs):
     model = dragoman.load(other_runs[task])
     assert getattr(model, task)(INPUTS[task]) == model.translate(INPUTS[task])

@@ -54,6 +54,7 @@ def look(
         return look_along(translator, text, without)
     options = {"text": text, "target": target, "prefix": prefix, "without": without, "beam": beam, "trace": trace}
     text = translator.task.read(text)
+    target = None if target is None else translator.task.expected(text, target)
     source = readable(translator, text, target or prefix)
     heads = checked_heads(without, translator.model)
     model = translator.knocked_out(heads)

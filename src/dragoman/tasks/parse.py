@@ -14,11 +14,11 @@ from dragoman.decoding.grammar import Grammar, TreeWriter
 from dragoman.errors import UserError
 from dragoman.evaluation import brackets
 from dragoman.evaluation.brackets import BracketScores
-from dragoman.evaluation.trees import SPACE, tree_of, well_formed_sentences
+from dragoman.evaluation.trees import SPACE, Tree, tree_of, well_formed_sentences
 from dragoman.model.transducer import Transducer
 from dragoman.recipe import Data, Decoding
 from dragoman.tasks.task import Example, PlainTask, Say
-from dragoman.tasks.treebank import Treebank, cleaned, numbered_trees, refuse_invisible, tree_over
+from dragoman.tasks.treebank import Treebank, cleaned, linearised, numbered_trees, refuse_invisible, tree_over
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.vocabulary import well_formed
 from dragoman.tokens import END, RESERVED, UNKNOWN
@@ -84,6 +84,18 @@ class Parse(PlainTask):
         tree = tree_over(source.split(" "), output.split(" ")) if output else None
         return str(tree) if tree else ""
 
+    def expected(self, source: str, answer: str) -> str:
+        """Take the words out of a tree; what has brackets and tags alone is taken as it is."""
+        if not answer or tree_over(source.split(" "), answer.split(" ")):
+            return answer
+        tree = one_tree(answer, "The tree given")
+        if " ".join(tree.words) != source:
+            raise UserError(
+                f'The words of the tree given, "{shortened(" ".join(tree.words))}", are not those of the sentence, '
+                f'"{shortened(source)}".'
+            )
+        return " ".join(linearised(tree))
+
     def picture(self, shown: str) -> str | None:
         """Draw the tree."""
         return svg(tree_of(shown)) if shown else None
@@ -108,12 +120,18 @@ class Parse(PlainTask):
 
 def example_of(text: str, where: str) -> Example:
     """Return the words of a tree as a person would give them, and the tree as a parser learns it."""
+    tree = one_tree(text, where)
+    return Example(" ".join(tree.words), (str(tree),))
+
+
+def one_tree(text: str, where: str) -> Tree:
+    """Return the tree that a text is, as a parser learns it."""
     trees = [tree for _, tree in numbered_trees([text], where)]
     whole = [clean for clean in map(cleaned, trees) if clean is not None]
     if len(trees) != 1 or not whole:
         raise UserError(f"{where}: expected one tree with words in it, found {len(whole)}.")
     refuse_invisible(whole[0], where)
-    return Example(" ".join(whole[0].words), (str(whole[0]),))
+    return whole[0]
 
 
 def escaped(word: str) -> str:

@@ -14,7 +14,12 @@ from dragoman.tasks.spelling import SpelledTask
 def entry(columns: Sequence[str]) -> Pair:
     """Return the letters and the phones of a line."""
     word, phones = columns
-    return spelled(word), " ".join(normalize("NFC", phones).split())
+    return spelled(word), spaced(phones)
+
+
+def spaced(phones: str) -> str:
+    """Write phones with a single space between them, each in one way."""
+    return " ".join(normalize("NFC", phones).split())
 
 
 @dataclass(frozen=True)
@@ -39,3 +44,8 @@ class Pronounce(SpelledTask):
     def as_given(self, source: str) -> str:
         """Join the letters."""
         return joined(source)
+
+    def expected(self, source: str, answer: str) -> str:
+        """Put the phones as lexicons are read."""
+        del source
+        return spaced(answer)

@@ -166,9 +166,9 @@ class SpelledTask(PlainTask, ABC):
         return [answers[one.source] for one in examples]
 
     def written(self, example: Example, output: str) -> str:
-        """Write an answer as a line of a lexicon."""
-        columns = example.source.split("\t")[1 if self.labels else 0 :]
-        columns.insert(self.answer, output)
+        """Write an answer as a line of a lexicon, behind its label if there are labels."""
+        columns = example.source.split("\t")
+        columns.insert(self.answer + bool(self.labels), output)
         return "\t".join(columns)
 
     def quick(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:

@@ -108,6 +108,9 @@ class Task(Protocol):
     def shown(self, source: str, output: str) -> str:
         """Turn what the model wrote after reading `source` into what a person wants."""
 
+    def expected(self, source: str, answer: str) -> str:
+        """Turn an answer, as a person writes it, into what the model would write after reading `source`."""
+
     def picture(self, shown: str) -> str | None:
         """Draw what is shown as SVG, where a picture says more than the text."""
 
@@ -176,6 +179,11 @@ class PlainTask:
         """Show what the model wrote as it is."""
         del source
         return output
+
+    def expected(self, source: str, answer: str) -> str:
+        """Take an answer as it is."""
+        del source
+        return answer
 
     def picture(self, shown: str) -> str | None:
         """Draw nothing."""

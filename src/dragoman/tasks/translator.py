@@ -210,9 +210,11 @@ class Translator:
         """Return how probable the model finds given translations."""
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} sources cannot have {len(targets)} translations; give one for each.")
-        engine = self.engine(self.recipe.decoding)
-        written = [[*self.target_tokenizer.encode(text), END] for text in targets]
-        return [self.read_back(one) for one in engine.score([self.source_tokens(text) for text in sources], written)]
+        texts = [self.task.read(text) for text in sources]
+        answers = [self.task.expected(text, answer) for text, answer in zip(texts, targets, strict=True)]
+        written = [[*self.target_tokenizer.encode(answer), END] for answer in answers]
+        found = self.engine(self.recipe.decoding).score([self.source_tokens(text) for text in texts], written)
+        return [self.as_shown(text, self.read_back(one)) for text, one in zip(texts, found, strict=True)]
 
     def look(
         self,
