@@ -404,6 +404,10 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
             "additive.",
         ),
         (
+            "[model]\nscore = 'location'",
+            '[model] score "location" is for architecture "recurrent"; a transformer has scaled_dot, dot and additive.',
+        ),
+        (
             "[model]\nscore = 'none'",
             '[model] score "none" is for architecture "recurrent"; a transformer has scaled_dot, dot and additive.',
         ),

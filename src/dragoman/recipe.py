@@ -125,7 +125,7 @@ class Tokenizer(Settings):
 
 
 Architecture = Literal["transformer", "recurrent", "convolutional", "dilated", "averaged", "concatenated", "joined"]
-Score = Literal["scaled_dot", "dot", "general", "additive", "none"]
+Score = Literal["scaled_dot", "dot", "general", "additive", "location", "none"]
 TRANSFORMER_SCORES = "scaled_dot, dot and additive"
 Pattern = Literal["full", "window", "dilated", "sparse"]
 
@@ -154,7 +154,8 @@ class Model(Settings):
     rotary: bool = Field(False, description="turn queries and keys of self-attention by their places, besides")
     longest: int = Field(1024, ge=8, le=1_000_000, description="places that learned positions can tell apart")
     score: Score = Field(
-        "scaled_dot", description="how attention compares: the paper's, dot, additive; recurrent: general or none too"
+        "scaled_dot",
+        description="how attention compares: the paper's, dot, additive; recurrent: general, location or none too",
     )
     pattern: Pattern = Field("full", description="where self-attention looks: everywhere, or at some neighbours")
     window: int = Field(128, ge=1, le=1_000_000, description="places that a pattern other than full looks at (r)")
@@ -189,7 +190,7 @@ class Model(Settings):
             yield f"width {self.width} is odd; sinusoidal positions pair sines with cosines, so make it even"
         if self.guide != "none" and self.architecture != "transformer":
             yield f'guide "{self.guide}" is for architecture "transformer", not for "{self.architecture}"'
-        if (attentive or self.architecture == "convolutional") and self.score in ("general", "none"):
+        if (attentive or self.architecture == "convolutional") and self.score in ("general", "location", "none"):
             yield (
                 f'score "{self.score}" is for architecture "recurrent"; a {self.architecture} has {TRANSFORMER_SCORES}'
             )

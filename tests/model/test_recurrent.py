@@ -8,13 +8,13 @@ from promises import CLOSE, PROMISES, batch, learned, logits, small_rival
 from small_models import random_rows
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from dragoman.model.recurrent import CELLS, SCORES, Recurrent, initialise_cell, turn_of, turned
+from dragoman.model.recurrent import CELLS, REACH, SCORES, Recurrent, initialise_cell, turn_of, turned
 from dragoman.model.transducer import Memory
 from dragoman.recipe import Model
 from dragoman.tokens import PAD, START
 
 cells = pytest.mark.parametrize("cell", ["lstm", "gru"])
-scores = pytest.mark.parametrize("score", ["none", "additive", "dot", "general", "scaled_dot"])
+scores = pytest.mark.parametrize("score", ["none", "additive", "dot", "general", "location", "scaled_dot"])
 
 VARIANTS = [
     {"cell": "lstm", "score": "none"},
@@ -23,6 +23,7 @@ VARIANTS = [
     {"cell": "gru", "score": "dot", "decoder_layers": 1},
     {"cell": "gru", "score": "general", "share_embeddings": False},
     {"cell": "lstm", "score": "scaled_dot", "width": 7},
+    {"cell": "lstm", "score": "location", "decoder_layers": 1},
 ]
 
 
@@ -83,7 +84,7 @@ def by_hand(look, query, state):
     }
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("score", [score for score in SCORES if score != "location"])
 def test_each_score_is_what_a_sum_by_hand_gives(score):
     look = SCORES[score](16).double()
     looking, states = torch.randn(2, 3, 16).double(), torch.randn(2, 4, 16).double()
@@ -97,6 +98,37 @@ def test_each_score_is_what_a_sum_by_hand_gives(score):
             torch.testing.assert_close(weights[b, 0, t, :places], rated.softmax(0), **CLOSE)
             torch.testing.assert_close(seen[b, t], rated.softmax(0) @ states[b, :places], **CLOSE)
     torch.testing.assert_close(look(looking, look.key(states), states, mask)[0], seen, **CLOSE)
+
+
+def test_the_score_by_location_is_what_a_sum_by_hand_over_earlier_looks_gives():
+    look = SCORES["location"](16).double()
+    looking, states = torch.randn(2, 3, 16).double(), torch.randn(2, 9, 16).double()
+    mask = torch.tensor([[True] * 9, [True] * 7 + [False] * 2])
+    kernel = look.place.weight.view(16, 2, 2 * REACH + 1)
+
+    seen, weights = look(looking, look.key(states), states, mask, record=True)
+
+    for b, places in ((0, 9), (1, 7)):
+        looks = [torch.zeros(9).double()]
+        for t in range(3):
+            rated = torch.stack(
+                [
+                    look.direction.weight[0]
+                    @ torch.tanh(
+                        look.query(looking[b, t])
+                        + look.key(states[b, s])
+                        + sum(
+                            kernel[:, 0, r] * looks[-1][s + r - REACH] + kernel[:, 1, r] * sum(looks)[s + r - REACH]
+                            for r in range(2 * REACH + 1)
+                            if 0 <= s + r - REACH < 9
+                        )
+                    )
+                    for s in range(places)
+                ]
+            )
+            looks.append(torch.cat([rated.softmax(0), torch.zeros(9 - places).double()]))
+            torch.testing.assert_close(weights[b, 0, t], looks[-1], **CLOSE)
+            torch.testing.assert_close(seen[b, t], looks[-1] @ states[b], **CLOSE)
 
 
 @scores
@@ -154,7 +186,7 @@ def test_two_vocabularies_cannot_share_one_embedding():
         Recurrent(Model(layers=1, width=8), 9, 8)
 
 
-@pytest.mark.parametrize(("cell", "score"), [("gru", "additive"), ("lstm", "none")])
+@pytest.mark.parametrize(("cell", "score"), [("gru", "additive"), ("lstm", "none"), ("lstm", "location")])
 def test_it_learns_to_write_backwards(cell, score):
     model = recurrent(torch.float32, cell=cell, score=score, layers=1, width=32)
     assert learned(model, lambda rows: rows.flip(1), steps=150, rate=1e-2, words=3) > 0.8

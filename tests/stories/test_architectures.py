@@ -18,6 +18,7 @@ from dragoman.training.session import Stop
 CHOICES = {
     **{name: [f"model.architecture={name}"] for name in ARCHITECTURES},
     "recurrent without attention": ["model.architecture=recurrent", "model.cell=gru", "model.score=none"],
+    "recurrent, reading on": ["model.architecture=recurrent", "model.score=location"],
     "additive": ["model.score=additive", "model.norm=pre"],
     "dot, no positions": ["model.score=dot", "model.positions=none"],
     "batch": ["model.normalisation=batch"],
@@ -25,8 +26,8 @@ CHOICES = {
     "window": ["model.pattern=window", "model.window=2"],
 }
 KINDS = {
-    "recurrent": {"cross"}, "recurrent without attention": set(), "convolutional": {"cross"}, "dilated": set(),
-    "averaged": set(), "concatenated": set(),
+    "recurrent": {"cross"}, "recurrent without attention": set(), "recurrent, reading on": {"cross"},
+    "convolutional": {"cross"}, "dilated": set(), "averaged": set(), "concatenated": set(),
 }  # fmt: skip
 
 

@@ -4,10 +4,11 @@ Without attention (score "none") the whole source is squeezed into one vector, a
 et al. (2014). With it, the decoder's top state is compared with every state of the encoder (Bahdanau et al. 2015;
 Luong et al. 2015), and what it finds is joined to it as tanh(W [h; c]), Luong's attentional vector. That vector is not
 fed back into the next step (no input feeding): so a whole target is read at once in training, by torch's own loop over
-time, and no loop is written here.
+time. Only a decoder that remembers where it has looked (score "location") looks in a loop of our own.
 
 Shapes: B batch, S source positions, T target positions, D width, V vocabulary, W beam, N sequences of any kind,
-L layers, P parts of a cell's state (an LSTM's output and memory, a GRU's output).
+L layers, P parts of a cell's state (an LSTM's output and memory, a GRU's output), C and R what a `LookOn` remembers and
+how many places of it around one it sees.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from dragoman.model.attention import Additive, Compare, attend, dot, scaled_dot
 from dragoman.model.layers import Dropout, initialise, vocabularies_of
@@ -25,6 +27,7 @@ from dragoman.tokens import PAD
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 PARTS = {"lstm": 2, "gru": 1}
+REACH = 3  # places to both sides of one whose looks a `LookOn` sees
 
 
 class Recurrence(nn.Module):
@@ -98,13 +101,81 @@ class Look(nn.Module):
         seen, weights = attend(query, keys[:, None], values[:, None], places, compare=self.compare, record=record)
         return seen[:, 0], weights
 
+    def unlooked(self, keys: Tensor) -> Tensor:
+        """Return what is remembered before the first look: of looks like these nothing ever is."""
+        return nothing(keys)
+
+    def again(
+        self, looking: Tensor, keys: Tensor, values: Tensor, mask: Tensor, looked: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Let W hypotheses (B W D) look once more; return what each sees (B W D), and what is remembered then."""
+        return self(looking, keys, values, mask)[0], looked
+
+
+class LookOn(nn.Module):
+    """A `Look` by a small network that also sees where the one before went, and all before it together.
+
+    Chorowski et al. (2015, arXiv 1506.07503) have the former, Tu et al. (2016, arXiv 1601.04811) the latter. A state of
+    the encoder tells what stands somewhere; these tell that it is next, or that it was skipped, or read already.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width)
+        self.key = plain(width)
+        self.place = nn.Linear(2 * (2 * REACH + 1), width, bias=False)
+        self.direction = nn.Linear(width, 1, bias=False)
+
+    def forward(
+        self, looking: Tensor, keys: Tensor, values: Tensor, mask: Tensor, *, record: bool = False
+    ) -> tuple[Tensor, Tensor | None]:  # B T D, and the weights B 1 T S if recorded
+        """Let `looking` (B T D), one after the other, look at the source's keys and values where the mask allows."""
+        looked = self.unlooked(keys)
+        found = []
+        for query in self.query(looking).split(1, dim=1):
+            found.append(self.weights(query, keys, mask, looked))  # B 1 S
+            looked = remembered(looked, found[-1])
+        weights = torch.cat(found, dim=1)  # B T S
+        return weights @ values, weights[:, None] if record else None
+
+    def unlooked(self, keys: Tensor) -> Tensor:
+        """Return what is remembered before the first look (B 1 2 S): none has gone anywhere."""
+        return keys.new_zeros(len(keys), 1, 2, keys.shape[1])
+
+    def again(
+        self, looking: Tensor, keys: Tensor, values: Tensor, mask: Tensor, looked: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Let W hypotheses (B W D) look once more; return what each sees (B W D), and what is remembered then."""
+        weights = self.weights(self.query(looking), keys, mask, looked)  # B W S
+        return weights @ values, remembered(looked, weights)
+
+    def weights(self, query: Tensor, keys: Tensor, mask: Tensor, looked: Tensor) -> Tensor:
+        """Return where queries (B N D) look (B N S) that remember where they have looked (B N 2 S)."""
+        around = F.pad(looked, (REACH, REACH)).unfold(-1, 2 * REACH + 1, 1)  # B N 2 S R
+        places = self.place(around.transpose(2, 3).flatten(3))  # B N S D
+        scores = self.direction(torch.tanh(query[:, :, None] + keys[:, None] + places))[..., 0]  # B N S
+        hidden = ~mask[:, None]
+        weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(dim=-1)
+        return cast(Tensor, weights.masked_fill(hidden, 0.0))  # in a sentence that is all padding, too
+
+
+def nothing(keys: Tensor) -> Tensor:
+    """Return the memory of one hypothesis a sentence that never remembers where it looked (B 1 0 S)."""
+    return keys.new_zeros(len(keys), 1, 0, keys.shape[1])
+
+
+def remembered(looked: Tensor, weights: Tensor) -> Tensor:
+    """Return what is remembered (B N 2 S) after one more look (B N S): the look itself, and the sum of all."""
+    return torch.stack([weights, looked[:, :, 1] + weights], dim=2)
+
 
 # Luong's two compare states as they are, or by one matrix; Bahdanau's and the Transformer's project both sides.
 # States are far below one: scaled without a projection, they would weigh all places nearly alike for a long time.
-SCORES: dict[str, Callable[[int], Look]] = {  # of a width
+SCORES: dict[str, Callable[[int], Look | LookOn]] = {  # of a width
     "additive": lambda width: Look(nn.Linear(width, width), plain(width), Additive(1, width)),
     "dot": lambda _: Look(nn.Identity(), nn.Identity(), dot),
     "general": lambda width: Look(nn.Identity(), plain(width), dot),
+    "location": LookOn,
     "scaled_dot": lambda width: Look(nn.Linear(width, width), plain(width), scaled_dot),
 }
 
@@ -133,15 +204,16 @@ class Hypotheses:
     """The decoder's state: where each layer stands in each hypothesis, and what it reads of the source."""
 
     carried: Tensor  # B W L P D
+    looked: Tensor  # B W C S, what each remembers of where it has looked, if anything
     reading: Reading
 
     def reorder(self, parents: Tensor) -> "Hypotheses":
         """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
-        return Hypotheses(inherited(self.carried, parents), self.reading)
+        return Hypotheses(inherited(self.carried, parents), inherited(self.looked, parents), self.reading)
 
     def keep(self, sentences: Tensor) -> "Hypotheses":
         """Forget all sentences but the given ones."""
-        return Hypotheses(self.carried[sentences], self.reading.keep(sentences))
+        return Hypotheses(self.carried[sentences], self.looked[sentences], self.reading.keep(sentences))
 
 
 class Recurrent(nn.Module):
@@ -195,12 +267,16 @@ class Recurrent(nn.Module):
         x = self.entering(prefix, reading)  # B T D
         for layer, before in zip(self.decoder, self.before(reading).unbind(1), strict=True):
             x = layer(self.dropout(x), before)
-        return self.consult(x, reading, record=record)
+        if self.look is None:
+            return self.joined(x, self.everything(x, reading)), None
+        seen, weights = self.look(x, reading.keys, reading.values, reading.mask, record=record)
+        return self.joined(x, seen), weights
 
     def start(self, memory: Memory) -> Hypotheses:
         """Return the state before the first token: one empty prefix a sentence."""
         reading = self.read(memory)
-        return Hypotheses(self.before(reading)[:, None], reading)
+        looked = nothing(reading.keys) if self.look is None else self.look.unlooked(reading.keys)
+        return Hypotheses(self.before(reading)[:, None], looked, reading)
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, Hypotheses]:  # noqa: ARG002
         """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
@@ -211,8 +287,12 @@ class Recurrent(nn.Module):
             after.append(cast(Recurrence, layer).step(x, before))  # BW P D
             x = after[-1][:, 0]
         carried = torch.stack(after, dim=1).view(state.carried.shape)  # B W L P D
-        hidden, _ = self.consult(x.view(*token.shape, -1), state.reading)
-        return hidden @ self.output.T, Hypotheses(carried, state.reading)
+        top, reading, looked = x.view(*token.shape, -1), state.reading, state.looked
+        if self.look is None:
+            seen = self.everything(top, reading)
+        else:
+            seen, looked = self.look.again(top, reading.keys, reading.values, reading.mask, looked)
+        return self.joined(top, seen) @ self.output.T, Hypotheses(carried, looked, reading)
 
     def read(self, memory: Memory) -> Reading:
         """Prepare what the decoder reads of the source. What stands at padding is never looked at."""
@@ -230,12 +310,13 @@ class Recurrent(nn.Module):
         x = self.target_embedding(tokens)
         return cast(Tensor, x if self.feed is None else x + self.feed(reading.context)[:, None])
 
-    def consult(self, top: Tensor, reading: Reading, *, record: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Join to each top state (B T D) what it finds in the source; without attention always the same."""
-        context, weights = reading.context[:, None].expand_as(top), None
-        if self.look is not None:
-            context, weights = self.look(top, reading.keys, reading.values, reading.mask, record=record)
-        return self.dropout(torch.tanh(self.join(torch.cat([top, context], dim=-1)))), weights
+    def everything(self, top: Tensor, reading: Reading) -> Tensor:
+        """Return what top states (B T D) see that do not look: all of the source in one vector, always the same."""
+        return reading.context[:, None].expand_as(top)
+
+    def joined(self, top: Tensor, seen: Tensor) -> Tensor:
+        """Join to each top state (B T D) what it has seen of the source (B T D)."""
+        return cast(Tensor, self.dropout(torch.tanh(self.join(torch.cat([top, seen], dim=-1)))))
 
 
 def ends_of(states: Tensor, mask: Tensor) -> Tensor:

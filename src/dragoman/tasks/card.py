@@ -4,7 +4,12 @@ from dragoman.recipe import Model, Recipe, Tokenizer
 from dragoman.tasks.events import Finished, Plan
 from dragoman.tasks.tasks import TASKS
 
-SCORES = {"dot": "unscaled dot products", "general": "general attention", "additive": "additive attention"}
+SCORES = {
+    "dot": "unscaled dot products",
+    "general": "general attention",
+    "additive": "additive attention",
+    "location": "additive attention that sees its earlier weights",
+}
 NAMES = {  # what an architecture is called, if it is not the paper's
     "recurrent": "recurrent ({cell})",
     "convolutional": "convolutional (kernel {kernel})",
