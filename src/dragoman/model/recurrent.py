@@ -12,6 +12,7 @@ how many places of it around one it sees.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import cast
 
@@ -41,10 +42,12 @@ class Recurrence(nn.Module):
 
     def forward(self, x: Tensor, before: Tensor | None = None) -> Tensor:
         """Read whole sequences (N T D) from the state before them (N P D), from nothing if there is none."""
-        if before is None:
-            return cast(Tensor, self.cell(x)[0])
-        parts = before.transpose(0, 1).contiguous()[:, None]  # P 1 N D
-        return cast(Tensor, self.cell(x, tuple(parts) if self.parts == 2 else parts[0])[0])
+        with computable(x.device):
+            x = x.to(next(self.cell.parameters()).dtype)
+            if before is None:
+                return cast(Tensor, self.cell(x)[0])
+            parts = before.to(x.dtype).transpose(0, 1).contiguous()[:, None]  # P 1 N D
+            return cast(Tensor, self.cell(x, tuple(parts) if self.parts == 2 else parts[0])[0])
 
     def step(self, x: Tensor, before: Tensor) -> Tensor:
         """Read one more vector of each sequence (N D) in its state (N P D); return the state after it."""
@@ -52,6 +55,12 @@ class Recurrence(nn.Module):
         if self.parts == 2:
             return torch.stack(torch.lstm_cell(x, before.unbind(1), *weights), dim=1)
         return torch.gru_cell(x, before[:, 0], *weights)[:, None]
+
+
+def computable(device: torch.device) -> AbstractContextManager[object]:
+    """Leave bfloat16, if it is asked for, where torch cannot compute its cells in it: without AVX-512."""
+    able = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return nullcontext() if able else torch.autocast("cpu", enabled=False)
 
 
 class BothWays(nn.Module):
