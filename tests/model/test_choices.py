@@ -75,7 +75,8 @@ def test_steps_give_the_logits_of_the_whole_pass(choice: str, dtype: torch.dtype
     source, prefix = random_rows([5, 3, 7]), written([6, 6, 6])
     with torch.inference_mode():
         whole = model.decode(prefix, model.encode(source))
-        assert torch.allclose(stepped(model, source, prefix), whole, atol=close, rtol=close)
+        size = max(1.0, whole.abs().max().item() / 10)  # counts of no batch at all let logits grow to thousands
+        assert torch.allclose(stepped(model, source, prefix), whole, atol=close * size, rtol=close)
 
 
 @every_choice
@@ -124,7 +125,7 @@ def test_the_beam_search_finds_what_the_whole_pass_gives_the_same_probability(ch
                 said = torch.tensor([*one.tokens] if one.truncated else [*one.tokens, END])
                 logits = model.decode(torch.tensor([[START, *one.tokens]]), memory)[0].log_softmax(-1)
                 probability = logits[: len(said)].gather(1, said[:, None]).sum()
-                assert probability.item() == pytest.approx(one.log_probability, abs=2e-3)
+                assert probability.item() == pytest.approx(one.log_probability, abs=2e-3, rel=1e-4)
 
 
 @every_choice
