@@ -14,17 +14,17 @@ from itertools import islice
 from pathlib import Path
 
 import dragoman
-from dragoman.viewer.alignment import late, linked, prompt
-from dragoman.viewer.record import AttentionRecord, Weights
+from dragoman.viewer.alignment import link_words, weights_when_read, weights_when_written
+from dragoman.viewer.record import AttentionRecord, AttentionWeights
 
 
-def readings(record: AttentionRecord) -> dict[str, Weights]:
+def readings(record: AttentionRecord) -> dict[str, AttentionWeights]:
     """Return every way to read the weights, by name."""
-    found = {"mean of all, when written": prompt(record.cross.mean((0, 1)))}
-    found["mean of all, one step late"] = late(record.cross.mean((0, 1)))
+    found = {"mean of all, when written": weights_when_written(record.cross.mean((0, 1)))}
+    found["mean of all, one step late"] = weights_when_read(record.cross.mean((0, 1)))
     for number, layer in enumerate(record.cross, 1):
-        found[f"layer {number}, when written"] = prompt(layer.mean(0))
-        found[f"layer {number}, one step late"] = late(layer.mean(0))
+        found[f"layer {number}, when written"] = weights_when_written(layer.mean(0))
+        found[f"layer {number}, one step late"] = weights_when_read(layer.mean(0))
     return found
 
 
@@ -43,9 +43,9 @@ def main() -> None:
     for source, target, gold in islice(zip(*files, strict=True), asked.sentences):
         if not source.strip():
             continue
-        record, right = model.look(source, target=target), set(gold.split())
+        record, right = model.inspect(source, target=target), set(gold.split())
         for name, weights in readings(record).items():
-            ours = {f"{link.source}-{link.target}" for link in linked(record, weights)}
+            ours = {f"{link.source}-{link.target}" for link in link_words(record, weights)}
             common[name] += 2 * len(ours & right)
             total[name] += len(ours) + len(right)
     rates = {name: round(1 - common[name] / total[name], 4) for name in total}

@@ -23,11 +23,11 @@ import torch
 import typer
 
 from dragoman.recipe import Recipe
-from dragoman.recipe import Tokenizer as HowToCut
-from dragoman.tasks.building import built
-from dragoman.tasks.translator import Sampling, Translator
+from dragoman.recipe import TokenizerConfig as HowToCut
+from dragoman.tasks.building import build_model
+from dragoman.tasks.translator import TranslationSampling, Translator
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.tokens import END, RESERVED, UNKNOWN
+from dragoman.tokens import END, RESERVED_TOKENS, UNKNOWN
 
 LETTERS = "abcdefghijklmnop"
 LABELS = ("TOP", "S", "NP", "VP", "PP", "ADJP", "-X-", "")
@@ -92,7 +92,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "beam 4": {"beam": 4},
     "beam 21, four best": {"beam": 21, "n_best": 4, "length_penalty": 0.3},
-    "drawn": {"sampling": Sampling(temperature=1.5), "n_best": 2},
+    "drawn": {"sampling": TranslationSampling(temperature=1.5), "n_best": 2},
 }
 COMPILED = "Transformer, compiled"  # which cannot be rigged
 MODELS: dict[str, dict[str, Any]] = {
@@ -158,7 +158,7 @@ def parser(kind: str, model: str, wanted: str, seed: int, extra: int) -> Transla
     )  # fmt: skip
     torch.manual_seed(seed)
     source, target = cutter(kind), tree_pieces()
-    network = built(recipe, source, target)
+    network = build_model(recipe, source, target)
     rig(network, target, *WANTED[wanted])
     return Translator(recipe, network.eval(), source, target, torch.device("cpu"))
 
@@ -170,7 +170,7 @@ def rig(network: Any, target: Tokenizer, what: str, strength: float) -> None:
         ENDING: [END],
         OPENING: [token for token, piece in enumerate(pieces) if piece.startswith("(")],
         CLOSING: [token for token, piece in enumerate(pieces) if piece.startswith(")")],
-        TAGGING: [token for token, piece in enumerate(pieces) if token >= RESERVED and piece[0] not in "()"],
+        TAGGING: [token for token, piece in enumerate(pieces) if token >= RESERVED_TOKENS and piece[0] not in "()"],
         "unknown": [UNKNOWN],
     }[what]
     with torch.no_grad():

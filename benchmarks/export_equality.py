@@ -23,8 +23,8 @@ import dragoman
 from dragoman.data.lines import read_lines
 from dragoman.decoding.engine import Engine as OurEngine
 from dragoman.decoding.penalties import length_penalty
-from dragoman.evaluation.scores import score
-from dragoman.tasks.export import export, options
+from dragoman.evaluation.scores import score_translations
+from dragoman.interop.ctranslate2 import export_run, search_options
 from dragoman.tasks.translator import Translation, Translator
 from dragoman.tokens import END, START
 
@@ -48,9 +48,9 @@ class Engine:
 
     def __init__(self, run: Path, quantization: str, model: Translator) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            place = export(run, Path(folder) / "export", quantization=quantization)
+            place = export_run(run, Path(folder) / "export", quantization=quantization)
             self.engine = ctranslate2.Translator(str(place), inter_threads=1, intra_threads=torch.get_num_threads())
-        self.source, self.target = model.source_tokenizer.engine, model.target_tokenizer.engine
+        self.source, self.target = model.source_tokenizer.backend, model.target_tokenizer.backend
 
     def search(self, sources: Sentences, **how: Any) -> list[Any]:
         """Translate tokens without their END."""
@@ -95,7 +95,7 @@ def search_by_their_rules(model: Translator, source: list[int], alpha: float, ho
     """
     width, longest = how["beam_size"], how["max_decoding_length"]
     memory = model.model.encode(torch.tensor([[*source, END]]))
-    state = model.model.start(memory)
+    state = model.model.initial_state(memory)
     tokens, sums = torch.tensor([[START]]), torch.zeros(1)
     finished: list[tuple[float, list[int]]] = []
     for produced in range(1, longest + 1):
@@ -125,7 +125,7 @@ def compare(run: Path, sources: list[str], references: list[str], beam: int, alp
     model = dragoman.load(run, device="cpu")
     tokens = [model.source_tokenizer.encode(text) for text in sources]
     single, quantized = Engine(run, "float32", model), Engine(run, "int8", model)
-    how = options(model, beam, alpha)
+    how = search_options(model, beam, alpha)
     greedily = {"beam_size": 1, "max_decoding_length": how["max_decoding_length"]}
 
     def text(rows: Sentences) -> list[str]:
@@ -154,7 +154,7 @@ def compare(run: Path, sources: list[str], references: list[str], beam: int, alp
 
 def row(way: str, texts: list[str], references: list[str], other: str, outputs: dict[str, list[str]]) -> Row:
     """Score translations, and count those that are the same in another way."""
-    bleu = score(texts, references, intervals=False).bleu
+    bleu = score_translations(texts, references, intervals=False).bleu
     identical = sum(map(str.__eq__, texts, outputs[other])) if other else None
     return Row(way, bleu.value, bleu.signature, other, identical)
 
@@ -169,7 +169,7 @@ def differences(
     given = [one.log_probability for one in model.score(sources, references)]
     apart = map(float.__sub__, given, engine.log_probabilities(tokens, targets))
     # Scored by their tokens: cut anew, the text of a translation may fall into other pieces than it was found in.
-    scorer = OurEngine(model.model, model.decoding(length_penalty=alpha))
+    scorer = OurEngine(model.model, model.decoding_config(length_penalty=alpha))
     scored = scorer.score([[*row, END] for row in tokens], [[*row, END] for row in theirs])
     pairs = [
         (one.score, other.score)

@@ -20,8 +20,8 @@ from rich.progress import track
 
 import dragoman
 from dragoman.evaluation.bracket_rules import COLLINS
-from dragoman.lab.drawing import COLOURS, label, panels, save
-from dragoman.tasks.parse import Parse
+from dragoman.lab.plots import COLOURS, label_axes, save_figure, subplots
+from dragoman.tasks.parse import ParsingTask
 
 # Section 23 of the Wall Street Journal, trained on its sections 02-21 alone: the paper's table 4.
 LITERATURE = {
@@ -33,12 +33,12 @@ LITERATURE = {
 def measured(run: Path, reference: str) -> dict[str, object]:
     """Parse the words of the reference with a run and score the trees."""
     model = dragoman.load(run)
-    task = Parse()
-    corpus, _ = task.corpora(model.recipe.data)
-    examples = task.examples(None, reference, typer.echo)
-    found = task.score(examples, model.translate([example.source for example in examples])).everything
+    task = ParsingTask()
+    corpus, _ = task.open_corpora(model.recipe.data)
+    examples = task.read_examples(None, reference, typer.echo)
+    found = task.score(examples, model.translate([example.source for example in examples])).overall
     return {
-        "run": str(run), "trees": corpus.check_counts(), "f1": found.f1, "precision": found.precision,
+        "run": str(run), "trees": corpus.count_pairs(), "f1": found.f1, "precision": found.precision,
         "recall": found.recall, "exact": found.exact_match, "tags": found.tagging_accuracy, "scored": found.scored,
         "sentences": found.sentences, "steps": model.recipe.training.steps, "beam": model.recipe.decoding.beam,
     }  # fmt: skip
@@ -46,15 +46,15 @@ def measured(run: Path, reference: str) -> dict[str, object]:
 
 def drawn(rows: list[dict[str, object]], path: Path) -> None:
     """Draw F1 over the number of trees."""
-    figure, (axes,) = panels()
+    figure, (axes,) = subplots()
     points = sorted((float(str(row["trees"])), float(str(row["f1"]))) for row in rows)
     axes.plot(*zip(*points, strict=True), marker="o", color=COLOURS[0], label="ours")
     for number, (name, point) in enumerate(LITERATURE.items(), start=1):
         axes.plot(*point, marker="D", linestyle="", color=COLOURS[number], label=name)
     axes.set_xscale("log")
-    label(axes, title="Bracket F1 and the number of training trees", across="training trees", up="F1")
+    label_axes(axes, title="Bracket F1 and the number of training trees", x_label="training trees", y_label="F1")
     axes.legend(fontsize=8)
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def main(

@@ -3,7 +3,7 @@
     python benchmarks/restricted_attention.py [--heads 8 --width 64 --window 128 --longest 16384]
 
 Compared are full attention (written out with its n×n matrix, and torch's fused kernel, which holds a few rows of it at
-a time) and every pattern of model/patterns.py, forward and with the way back. Each measurement is a process of its own:
+a time) and every pattern of models/local_attention.py, forward and backward. Each measurement is a process of its own:
 its time is the best of some turns, its memory the growth of the resident memory to its peak (VmHWM, so Linux only) from
 the moment when queries, keys and values are there. So what a kernel allocates behind torch's back counts too. What
 would not fit into half of the memory is left out. Prints a table, the exponents fitted over n ≥ 1024, the ratios at
@@ -25,9 +25,9 @@ import typer
 from torch import Tensor
 from torch.nn import functional as F
 
-from dragoman.bench.workers import peak_memory
-from dragoman.model.attention import attend
-from dragoman.model.patterns import PATTERNS, restricted_attend
+from dragoman.bench.workers import peak_memory_bytes
+from dragoman.models.attention import attend
+from dragoman.models.local_attention import PATTERNS, attend_pattern
 
 FITTED_FROM, COMPARED_AT, FIRST = 1024, 8192, 512
 ENOUGH_SECONDS, MOST_TURNS = 2.0, 20  # of one measurement
@@ -43,7 +43,7 @@ def ways(window: int) -> dict[str, Attend]:
     return {
         "explicit": lambda *parts: attend(*parts, None, record=True)[0],
         "fused": F.scaled_dot_product_attention,
-        **{name: lambda *parts, p=pattern: restricted_attend(*parts, p) for name, pattern in patterns.items()},
+        **{name: lambda *parts, p=pattern: attend_pattern(*parts, p) for name, pattern in patterns.items()},
     }
 
 
@@ -75,7 +75,7 @@ def growth(work: Callable[[], None]) -> int:
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak so far is forgotten
     before = resident_memory()
     work()
-    return max(peak_memory() - before, 0)
+    return max(peak_memory_bytes() - before, 0)
 
 
 def parts_of(length: int, heads: int, width: int) -> list[Tensor]:

@@ -16,15 +16,15 @@ from typing import Annotated, Any
 import typer
 
 import dragoman
-from dragoman.bench.workers import peak_memory
+from dragoman.bench.workers import peak_memory_bytes
 from dragoman.data.lines import read_lines
 from dragoman.recipe import Recipe
 from dragoman.run import Run
-from dragoman.tasks.preparation import corpora, prepared
-from dragoman.tasks.train import Trainer, ignore
-from dragoman.training.distributed import ALONE
+from dragoman.tasks.preparation import open_corpora, prepare_data
+from dragoman.tasks.train import Trainer, ignore_event
+from dragoman.training.distributed import SINGLE_PROCESS
 from dragoman.training.loop import train
-from dragoman.training.session import Stop
+from dragoman.training.session import StopRequest
 
 
 def main(
@@ -58,14 +58,16 @@ def epoch(run: Path, source: str, target: str, size: int) -> dict[str, Any]:
     own = Run(run).read_recipe()
     data = {"source": str(folder / "source"), "target": str(folder / "target")}
     recipe = Recipe.from_table(own.model_dump() | {"data": own.data.model_dump() | data, "run": str(run)})
-    texts = prepared(Run(run), recipe, *corpora(recipe), ignore)
-    trainer = Trainer(Run(run), recipe, texts, ALONE, ignore, Stop())
+    texts = prepare_data(Run(run), recipe, *open_corpora(recipe), ignore_event)
+    trainer = Trainer(Run(run), recipe, texts, SINGLE_PROCESS, ignore_event, StopRequest())
     steps = trainer.order.updates_per_epoch()
     plan = recipe.training.model_copy(update={"steps": steps})
     began_at = time.perf_counter()
-    loop = train(trainer.model, trainer.optimizer, trainer.batches, plan, width=recipe.model.width, crew=trainer.crew)
+    loop = train(
+        trainer.model, trainer.optimizer, trainer.batches_of_step, plan, width=recipe.model.width, pool=trainer.pool
+    )
     tokens = sum(step.tokens for step in loop)
-    return {"seconds": time.perf_counter() - began_at, "memory": peak_memory(), "steps": steps, "tokens": tokens}
+    return {"seconds": time.perf_counter() - began_at, "memory": peak_memory_bytes(), "steps": steps, "tokens": tokens}
 
 
 def decode(run: Path, source: str, _target: str, size: int) -> dict[str, Any]:
@@ -78,7 +80,7 @@ def decode(run: Path, source: str, _target: str, size: int) -> dict[str, Any]:
         began_at = time.perf_counter()
         translator.translate(lines)
         seconds.append(time.perf_counter() - began_at)
-    return {"seconds": median(seconds), "turns": seconds, "memory": peak_memory(), "sentences": len(lines)}
+    return {"seconds": median(seconds), "turns": seconds, "memory": peak_memory_bytes(), "sentences": len(lines)}
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ from typing import Annotated, Any
 
 import typer
 
+from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, read_progress
 from dragoman.data.lines import read_lines
-from dragoman.evaluation.scores import bleu
-from dragoman.run import fit, read_tensors
+from dragoman.evaluation.scores import corpus_bleu
+from dragoman.run import copy_weights, read_tensors
 from dragoman.tasks.translator import load
-from dragoman.training.checkpoints import WEIGHTS, places, read_progress
 
 
 def main(
@@ -41,10 +41,10 @@ def main(
     translator = load(run)
     sources, references = (list(read_lines(path)) for path in (source, reference))
     rows: list[dict[str, Any]] = []
-    for place in sorted(places(run / "checkpoints")):
-        fit(read_tensors(place / WEIGHTS)[0], dict(translator.model.named_parameters()), place)
-        minutes = ((place / WEIGHTS).stat().st_mtime - began_at) / 60
-        scores = {f"beam {beam}": bleu(translator.translate(sources, beam=beam), references) for beam in (1, 4)}
+    for place in sorted(checkpoint_dirs(run / "checkpoints")):
+        copy_weights(read_tensors(place / WEIGHTS_FILE)[0], dict(translator.model.named_parameters()), place)
+        minutes = ((place / WEIGHTS_FILE).stat().st_mtime - began_at) / 60
+        scores = {f"beam {beam}": corpus_bleu(translator.translate(sources, beam=beam), references) for beam in (1, 4)}
         rows.append({"step": read_progress(place).step, "minutes": round(minutes, 2), **scores})
         print("  ".join(f"{name} {value:,.2f}" for name, value in rows[-1].items()), flush=True)
     record = {"recipe": recipe, "changes": change, "source": source, "rows": rows}

@@ -23,7 +23,7 @@ import dragoman.cli.display
 import dragoman.cli.main
 import dragoman.cli.signals
 import dragoman.tasks.train
-from dragoman.training import checkpoints
+from dragoman import checkpoints
 
 
 def pause_at(stage: str, passes: int, marker: Path) -> None:
@@ -37,7 +37,7 @@ def pause_at(stage: str, passes: int, marker: Path) -> None:
             marker.touch()
             time.sleep(600)
 
-    checkpoints.between = between
+    checkpoints.save_hook = between
 
 
 def become(request: dict[str, Any]) -> None:

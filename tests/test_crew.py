@@ -5,18 +5,18 @@ import threading
 import pytest
 import torch
 
-from dragoman.crew import ONE, Crew
-from dragoman.model.transformer import Transformer
-from dragoman.recipe import Model, Training
+from dragoman.models.transformer import Transformer
+from dragoman.parallel import SINGLE_THREAD, ThreadPool
+from dragoman.recipe import ModelConfig, TrainingConfig
 from dragoman.tokens import END, PAD, START
 from dragoman.training import loop
-from dragoman.training.distributed import ALONE
-from dragoman.training.loop import TensorBatch, accumulate
+from dragoman.training.distributed import SINGLE_PROCESS
+from dragoman.training.loop import TensorBatch, accumulate_gradients
 
 
 @pytest.fixture
 def small_shares(monkeypatch):
-    monkeypatch.setattr(loop, "SMALLEST_SHARE", 4)
+    monkeypatch.setattr(loop, "MIN_SHARD_TOKENS", 4)
 
 
 def batch(sentences=13, seed=1):
@@ -33,14 +33,14 @@ def batch(sentences=13, seed=1):
 
 def gradients(crew, dropout=0.0):
     torch.manual_seed(3)
-    model = Transformer(Model(layers=2, width=32, inner_width=64, heads=2, dropout=dropout), 40, 40)
-    losses = accumulate(model, [batch()], Training(precision="float32"), 1, ALONE, crew)
+    model = Transformer(ModelConfig(layers=2, width=32, inner_width=64, heads=2, dropout=dropout), 40, 40)
+    losses = accumulate_gradients(model, [batch()], TrainingConfig(precision="float32"), 1, SINGLE_PROCESS, crew)
     return losses, [parameter.grad for parameter in model.parameters()]
 
 
 def test_two_threads_find_the_gradient_of_one(small_shares):
-    (loss, nll, tokens, pairs), alone = gradients(ONE)
-    (shared_loss, shared_nll, shared_tokens, shared_pairs), together = gradients(Crew(2))
+    (loss, nll, tokens, pairs), alone = gradients(SINGLE_THREAD)
+    (shared_loss, shared_nll, shared_tokens, shared_pairs), together = gradients(ThreadPool(2))
     assert (shared_loss, shared_nll) == pytest.approx((loss, nll), rel=1e-6)
     assert (shared_tokens, sorted(shared_pairs)) == (tokens, sorted(pairs))
     for one, two in zip(alone, together, strict=True):
@@ -48,7 +48,7 @@ def test_two_threads_find_the_gradient_of_one(small_shares):
 
 
 def test_a_crew_gives_the_same_bits_every_time_dropout_included(small_shares):
-    crew = Crew(3)
+    crew = ThreadPool(3)
     (first, once), (second, again) = gradients(crew, dropout=0.3), gradients(crew, dropout=0.3)
     assert first == second
     assert all(torch.equal(one, two) for one, two in zip(once, again, strict=True))
@@ -56,15 +56,15 @@ def test_a_crew_gives_the_same_bits_every_time_dropout_included(small_shares):
 
 def test_the_shares_of_a_batch_are_the_batch(small_shares):
     whole = batch()
-    shares = whole.shares(4)
+    shares = whole.split_rows(4)
     assert len(shares) == 4
     assert sum(share.tokens for share in shares) == whole.tokens
-    assert sorted(number for share in shares for number in share.numbers) == whole.numbers
+    assert sorted(number for share in shares for number in share.line_numbers) == whole.line_numbers
     assert max(len(share.target) for share in shares) - min(len(share.target) for share in shares) <= 1
 
 
 def test_a_small_batch_is_not_cut_up():
-    assert len(batch().shares(4)) == 1
+    assert len(batch().split_rows(4)) == 1
 
 
 def test_a_crew_works_at_the_same_time_and_answers_in_order():
@@ -74,9 +74,9 @@ def test_a_crew_works_at_the_same_time_and_answers_in_order():
         together.wait()
         return item, torch.get_num_threads()
 
-    assert list(Crew(2).each(work, [0, 1, 2, 3])) == [(0, 1), (1, 1), (2, 1), (3, 1)]
+    assert list(ThreadPool(2).map(work, [0, 1, 2, 3])) == [(0, 1), (1, 1), (2, 1), (3, 1)]
 
 
 def test_an_error_in_a_share_reaches_the_caller(small_shares):
     with pytest.raises(ZeroDivisionError):
-        list(Crew(2).each(lambda item: 1 // item, [1, 0]))
+        list(ThreadPool(2).map(lambda item: 1 // item, [1, 0]))

@@ -14,10 +14,10 @@ import typer
 
 import dragoman
 from dragoman.cli import main
-from dragoman.errors import Diverged, Stopped, UserError
-from dragoman.model.transformer import Transformer
+from dragoman.errors import TrainingDiverged, TrainingStopped, UserError
+from dragoman.models.transformer import Transformer
 from dragoman.presets import PRESETS
-from dragoman.recipe import Recipe, Settings
+from dragoman.recipe import Config, Recipe
 from dragoman.tasks.translator import Translator
 
 ROOT = Path(__file__).parents[1]
@@ -80,7 +80,7 @@ COMMANDS = [
 SETTINGS = [
     (part, key)
     for part, field in Recipe.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, Settings)
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Config)
     for key in field.annotation.model_fields
 ]
 
@@ -217,7 +217,7 @@ def test_parameters_with_the_papers_vocabulary_are_as_the_docs_say():
 
 
 def test_the_exit_codes_are_as_the_docs_say():
-    codes = {"0", "1", *(str(kind.exit_code) for kind in (UserError, Diverged, Stopped)), "130"}
+    codes = {"0", "1", *(str(kind.exit_code) for kind in (UserError, TrainingDiverged, TrainingStopped)), "130"}
     assert {row[0] for row in rows(ROOT / "README.md", "Exit codes")} == codes
     decided = (ROOT / "docs/decisions/0002-exit-codes.md").read_text()
     assert set(re.findall(r"^\| (\d+) \|", decided, re.MULTILINE)) == codes

@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dragoman.errors import UserError
-from dragoman.presets import PRESETS, usual_preset
-from dragoman.recipe import Data, Model, Recipe, Settings, Training, differences, leaves, parsed_override
+from dragoman.presets import PRESETS, default_preset
+from dragoman.recipe import (
+    Config,
+    DataConfig,
+    ModelConfig,
+    Recipe,
+    TrainingConfig,
+    flatten_settings,
+    parse_override,
+    recipe_differences,
+)
 from dragoman.run import Run
 
 
@@ -26,14 +35,14 @@ def recipe_file(tmp_path):
 def refusal(table, overrides=(), **options):
     """Return the lines that a wrong recipe is refused with."""
     with pytest.raises(UserError) as caught:
-        Recipe.from_table(tomllib.loads(table), overrides, where="recipe.toml", **options)
+        Recipe.from_table(tomllib.loads(table), overrides, origin="recipe.toml", **options)
     return str(caught.value).split("\n")
 
 
 def changed(recipe):
     """Return the settings of a recipe that are not the default."""
-    defaults = dict(leaves(Recipe()))
-    return {name: value for name, value in leaves(recipe) if value != defaults[name]}
+    defaults = dict(flatten_settings(Recipe()))
+    return {name: value for name, value in flatten_settings(recipe) if value != defaults[name]}
 
 
 # Written and read again
@@ -100,7 +109,7 @@ def test_a_name_whose_bytes_are_not_utf_8_is_refused_at_the_door():
     """Python hands such names on with half of a surrogate pair in them, and TOML cannot hold that: it was written to
     recipe.toml all the same, and then no command could read the run."""
     with pytest.raises(UserError) as caught:
-        Recipe.from_table({"data": {"source": "caf\udce9.txt", "target": "b"}}, where="options")
+        Recipe.from_table({"data": {"source": "caf\udce9.txt", "target": "b"}}, origin="options")
     assert str(caught.value) == (
         'options: [data] source is "caf\\U0000dce9.txt"; its bytes are not UTF-8, so no recipe can hold it; '
         "rename the file."
@@ -122,7 +131,7 @@ def test_the_form_to_edit_parses_and_gives_the_defaults(preset):
 def test_the_form_shows_every_setting_with_its_description_and_its_choices():
     form = Recipe().to_toml(comments=True)
 
-    for name, _ in leaves(Recipe()):
+    for name, _ in flatten_settings(Recipe()):
         assert any(line.removeprefix("# ").startswith(f"{name.split('.')[-1]} =") for line in form.splitlines()), name
     assert "# layers in the encoder, and again in the decoder (N)" in form
     assert "# how places are told apart (sinusoidal, learned, none)" in form
@@ -137,7 +146,7 @@ def branches():
     return [Recipe, *(kind.annotation for kind in Recipe.model_fields.values() if isinstance(kind.annotation, type))]
 
 
-@pytest.mark.parametrize("branch", [kind for kind in branches() if issubclass(kind, Settings)])
+@pytest.mark.parametrize("branch", [kind for kind in branches() if issubclass(kind, Config)])
 def test_every_setting_is_described(branch):
     undescribed = [
         name
@@ -232,25 +241,25 @@ def test_overrides_are_read_as_toml_or_as_plain_words(override, expected):
 
 
 def test_a_number_that_names_a_file_is_a_name():
-    assert Recipe.from_table({}, ["data.source=1", "data.target=2.50"]).data == Data(source="1", target="2.50")
+    assert Recipe.from_table({}, ["data.source=1", "data.target=2.50"]).data == DataConfig(source="1", target="2.50")
 
 
 @pytest.mark.parametrize("override", ["model.layers", "=4", "model.=4", ".layers=4", "model..layers=4", ""])
 def test_an_override_that_is_not_one_is_refused_with_an_example(override):
     with pytest.raises(UserError, match=r'expected part\.key=value, as in "--set model\.layers=4"'):
-        parsed_override(override)
+        parse_override(override)
 
 
 def test_differences_are_listed_by_name_with_both_values():
     before = Recipe.from_table({"model": {"layers": 4}, "run": "a"})
     after = Recipe.from_table({"model": {"key_width": 7}, "run": "b", "training": {"betas": [0.5, 0.75]}})
-    assert differences(before, after) == [
+    assert recipe_differences(before, after) == [
         'run: "a" before, "b" now',
         "model.layers: 4 before, 6 now",
         "model.key_width: unset before, 7 now",
         "training.betas: [0.9, 0.98] before, [0.5, 0.75] now",
     ]
-    assert differences(before, before) == []
+    assert recipe_differences(before, before) == []
 
 
 # What is wrong
@@ -519,7 +528,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path):
 
 
 def test_parts_can_be_built_in_python():
-    recipe = Recipe(model=Model(layers=2), training=Training(betas=(0.5, 0.75)))
+    recipe = Recipe(model=ModelConfig(layers=2), training=TrainingConfig(betas=(0.5, 0.75)))
     assert changed(recipe) == {"model.layers": 2, "training.betas": (0.5, 0.75)}
 
 
@@ -534,11 +543,11 @@ def test_upper_case_is_folded_on_both_sides_unless_the_target_is_made_of_symbols
 
 @pytest.mark.parametrize("task", ["pronounce", "inflect", "parse", "generate"])
 def test_a_task_begins_with_a_size_of_its_own_and_a_preset_brings_the_papers_schedule(task):
-    own = Recipe.from_table({"task": task}, preset=usual_preset(task))
+    own = Recipe.from_table({"task": task}, preset=default_preset(task))
     assert own.model.width <= 192 and own.training.schedule == "cosine"
     named = Recipe.from_table({"task": task}, preset="small")
     assert (named.model.width, named.training.schedule, named.training.rate) == (256, "noam", None)
 
 
 def test_translation_begins_with_the_smallest_size():
-    assert usual_preset("translate") == "tiny"
+    assert default_preset("translate") == "tiny"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dragoman.bench.flops import training_flops
-from dragoman.model.architectures import build
+from dragoman.models.architectures import build_model
 from dragoman.presets import PRESETS
 from dragoman.recipe import Recipe
 
@@ -28,7 +28,7 @@ def recipe(name):
 
 def parameters(recipe):
     with torch.device("meta"):
-        model = build(recipe.model, recipe.tokenizer.size, recipe.tokenizer.size)
+        model = build_model(recipe.model, recipe.tokenizer.size, recipe.tokenizer.size)
     return sum(each.numel() for each in model.parameters())
 
 

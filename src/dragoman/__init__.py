@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Recipe", "UserError", "__version__", "load", "train"]
 
-HOMES = {"load": "tasks.train", "train": "tasks.train", "Recipe": "recipe", "UserError": "errors"}
+_MODULE_OF_NAME = {"load": "tasks.train", "train": "tasks.train", "Recipe": "recipe", "UserError": "errors"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for: `dragoman --help` need not wait for torch."""
-    if name not in HOMES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
-    return getattr(import_module(f"dragoman.{HOMES[name]}"), name)
+    return getattr(import_module(f"dragoman.{_MODULE_OF_NAME[name]}"), name)

@@ -9,19 +9,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-PREFIX = ".unfinished-"
-ABANDONED_AFTER_SECONDS = 24 * 3600
+_TEMPORARY_PREFIX = ".unfinished-"
+_ABANDONED_AFTER_SECONDS = 24 * 3600
 
 
-def default_cache() -> Path:
+def default_cache_dir() -> Path:
     """Return a folder to keep prepared data in: the one the environment names, or the first that can be written."""
     named = os.environ.get("DRAGOMAN_CACHE")
     if named:
         return Path(named)
-    return next((folder for folder in usual_folders() if writable(folder)), None) or private_temporary_folder()
+    return next((folder for folder in _candidate_dirs() if _is_writable(folder)), None) or _private_temporary_dir()
 
 
-def usual_folders() -> list[Path]:
+def _candidate_dirs() -> list[Path]:
     """List where programs keep what they can make again; relative paths are ignored, as the XDG rules ask."""
     found = []
     shared = os.environ.get("XDG_CACHE_HOME", "")
@@ -33,7 +33,7 @@ def usual_folders() -> list[Path]:
     return found
 
 
-def writable(folder: Path) -> bool:
+def _is_writable(folder: Path) -> bool:
     """Make the folder if need be, and tell whether we may write into it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def private_temporary_folder() -> Path:
+def _private_temporary_dir() -> Path:
     """Return a folder of this user's own among the temporary files, the same one every time where possible."""
     owner = os.getuid() if hasattr(os, "getuid") else 0
     folder = Path(tempfile.gettempdir()) / f"dragoman-{owner}"
@@ -57,21 +57,21 @@ def private_temporary_folder() -> Path:
 
 
 @contextmanager
-def written_whole(folder: Path) -> Iterator[Path]:
+def atomic_directory(folder: Path) -> Iterator[Path]:
     """Give a new folder to write into, and put it in its place, safely on disk, if all went well."""
-    unfinished = folder.with_name(PREFIX + token_hex(8))
+    unfinished = folder.with_name(_TEMPORARY_PREFIX + token_hex(8))
     unfinished.mkdir(parents=True)
     try:
         yield unfinished
         for file in [*unfinished.iterdir(), unfinished]:
-            flush_to_disk(file)
-        put_in_place(unfinished, folder)
-        flush_to_disk(folder.parent)
+            fsync(file)
+        _rename_into_place(unfinished, folder)
+        fsync(folder.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def put_in_place(unfinished: Path, folder: Path) -> None:
+def _rename_into_place(unfinished: Path, folder: Path) -> None:
     """Give a finished folder its name, unless another process was quicker with the same content."""
     try:
         unfinished.rename(folder)
@@ -80,15 +80,15 @@ def put_in_place(unfinished: Path, folder: Path) -> None:
             raise
 
 
-def discard(folder: Path) -> None:
+def remove_directory(folder: Path) -> None:
     """Remove a folder, if it is there, so that nobody finds half of it."""
-    aside = folder.with_name(PREFIX + token_hex(8))
+    aside = folder.with_name(_TEMPORARY_PREFIX + token_hex(8))
     with suppress(FileNotFoundError):
         folder.rename(aside)
         shutil.rmtree(aside)
 
 
-def flush_to_disk(path: Path) -> None:
+def fsync(path: Path) -> None:
     """Wait until a file, or the names in a folder, would survive a power cut."""
     number = os.open(path, os.O_RDONLY)
     try:
@@ -97,9 +97,9 @@ def flush_to_disk(path: Path) -> None:
         os.close(number)
 
 
-def clear_abandoned(parent: Path) -> None:
+def remove_abandoned(parent: Path) -> None:
     """Remove what a killed process left behind, once it is old enough to be sure."""
-    for folder in parent.glob(f"{PREFIX}*"):
+    for folder in parent.glob(f"{_TEMPORARY_PREFIX}*"):
         with suppress(OSError):
-            if time.time() - folder.stat().st_mtime > ABANDONED_AFTER_SECONDS:
+            if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -7,19 +7,19 @@ class UserError(Exception):
     exit_code = 2
 
 
-class Diverged(UserError):
+class TrainingDiverged(UserError):
     """Training met so many non-finite losses in a row that going on would be a waste."""
 
     exit_code = 3
 
 
-class Stopped(UserError):
+class TrainingStopped(UserError):
     """Training was asked to stop, has saved what it had, and can be resumed (EX_TEMPFAIL)."""
 
     exit_code = 75
 
 
-def nearest(word: str, known: list[str]) -> str:
+def did_you_mean(word: str, known: list[str]) -> str:
     """Return ' Did you mean "x"?' for the known word most like `word`, or nothing if none is like it."""
     from difflib import get_close_matches
 

@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from dragoman.errors import UserError, nearest
-from dragoman.faults import explained, setting
-from dragoman.presets import FILES, GUIDED, NEEDS, PRESETS, READS, TASKS
-from dragoman.tokens import RESERVED
-from dragoman.toml import read_toml, toml_or_text, toml_value, written
+from dragoman.errors import UserError, did_you_mean
+from dragoman.presets import DATA_FILE_KEYS, NEXT_WORD_TASKS, PRESETS, TASK_DATA_KEYS, TASK_DEFAULTS, TASK_REQUIREMENTS
+from dragoman.recipe_errors import find_field, format_errors
+from dragoman.tokens import RESERVED_TOKENS
+from dragoman.toml import display_value, parse_value, read_toml, toml_value
 
 
-def storable(text: str) -> str:
+def _check_storable(text: str) -> str:
     """Refuse the name of a file that no TOML could hold."""
     try:
         text.encode()
@@ -26,58 +26,62 @@ def storable(text: str) -> str:
     return text
 
 
-def known_task(name: str) -> str:
+def _check_task(name: str) -> str:
     """Refuse a task that there is not."""
-    if name not in TASKS:
-        raise ValueError(f"it must be one of {', '.join(map(written, TASKS))}")
+    if name not in TASK_DEFAULTS:
+        raise ValueError(f"it must be one of {', '.join(map(display_value, TASK_DEFAULTS))}")
     return name
 
 
-Share = Annotated[float, Field(ge=0, lt=1)]
-Text = Annotated[str, AfterValidator(storable)]
-Texts = tuple[Text, ...]
-Kind = Literal["bpe", "wordpiece", "characters", "bytes", "words"]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+StorableText = Annotated[str, AfterValidator(_check_storable)]
+StorableTexts = tuple[StorableText, ...]
+TokenizerKind = Literal["bpe", "wordpiece", "characters", "bytes", "words"]
 
 
-class Settings(BaseModel):
+class Config(BaseModel):
     """A branch of the tree: frozen, unknown keys are refused, and no value is bent into another type."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), strict=True, allow_inf_nan=False)
 
-    def contradictions(self) -> Iterator[str]:
+    def conflicts(self) -> Iterator[str]:
         """Say which settings, each of them in its range, cannot be together."""
         yield from ()
 
     @model_validator(mode="after")
-    def settings_agree(self) -> Self:
+    def check_conflicts(self) -> Self:
         """Refuse contradictions, all of them at once."""
-        found = list(self.contradictions())
+        found = list(self.conflicts())
         if found:
             raise ValueError("\n".join(found))
         return self
 
 
-class Data(Settings):
+class DataConfig(Config):
     """Where the sentence pairs are. Files may be gzipped (.gz)."""
 
-    source: Text | None = Field(None, description="text to translate from, one sentence a line")
-    target: Text | None = Field(None, description="its translation, line by line")
-    pairs: Text | None = Field(None, description="instead of the two: one file, source and target separated by a tab")
-    valid_source: Text | None = Field(None, description="sentences to validate with; without them some are held out")
-    valid_target: Text | None = Field(None, description="their translation, line by line")
-    valid_pairs: Text | None = Field(None, description="instead of the two: one tab-separated file")
-    file: Text | None = Field(None, description="for tasks of one file: a lexicon, a treebank, a running text")
-    valid_file: Text | None = Field(None, description="the same, to validate with")
-    labelled: Texts = Field(
+    source: StorableText | None = Field(None, description="text to translate from, one sentence a line")
+    target: StorableText | None = Field(None, description="its translation, line by line")
+    pairs: StorableText | None = Field(
+        None, description="instead of the two: one file, source and target separated by a tab"
+    )
+    valid_source: StorableText | None = Field(
+        None, description="sentences to validate with; without them some are held out"
+    )
+    valid_target: StorableText | None = Field(None, description="their translation, line by line")
+    valid_pairs: StorableText | None = Field(None, description="instead of the two: one tab-separated file")
+    file: StorableText | None = Field(None, description="for tasks of one file: a lexicon, a treebank, a running text")
+    valid_file: StorableText | None = Field(None, description="the same, to validate with")
+    labelled: StorableTexts = Field(
         (), strict=False, description='several such files for one model, each "label=file": a language, a kind of text'
     )
-    valid_labelled: Texts = Field((), strict=False, description="the same, to validate with")
+    valid_labelled: StorableTexts = Field((), strict=False, description="the same, to validate with")
     held_out: int = Field(1000, ge=1, description="pairs to hold out where no validation files are given")
     longest: int = Field(
         256, ge=2, le=100_000, description="pairs with more pieces than this on either side are left out"
     )
 
-    def contradictions(self) -> Iterator[str]:
+    def conflicts(self) -> Iterator[str]:
         """Refuse half a parallel corpus, and a corpus given twice."""
         for part, pairs, source, target in (
             ("", self.pairs, self.source, self.target),
@@ -92,29 +96,34 @@ class Data(Settings):
                 yield f"{given} is given but {missing} is not; a parallel text needs both"
 
 
-class Tokenizer(Settings):
+class TokenizerConfig(Config):
     """How text is cut into the pieces that the model reads and writes."""
 
-    kind: Kind = Field("bpe", description="bpe, wordpiece, characters, bytes, or words (text already split at spaces)")
-    target_kind: Kind | None = Field(None, description="of the target side, if it is cut otherwise; unset: like kind")
+    kind: TokenizerKind = Field(
+        "bpe", description="bpe, wordpiece, characters, bytes, or words (text already split at spaces)"
+    )
+    target_kind: TokenizerKind | None = Field(
+        None, description="of the target side, if it is cut otherwise; unset: like kind"
+    )
     size: int = Field(8000, ge=8, le=1_000_000, description="pieces in the vocabulary, at most")
     joint: bool = Field(True, description="one vocabulary for both languages, or one for each")
     lowercase: bool = Field(
         False, description="fold upper case, for good; a target with a target_kind of its own keeps it"
     )
 
-    def contradictions(self) -> Iterator[str]:
+    def conflicts(self) -> Iterator[str]:
         """Pieces made of bytes need all the bytes."""
-        if self.kind in ("bpe", "wordpiece") and self.size < RESERVED + 256:
+        if self.kind in ("bpe", "wordpiece") and self.size < RESERVED_TOKENS + 256:
             yield (
-                f'size {self.size} is too small: kind "{self.kind}" needs {RESERVED + 256} pieces or more, for the 256 '
-                f'bytes and {RESERVED} reserved ones; raise size, or set kind = "characters"'
+                f'size {self.size} is too small: kind "{self.kind}" needs {RESERVED_TOKENS + 256} pieces or more, for '
+                "the 256 "
+                f'bytes and {RESERVED_TOKENS} reserved ones; raise size, or set kind = "characters"'
             )
         if self.joint and self.target_kind not in (None, self.kind):
             yield f'target_kind "{self.target_kind}" is not kind "{self.kind}", so joint must be false'
 
     @property
-    def sides(self) -> tuple["Tokenizer", "Tokenizer"]:
+    def sides(self) -> tuple["TokenizerConfig", "TokenizerConfig"]:
         """How the source is cut, and how the target is.
 
         A target that is cut otherwise is made of symbols, as phones and brackets are: their case is part of them.
@@ -124,16 +133,16 @@ class Tokenizer(Settings):
         return self, self.model_copy(update={"kind": self.target_kind, "lowercase": False})
 
 
-Architecture = Literal["transformer", "recurrent", "convolutional", "dilated", "averaged", "concatenated", "joined"]
-Score = Literal["scaled_dot", "dot", "general", "additive", "location", "none"]
-TRANSFORMER_SCORES = "scaled_dot, dot and additive"
-Pattern = Literal["full", "window", "dilated", "sparse"]
+ArchitectureName = Literal["transformer", "recurrent", "convolutional", "dilated", "averaged", "concatenated", "joined"]
+ScoreName = Literal["scaled_dot", "dot", "general", "additive", "location", "none"]
+_TRANSFORMER_SCORES = "scaled_dot, dot and additive"
+PatternName = Literal["full", "window", "dilated", "sparse"]
 
 
-class Model(Settings):
+class ModelConfig(Config):
     """The network: the paper's, of any size (`base` and `big` are rows of its table 3), its variations, its rivals."""
 
-    architecture: Architecture = Field(
+    architecture: ArchitectureName = Field(
         "transformer",
         description="transformer; recurrent, convolutional, dilated, averaged, concatenated; joined: one stack for all",
     )
@@ -146,18 +155,18 @@ class Model(Settings):
         None, ge=1, le=65536, description="queries and keys of one head (d_k); unset: width / heads"
     )
     value_width: int | None = Field(None, ge=1, le=65536, description="values of one head (d_v); unset: width / heads")
-    dropout: Share = Field(0.1, description="share of each sub-layer's output dropped in training (P_drop)")
+    dropout: Probability = Field(0.1, description="share of each sub-layer's output dropped in training (P_drop)")
     norm: Literal["post", "pre"] = Field("post", description="normalise after each sub-layer (the paper) or before it")
     normalisation: Literal["layer", "batch"] = Field("layer", description="over each vector, or over the batch")
     activation: Literal["relu", "gelu"] = Field("relu", description="between the two feed-forward matrices")
     positions: Literal["sinusoidal", "learned", "none"] = Field("sinusoidal", description="how places are told apart")
     rotary: bool = Field(False, description="turn queries and keys of self-attention by their places, besides")
     longest: int = Field(1024, ge=8, le=1_000_000, description="places that learned positions can tell apart")
-    score: Score = Field(
+    score: ScoreName = Field(
         "scaled_dot",
         description="how attention compares: the paper's, dot, additive; recurrent: general, location or none too",
     )
-    pattern: Pattern = Field("full", description="where self-attention looks: everywhere, or at some neighbours")
+    pattern: PatternName = Field("full", description="where self-attention looks: everywhere, or at some neighbours")
     window: int = Field(128, ge=1, le=1_000_000, description="places that a pattern other than full looks at (r)")
     guide: Literal["none", "words"] = Field("none", description="show the decoder the next word of a sentence to parse")
     cell: Literal["lstm", "gru"] = Field("lstm", description="of the recurrent architecture")
@@ -170,7 +179,7 @@ class Model(Settings):
         """How many layers the decoder has, of an architecture with a decoder."""
         return self.decoder_layers or self.layers
 
-    def contradictions(self) -> Iterator[str]:
+    def conflicts(self) -> Iterator[str]:
         """Without widths of their own, the heads share the model's width; sines and cosines share it too."""
         attentive = self.architecture in ("transformer", "joined")
         if self.decoder_layers is not None and self.architecture in ("averaged", "concatenated", "joined"):
@@ -192,7 +201,7 @@ class Model(Settings):
             yield f'guide "{self.guide}" is for architecture "transformer", not for "{self.architecture}"'
         if (attentive or self.architecture == "convolutional") and self.score in ("general", "location", "none"):
             yield (
-                f'score "{self.score}" is for architecture "recurrent"; a {self.architecture} has {TRANSFORMER_SCORES}'
+                f'score "{self.score}" is for architecture "recurrent"; a {self.architecture} has {_TRANSFORMER_SCORES}'
             )
         if self.architecture == "joined" and self.normalisation == "batch":
             yield 'normalisation "batch" would count source and target apart, and "joined" is one stack; set "layer"'
@@ -204,7 +213,7 @@ class Model(Settings):
             yield f'pattern "{self.pattern}" compares by "scaled_dot" only, not by "{self.score}"'
 
 
-class Training(Settings):
+class TrainingConfig(Config):
     """How the parameters are learned (section 5 of the paper)."""
 
     steps: int = Field(100_000, ge=1, description="updates of the parameters, at most")
@@ -219,14 +228,14 @@ class Training(Settings):
         None, gt=0, le=10, description="peak learning rate; unset: the paper's, (width · warmup)^-½"
     )
     warmup: int = Field(4000, ge=1, description="steps over which the learning rate rises")
-    betas: tuple[Share, Share] = Field(
+    betas: tuple[Probability, Probability] = Field(
         (0.9, 0.98),
         strict=False,  # TOML has lists only
         description="decay of Adam's two running means",
     )
     epsilon: float = Field(1e-9, gt=0, description="Adam's guard against division by zero")
     clip: float = Field(0.0, ge=0, description="longest gradient (its norm); 0: as long as it is")
-    label_smoothing: Share = Field(0.1, description="probability given to all pieces alike (ε_ls)")
+    label_smoothing: Probability = Field(0.1, description="probability given to all pieces alike (ε_ls)")
     seed: int = Field(1, ge=0, lt=1 << 31, description="same seed, same machine, same result")
     validate_every: int = Field(1000, ge=1, description="steps between validations")
     validation_sample: int = Field(200, ge=0, description="validation sentences translated for BLEU each time")
@@ -241,59 +250,64 @@ class Training(Settings):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to compute")
     threads: int = Field(0, ge=0, le=1024, description="processor threads; 0: one a core")
 
-    def contradictions(self) -> Iterator[str]:
+    def conflicts(self) -> Iterator[str]:
         """Averaging needs the checkpoints it averages."""
         if self.average > self.keep:
             yield f"average {self.average} needs as many checkpoints, but keep is {self.keep}; raise keep"
 
 
-Precision = Literal["float32", "int8"]
+DecodingPrecision = Literal["float32", "int8"]
 
 
-class Decoding(Settings):
+class DecodingConfig(Config):
     """How a translation is searched for (section 6.1 of the paper)."""
 
     beam: int = Field(4, ge=1, le=512, description="hypotheses kept at each step; 1: greedy")
     length_penalty: float = Field(0.6, ge=0, le=5, description="preference for longer output (α)")
     extra_length: int = Field(50, ge=1, le=100_000, description="longest output: the input's pieces and this many more")
     batch_tokens: int = Field(4096, ge=16, description="pieces worked on together: padding and all hypotheses included")
-    precision: Precision = Field("float32", description="of the decoder's weights; int8: a byte each, faster")
+    precision: DecodingPrecision = Field("float32", description="of the decoder's weights; int8: a byte each, faster")
     shortlist: bool = Field(False, description="rate likely pieces only; needs `dragoman shortlist RUN` once")
 
 
-class Recipe(Settings):
+class Recipe(Config):
     """Everything that makes a run."""
 
-    task: Annotated[str, AfterValidator(known_task)] = Field(
-        "translate", description=f"what is learned: {', '.join(TASKS)}"
+    task: Annotated[str, AfterValidator(_check_task)] = Field(
+        "translate", description=f"what is learned: {', '.join(TASK_DEFAULTS)}"
     )
-    run: Text = Field("runs/model", description="the directory to train into")
-    data: Data = Field(default_factory=Data)
-    tokenizer: Tokenizer = Field(default_factory=Tokenizer)
-    model: Model = Field(default_factory=Model)
-    training: Training = Field(default_factory=Training)
-    decoding: Decoding = Field(default_factory=Decoding)
+    run: StorableText = Field("runs/model", description="the directory to train into")
+    data: DataConfig = Field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = Field(default_factory=DecodingConfig)
 
-    def contradictions(self) -> Iterator[str]:
+    def conflicts(self) -> Iterator[str]:
         """Each task has its files; one matrix cannot serve two vocabularies; nothing may reach beyond positions."""
-        named = [name for name in FILES if getattr(self.data, name)]
-        foreign = [name for name in named if name.removeprefix("valid_") not in READS[self.task]]
+        named = [name for name in DATA_FILE_KEYS if getattr(self.data, name)]
+        foreign = [name for name in named if name.removeprefix("valid_") not in TASK_DATA_KEYS[self.task]]
         if foreign:
             yield (
-                f'task "{self.task}" reads [data] {", ".join(READS[self.task])}, not {", ".join(foreign)}; '
+                f'task "{self.task}" reads [data] {", ".join(TASK_DATA_KEYS[self.task])}, not {", ".join(foreign)}; '
                 "name another task, or other files"
             )
-        for (part, name), fitting in NEEDS.get(self.task, {}).items():
+        for (part, name), fitting in TASK_REQUIREMENTS.get(self.task, {}).items():
             found = getattr(getattr(self, part), name)
             if found not in fitting:
-                yield f'task "{self.task}" needs [{part}] {name} = {" or ".join(map(written, fitting))}, not "{found}"'
+                yield (
+                    f'task "{self.task}" needs [{part}] {name} = {" or ".join(map(display_value, fitting))}, not '
+                    f'"{found}"'
+                )
         if self.model.share_embeddings and not self.tokenizer.joint:
             yield (
                 "[model] share_embeddings needs one vocabulary for both languages, but [tokenizer] joint is false; "
                 "set share_embeddings = false too"
             )
-        if self.model.guide != "none" and self.task not in GUIDED:
-            yield f'[model] guide = "{self.model.guide}" is for task {", ".join(GUIDED)}, not for "{self.task}"'
+        if self.model.guide != "none" and self.task not in NEXT_WORD_TASKS:
+            yield (
+                f'[model] guide = "{self.model.guide}" is for task {", ".join(NEXT_WORD_TASKS)}, not for "{self.task}"'
+            )
         pieces, more = self.data.longest, self.decoding.extra_length
         behind = self.model.architecture == "joined"  # a translation stands behind its source
         enough = pieces + more + (pieces if behind else 0)
@@ -308,7 +322,7 @@ class Recipe(Settings):
     @classmethod
     def from_toml(cls, path: str | Path, overrides: Iterable[str] = (), preset: str | None = None) -> "Recipe":
         """Read a recipe file; `overrides` are settings like "model.layers=4", which win over the file."""
-        return cls.from_table(read_toml(Path(path)), overrides, preset, where=str(path))
+        return cls.from_table(read_toml(Path(path)), overrides, preset, origin=str(path))
 
     @classmethod
     def from_table(
@@ -316,9 +330,9 @@ class Recipe(Settings):
         table: Mapping[str, Any],
         overrides: Iterable[str] = (),
         preset: str | None = None,
-        where: str = "recipe",
+        origin: str = "recipe",
         *,
-        recorded: bool = False,
+        is_complete: bool = False,
     ) -> "Recipe":
         """Build a recipe from nested dictionaries; a preset gives way to the table, the table to the overrides.
 
@@ -327,70 +341,70 @@ class Recipe(Settings):
         """
         overriding: dict[str, Any] = {}
         for override in overrides:
-            overriding = laid_over(overriding, parsed_override(override))
-        given = laid_over(table, overriding)
+            overriding = merge_tables(overriding, parse_override(override))
+        given = merge_tables(table, overriding)
         named = given.pop("preset", None)
-        task = {} if recorded else task_table(given.get("task"))
-        below = laid_over(task, preset_table(preset or named, where))
+        task = {} if is_complete else _task_defaults(given.get("task"))
+        below = merge_tables(task, preset_settings(preset or named, origin))
         try:
-            return cls.model_validate(laid_over(below, given))
+            return cls.model_validate(merge_tables(below, given))
         except ValidationError as error:
-            raise UserError(explained(cls, error, where, given, overriding)) from None
+            raise UserError(format_errors(cls, error, origin, given, overriding)) from None
 
     def to_toml(self, *, comments: bool = False) -> str:
         """Return the recipe as TOML with every default filled in; with comments, as a form to edit."""
-        lines = [toml_line(self, name, comments) for name in ("task", "run")]
+        lines = [_toml_line(self, name, comments) for name in ("task", "run")]
         for name in type(self).model_fields:
             branch = getattr(self, name)
-            if isinstance(branch, Settings):
+            if isinstance(branch, Config):
                 lines += ["", *([f"# {type(branch).__doc__}"] if comments else []), f"[{name}]"]
-                lines += [toml_line(branch, key, comments) for key in type(branch).model_fields]
+                lines += [_toml_line(branch, key, comments) for key in type(branch).model_fields]
         return "\n".join(lines) + "\n"
 
 
-def task_table(name: Any) -> dict[str, Any]:
+def _task_defaults(name: Any) -> dict[str, Any]:
     """Return the settings that a task begins with; those of a task that there is not are nobody's."""
-    return dict(TASKS.get(name, {})) if isinstance(name, str) else {}
+    return dict(TASK_DEFAULTS.get(name, {})) if isinstance(name, str) else {}
 
 
-def preset_table(name: Any, where: str) -> dict[str, Any]:
+def preset_settings(name: Any, origin: str) -> dict[str, Any]:
     """Return the settings that a preset stands for."""
     if name is None:
         return {}
     if not isinstance(name, str) or name not in PRESETS:
         raise UserError(
-            f'{where}: no preset "{name}"; there are {", ".join(PRESETS)}.{nearest(str(name), list(PRESETS))}'
+            f'{origin}: no preset "{name}"; there are {", ".join(PRESETS)}.{did_you_mean(str(name), list(PRESETS))}'
         )
     return dict(PRESETS[name])
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return `below` with the values of `above` put on top, branch by branch."""
     both = dict(below)
     for key, value in above.items():
         old = both.get(key)
-        both[key] = laid_over(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        both[key] = merge_tables(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return both
 
 
-def parsed_override(text: str) -> dict[str, Any]:
+def parse_override(text: str) -> dict[str, Any]:
     """Turn "model.layers=4" into {"model": {"layers": 4}}; a value that is not TOML is a number like .5, or text."""
     path, equals, raw = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
         raise UserError(f'--set {text}: expected part.key=value, as in "--set model.layers=4".')
-    value = toml_or_text(raw.strip(), text=holds_text(setting(Recipe, keys)))
+    value = parse_value(raw.strip(), is_text=_is_text_field(find_field(Recipe, keys)))
     for key in reversed(keys):
         value = {key: value}
     return dict(value)
 
 
-def holds_text(field: FieldInfo | None) -> bool:
+def _is_text_field(field: FieldInfo | None) -> bool:
     """Say whether a setting is free text, such as the name of a file."""
-    return field is not None and field.annotation in (str, Text | None)
+    return field is not None and field.annotation in (str, StorableText | None)
 
 
-def toml_line(branch: Settings, name: str, comments: bool) -> str:
+def _toml_line(branch: Config, name: str, comments: bool) -> str:
     """Write one setting; what is unset stands as a comment, so that the form shows it."""
     field, value = type(branch).model_fields[name], getattr(branch, name)
     line = f"{name} = {toml_value(value)}" if value is not None else f"# {name} ="
@@ -403,19 +417,19 @@ def toml_line(branch: Settings, name: str, comments: bool) -> str:
     return f"{line:<31} # {note}"
 
 
-def differences(before: Recipe, after: Recipe) -> list[str]:
+def recipe_differences(before: Recipe, after: Recipe) -> list[str]:
     """List the settings in which two recipes differ, as "model.layers: 4 before, 6 now"."""
     return [
-        f"{path}: {written(old)} before, {written(new)} now"
-        for (path, old), (_, new) in zip(leaves(before), leaves(after), strict=True)
+        f"{path}: {display_value(old)} before, {display_value(new)} now"
+        for (path, old), (_, new) in zip(flatten_settings(before), flatten_settings(after), strict=True)
         if old != new
     ]
 
 
-def leaves(branch: Settings, prefix: str = "") -> list[tuple[str, Any]]:
+def flatten_settings(branch: Config, prefix: str = "") -> list[tuple[str, Any]]:
     """List every setting of a tree with its dotted name."""
     found: list[tuple[str, Any]] = []
     for name in type(branch).model_fields:
         value = getattr(branch, name)
-        found += leaves(value, f"{prefix}{name}.") if isinstance(value, Settings) else [(prefix + name, value)]
+        found += flatten_settings(value, f"{prefix}{name}.") if isinstance(value, Config) else [(prefix + name, value)]
     return found

@@ -5,4 +5,4 @@ UNKNOWN = 1  # stands for what the vocabulary cannot spell
 START = 2  # opens every prefix
 END = 3  # closes every source and every target
 
-RESERVED = 4
+RESERVED_TOKENS = 4

@@ -8,8 +8,8 @@ from typing import Any
 
 from dragoman.errors import UserError
 
-POINTED = re.compile(r"[+-]?(\.\d+|\d+\.)([eE][+-]?\d+)?")  # a number, but not to TOML
-ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+_BARE_FLOAT = re.compile(r"[+-]?(\.\d+|\d+\.)([eE][+-]?\d+)?")  # a number, but not to TOML
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -28,14 +28,14 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not a recipe: its values are nested too deeply.") from None
 
 
-def toml_or_text(raw: str, *, text: bool) -> Any:
+def parse_value(raw: str, *, is_text: bool) -> Any:
     """Read a value as TOML if it is TOML; where text is wanted, a name like 2024 needs no quotation marks."""
     try:
         table = tomllib.loads(f"value = {raw}")
     except (ValueError, RecursionError):
-        return float(raw) if not text and POINTED.fullmatch(raw) else raw
+        return float(raw) if not is_text and _BARE_FLOAT.fullmatch(raw) else raw
     value = table.pop("value")
-    return raw if table or (text and not isinstance(value, str)) else value
+    return raw if table or (is_text and not isinstance(value, str)) else value
 
 
 def toml_value(value: Any) -> str:
@@ -43,7 +43,7 @@ def toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return '"' + "".join(toml_character(c) for c in value) + '"'
+        return '"' + "".join(_escape_character(c) for c in value) + '"'
     if isinstance(value, tuple | list):
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, Mapping):
@@ -51,13 +51,13 @@ def toml_value(value: Any) -> str:
     return str(value)
 
 
-def written(value: Any) -> str:
+def display_value(value: Any) -> str:
     """Show a value as the user would write it."""
     return "unset" if value is None else toml_value(value)
 
 
-def toml_character(character: str) -> str:
+def _escape_character(character: str) -> str:
     """Escape what a TOML basic string cannot hold as it is."""
-    if character in ESCAPES:
-        return ESCAPES[character]
+    if character in _ESCAPES:
+        return _ESCAPES[character]
     return character if character.isprintable() else f"\\U{ord(character):08x}"

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from dragoman.bench.benchmark import bench
-from dragoman.bench.plan import QUICK, Plan
-from dragoman.training.session import Stop
+from dragoman.bench.benchmark import run_benchmark
+from dragoman.bench.config import QUICK_WORKLOAD, BenchmarkConfig
+from dragoman.training.session import StopRequest
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_quick_look_writes_figures_a_table_and_a_picture(command, folder):
 
 
 def test_a_wish_to_stop_is_granted_after_a_whole_round_with_a_report(folder):
-    stop, rounds = Stop(), []
+    stop, rounds = StopRequest(), []
 
     def listen(event):
         said = getattr(event, "what", "")
@@ -49,8 +49,10 @@ def test_a_wish_to_stop_is_granted_after_a_whole_round_with_a_report(folder):
         if len(rounds) == 2 and not stop.requested:
             stop.request()
 
-    plan = Plan(only="training", sizes=("tiny", "small"), repeats=5, seconds=0.0, effort=QUICK)
-    report = bench(plan, listen, stop)
+    plan = BenchmarkConfig(
+        only="training", sizes=("tiny", "small"), repeats=5, turn_seconds=0.0, workload=QUICK_WORKLOAD
+    )
+    report = run_benchmark(plan, listen, stop)
     assert {result.size for result in report.training} == {"tiny"}
     assert all(len(result.speed.values) == 2 for result in report.training)
     assert "Training, tiny: stopped after round 2 of 5." in report.notes

@@ -4,33 +4,33 @@ import json
 
 import pytest
 
+from dragoman.bench.config import BenchmarkConfig
 from dragoman.bench.decoding import DecodingResult
 from dragoman.bench.machine import Machine
-from dragoman.bench.measure import Measure
-from dragoman.bench.picture import picture, rows_of
-from dragoman.bench.plan import Plan
-from dragoman.bench.report import Report
-from dragoman.bench.training import PLAIN, TrainingResult
+from dragoman.bench.plot import chart_rows, plot_report
+from dragoman.bench.report import BenchmarkReport
+from dragoman.bench.stats import SampleStats
+from dragoman.bench.training import TORCH_ENGINES, TrainingResult
 
 
 def trained(contender: str, *speeds: float) -> TrainingResult:
-    return TrainingResult("tiny", contender, Measure(speeds), 500_000_000, 3, 2_000_000, flops=1e6)
+    return TrainingResult("tiny", contender, SampleStats(speeds), 500_000_000, 3, 2_000_000, flops=1e6)
 
 
 def decoded(contender: str, beam: int, speed: float, milliseconds: float) -> DecodingResult:
-    speeds = Measure((speed, speed)), Measure((25 * speed, 25 * speed))
-    waits = Measure((milliseconds, milliseconds)), Measure((2 * milliseconds, 2 * milliseconds))
+    speeds = SampleStats((speed, speed)), SampleStats((25 * speed, 25 * speed))
+    waits = SampleStats((milliseconds, milliseconds)), SampleStats((2 * milliseconds, 2 * milliseconds))
     return DecodingResult("base", contender, beam, "64 examples", *speeds, *waits, (3, 25), 30.04, flops=1e8)
 
 
 @pytest.fixture
 def report():
-    return Report(
+    return BenchmarkReport(
         Machine("A processor", ("avx2",), 2, 2, "Linux x86_64", {"dragoman": "1", "torch": "2"}, True),
-        Plan(repeats=2),
+        BenchmarkConfig(repeats=2),
         ["A note."],
-        {"float32": Measure((100.0, 100.0)), "int8": Measure((200.0, 400.0))},
-        [trained("dragoman", 6000.0, 9000.0), trained(PLAIN["float32"], 2000.0, 3000.0)],
+        {"float32": SampleStats((100.0, 100.0)), "int8": SampleStats((200.0, 400.0))},
+        [trained("dragoman", 6000.0, 9000.0), trained(TORCH_ENGINES["float32"], 2000.0, 3000.0)],
         [
             decoded("dragoman", 1, 100.0, 30.0), decoded("CTranslate2 float32, 1 × 2", 1, 400.0, 10.0),
             decoded("CTranslate2 int8, 2 × 1", 1, 500.0, 20.0), decoded("dragoman", 4, 50.0, 60.0),
@@ -48,7 +48,7 @@ def test_a_training_is_compared_with_the_plain_loop_and_with_the_peak(report):
 def test_decoding_is_compared_with_the_best_of_ctranslate2_at_the_same_beam(report):
     ours, float32, int8, wide = report.decoding
     assert [report.bulk_ratio(each).median for each in (ours, float32, int8)] == [0.2, 0.8, 1.0]
-    assert [report.single_ratio(each).median for each in (ours, float32, int8)] == [pytest.approx(1 / 3), 1.0, 0.5]
+    assert [report.latency_ratio(each).median for each in (ours, float32, int8)] == [pytest.approx(1 / 3), 1.0, 0.5]
     assert report.bulk_ratio(wide) is None
 
 
@@ -63,7 +63,7 @@ def test_decoding_has_a_table_for_bulk_and_one_for_single_sentences(report):
 
 
 def test_what_was_not_measured_has_no_table(report):
-    alone = Report(report.machine, report.plan, [], report.peaks, report.training, [])
+    alone = BenchmarkReport(report.machine, report.plan, [], report.peaks, report.training, [])
     assert [table.title for table in alone.tables()] == ["This machine's matrix products, 2048³", "Training"]
 
 
@@ -86,17 +86,17 @@ def test_the_json_holds_every_value_and_ratio(report):
         "highest": 400.0,
         "values": [200.0, 400.0],
     }
-    assert found["training"][0]["ratio_to"][PLAIN["float32"]]["median"] == 3.0
+    assert found["training"][0]["ratio_to"][TORCH_ENGINES["float32"]]["median"] == 3.0
     assert found["training"][0]["fraction_of_float32_peak"] == pytest.approx(0.075)
     assert found["decoding"][0]["ratio_to_best_ctranslate2"]["bulk"]["median"] == 0.2
     assert found["decoding"][3]["ratio_to_best_ctranslate2"] == {}
 
 
 def test_the_picture_has_a_panel_a_training_and_two_a_beam(report, tmp_path):
-    assert [[panel.title for panel in row] for row in rows_of(report)] == [
+    assert [[panel.title for panel in row] for row in chart_rows(report)] == [
         ["Training, tiny"],
         ["Decoding in bulk, base, beam 1", "One sentence at a time, base, beam 1"],
         ["Decoding in bulk, base, beam 4", "One sentence at a time, base, beam 4"],
     ]
-    picture(report, tmp_path / "bench.png")
+    plot_report(report, tmp_path / "bench.png")
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")

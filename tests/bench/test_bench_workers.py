@@ -8,7 +8,7 @@ from threading import Timer, main_thread
 
 import pytest
 
-from dragoman.bench.workers import Failed, peak_memory, started
+from dragoman.bench.workers import EngineError, peak_memory_bytes, start_engines
 from dragoman.errors import UserError
 
 
@@ -49,7 +49,7 @@ class Memory:
     """A contender that says how much memory it has had."""
 
     def turn(self) -> int:
-        return peak_memory()
+        return peak_memory_bytes()
 
 
 def nobody(note: str) -> None:
@@ -57,15 +57,15 @@ def nobody(note: str) -> None:
 
 
 def test_every_contender_answers_from_a_process_of_its_own():
-    with started({"a": (Echo, ("A",)), "b": (Echo, ("B",))}, nobody) as workers:
-        first, second, again = workers["a"].ask("1"), workers["b"].ask("2"), workers["a"].ask("3")
+    with start_engines({"a": (Echo, ("A",)), "b": (Echo, ("B",))}, nobody) as workers:
+        first, second, again = workers["a"].run_turn("1"), workers["b"].run_turn("2"), workers["a"].run_turn("3")
     assert (first[:2], second[:2], again[:2]) == (("A", "1"), ("B", "2"), ("A", "3"))
     assert first[2] == again[2] != second[2]
     assert os.getpid() not in (first[2], second[2])
 
 
 def test_afterwards_no_process_is_left():
-    with started({"a": (Echo, ("A",))}, nobody) as workers:
+    with start_engines({"a": (Echo, ("A",))}, nobody) as workers:
         process = workers["a"].process
         assert process.is_alive()
     assert not process.is_alive()
@@ -74,10 +74,10 @@ def test_afterwards_no_process_is_left():
 def test_an_interruption_ends_a_worker_in_the_middle_of_its_turn():
     started_here = []
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever other tests have left
-    with pytest.raises(KeyboardInterrupt), started({"a": (Sleeper, ())}, nobody) as workers:
+    with pytest.raises(KeyboardInterrupt), start_engines({"a": (Sleeper, ())}, nobody) as workers:
         started_here.append(workers["a"].process)
         Timer(0.2, signal.pthread_kill, (main_thread().ident, signal.SIGINT)).start()
-        workers["a"].ask()
+        workers["a"].run_turn()
     signal.signal(signal.SIGINT, before)
     assert not started_here[0].is_alive()
 
@@ -87,30 +87,33 @@ def test_the_memory_of_a_worker_is_its_own_and_not_inherited():
     if sys.platform != "linux":
         pytest.skip("only Linux tells the peak of one program apart")
     much = b"x" * (300 << 20)
-    with started({"a": (Memory, ())}, nobody) as workers:
-        assert workers["a"].ask() < len(much) < peak_memory()
+    with start_engines({"a": (Memory, ())}, nobody) as workers:
+        assert workers["a"].run_turn() < len(much) < peak_memory_bytes()
 
 
 def test_a_rival_that_cannot_start_is_left_out_with_its_reason():
     notes: list[str] = []
-    with started({"rival": (Broken, ()), "a": (Echo, ("A",))}, notes.append) as workers:
+    with start_engines({"rival": (Broken, ()), "a": (Echo, ("A",))}, notes.append) as workers:
         assert list(workers) == ["a"]
     assert notes == ["rival is left out: RuntimeError: no such engine"]
 
 
 def test_without_us_there_is_nothing_to_compare():
-    with pytest.raises(Failed, match="no such engine"), started({"dragoman": (Broken, ())}, nobody):
+    with pytest.raises(EngineError, match="no such engine"), start_engines({"dragoman": (Broken, ())}, nobody):
         pytest.fail("it must not come so far")
 
 
 def test_a_process_that_dies_is_named():
     with (
-        started({"rival": (Fragile, ())}, nobody) as workers,
+        start_engines({"rival": (Fragile, ())}, nobody) as workers,
         pytest.raises(UserError, match="rival ended with code -9"),
     ):
-        workers["rival"].ask("die")
+        workers["rival"].run_turn("die")
 
 
 def test_an_exception_in_a_turn_brings_its_traceback_along():
-    with started({"rival": (Fragile, ())}, nobody) as workers, pytest.raises(Failed, match="ValueError: I cannot"):
-        workers["rival"].ask("fail")
+    with (
+        start_engines({"rival": (Fragile, ())}, nobody) as workers,
+        pytest.raises(EngineError, match="ValueError: I cannot"),
+    ):
+        workers["rival"].run_turn("fail")

@@ -6,10 +6,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.bench.flops import decoder_flops, decoding_flops, encoder_flops, memory_flops, training_flops
-from dragoman.bench.plain import PlainTransformer
-from dragoman.recipe import Model
+from dragoman.bench.torch_baseline import TorchTransformer
+from dragoman.recipe import ModelConfig
 
-SMALL = Model(layers=1, width=4, inner_width=8, heads=2, dropout=0.0)
+SMALL = ModelConfig(layers=1, width=4, inner_width=8, heads=2, dropout=0.0)
 
 
 def test_an_encoder_layer_is_four_projections_two_inner_matrices_and_two_products_of_attention():
@@ -27,7 +27,7 @@ def test_a_decoder_layer_looks_twice_and_ends_in_the_vocabulary():
     own, cross, inner = 2 * 4 * 32, 2 * 2 * 32, 2 * 2 * 64
     attention = 2 * (2 * 2 * 2 * 4) + 2 * (2 * 2 * 3 * 4)
     output = 2 * 2 * 4 * 10
-    assert decoder_flops(SMALL, 10, 2, looked_at=2 * (2 + 3)) == own + cross + inner + attention + output == 960
+    assert decoder_flops(SMALL, 10, 2, attended_pairs=2 * (2 + 3)) == own + cross + inner + attention + output == 960
 
 
 def test_training_is_three_times_the_forward_pass_shared_by_the_target_tokens():
@@ -47,8 +47,8 @@ def test_heads_with_widths_of_their_own_count_as_wide_as_they_are():
 
 @pytest.mark.parametrize("choice", [{"norm": "pre"}, {"norm": "post"}, {"decoder_layers": 1}])
 def test_pytorch_counts_the_same_for_its_own_transformer(choice):
-    how = Model(layers=2, width=8, inner_width=12, heads=2, dropout=0.0, **choice)
-    model = PlainTransformer(how, 20, 20).train()
+    how = ModelConfig(layers=2, width=8, inner_width=12, heads=2, dropout=0.0, **choice)
+    model = TorchTransformer(how, 20, 20).train()
     source, prefix = torch.full((1, 5), 7), torch.full((1, 3), 9)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(source, prefix).sum().backward()

@@ -2,34 +2,34 @@
 
 import pytest
 
-from dragoman.bench.measure import Measure, percentile, ratio
+from dragoman.bench.stats import SampleStats, paired_ratio, percentile
 
 
 def test_the_median_is_reported_with_the_lowest_and_the_highest():
-    measure = Measure.of([5.0, 1.0, 9.0])
+    measure = SampleStats.from_values([5.0, 1.0, 9.0])
     assert (measure.median, measure.lowest, measure.highest) == (5.0, 1.0, 9.0)
-    assert measure.written("{:.0f}".format) == "5 (1–9)"
+    assert measure.format("{:.0f}".format) == "5 (1–9)"
     assert measure.to_json() == {"median": 5.0, "lowest": 1.0, "highest": 9.0, "values": [5.0, 1.0, 9.0]}
 
 
 def test_the_median_of_an_even_number_lies_between_the_middle_two():
-    assert Measure.of([4.0, 1.0, 2.0, 9.0]).median == 3.0
+    assert SampleStats.from_values([4.0, 1.0, 2.0, 9.0]).median == 3.0
 
 
 def test_one_turn_has_no_spread():
-    assert Measure.of([5.0]).written("{:.0f}".format) == "5"
+    assert SampleStats.from_values([5.0]).format("{:.0f}".format) == "5"
 
 
 def test_a_ratio_compares_the_turns_of_one_round():
     """The machine was half as fast in the second round: that is no difference between the two."""
-    found = ratio(Measure.of([10.0, 5.0, 12.0]), Measure.of([5.0, 2.5, 4.0]))
+    found = paired_ratio(SampleStats.from_values([10.0, 5.0, 12.0]), SampleStats.from_values([5.0, 2.5, 4.0]))
     assert found.values == (2.0, 2.0, 3.0)
     assert found.median == 2.0
 
 
 def test_turns_without_a_partner_cannot_be_compared():
     with pytest.raises(ValueError, match="shorter"):
-        ratio(Measure.of([1.0, 2.0]), Measure.of([1.0]))
+        paired_ratio(SampleStats.from_values([1.0, 2.0]), SampleStats.from_values([1.0]))
 
 
 def test_a_percentile_lies_between_its_neighbours():

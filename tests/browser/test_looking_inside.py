@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman.viewer.document import contents
+from dragoman.viewer.document import viewer_document
 
 SENTENCE = "The lamp is old, but it works."
 WEIGHTS = """() => [...document.querySelectorAll('#view .dv-source .dv-word')]
@@ -55,7 +55,7 @@ def translation(page):
 
 
 def words_of(record):
-    return [word["label"].strip() for word in contents(record)["target"]["words"] if not word["special"]]
+    return [word["label"].strip() for word in viewer_document(record)["target"]["words"] if not word["special"]]
 
 
 def test_the_viewer_is_loaded_only_when_it_is_asked_for(page):
@@ -81,9 +81,9 @@ def test_pointing_at_a_word_shows_where_it_looked_and_another_word_looks_elsewhe
     assert any(float(weight) > 0 for weight in first)
     assert first != second
     record = model.look(SENTENCE)
-    word = contents(record)["target"]["words"][2]
+    word = viewer_document(record)["target"]["words"][2]
     weights = record.cross.mean((0, 1))[word["first"] : word["end"]].mean(0)
-    source = contents(record)["source"]["words"]
+    source = viewer_document(record)["source"]["words"]
     shares = [weights[each["first"] : each["end"]].sum() for each in source]
     assert [float(weight) for weight in second] == pytest.approx([s**0.5 if s >= 0.03 else 0 for s in shares], abs=0.05)
 
@@ -146,7 +146,7 @@ def test_the_beam_tree_can_be_walked_and_continued_from(viewer, model):
 
 def test_the_alignment_is_the_models_own_and_its_method_is_named(viewer, model):
     open_tab(viewer, "Alignment")
-    aligned = contents(model.look(SENTENCE))["alignment"]
+    aligned = viewer_document(model.look(SENTENCE))["alignment"]
     pharaoh = aligned["methods"][aligned["chosen"]]["pharaoh"]
     assert viewer.text_content("#view .dv-code") == pharaoh
 

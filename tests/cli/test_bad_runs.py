@@ -76,7 +76,7 @@ def with_a_nan(tensors):
 
 
 def of_another_run(run):
-    other = Tokenizer.train(["an other language"], recipe.Tokenizer(kind="words"))
+    other = Tokenizer.train(["an other language"], recipe.TokenizerConfig(kind="words"))
     (run / "tokenizer.json").write_text(other.to_json())
 
 

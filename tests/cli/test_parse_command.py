@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import dragoman
-from dragoman.evaluation.trees import tree_of
+from dragoman.evaluation.trees import read_tree
 from dragoman.recipe import Recipe
 
 TREES = [
@@ -49,7 +49,7 @@ def test_one_tree_comes_out_for_each_line_and_an_empty_line_stays_empty(command,
     outcome = command("parse", parser, stdin=f"{DOG}\n\nwords (never) seen 漢字\n".encode())
     first, second, third = outcome.out.split("\n")[:3]
     assert (outcome.code, first, second) == (0, TREES[0], "")
-    assert tree_of(third).words == ["words", "-LRB-never-RRB-", "seen", "漢字"]
+    assert read_tree(third).words == ["words", "-LRB-never-RRB-", "seen", "漢字"]
 
 
 def test_text_is_cut_into_words_if_asked(command, parser):

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from dragoman.corpora.lexicon import NOUNS, VERBS
-from dragoman.corpora.meanings import Clause, Joined, Phrase, Sentence, pronoun_for
+from dragoman.corpora.meanings import Clause, NounPhrase, SentenceClause, SentenceMeaning, pronoun_for
 from dragoman.corpora.patterns import (
     AND,
     contrast,
@@ -16,7 +16,7 @@ from dragoman.corpora.patterns import (
     relative_subject,
     sequence,
 )
-from dragoman.corpora.phrasebook import PERSONAL, pair, phrasebook, words, write_phrasebook
+from dragoman.corpora.phrasebook import PERSONAL_PRONOUN_WORDS, phrasebook, render_pair, split_words, write_phrasebook
 
 GENDERS = {
     "er": "m", "ihn": "m", "ihm": "mn", "es": "n", "sie": "fp", "ihr": "f", "ihnen": "p",
@@ -37,14 +37,14 @@ def gender_of():
 
 
 def named(each):
-    said = words(each.source)
+    said = split_words(each.source)
     return [(said[pronoun], said[noun]) for pronoun, noun in each.antecedents]
 
 
 def test_the_german_pronoun_has_the_gender_of_the_antecedent(drawn, gender_of):
     judged = 0
     for each in drawn:
-        said, translated = words(each.source), words(each.target)
+        said, translated = split_words(each.source), split_words(each.target)
         for pronoun, noun in each.antecedents:
             (german,) = [translated[j].lower() for i, j in each.links if i == pronoun]
             assert gender_of[said[noun]] in GENDERS[german], each
@@ -56,18 +56,18 @@ def test_the_antecedent_is_a_noun_and_stands_before_its_pronoun(drawn, gender_of
     for each in drawn:
         for pronoun, noun in each.antecedents:
             assert noun < pronoun and noun in each.nouns and pronoun not in each.nouns
-        assert all(words(each.source)[place] in gender_of for place in each.nouns)
+        assert all(split_words(each.source)[place] in gender_of for place in each.nouns)
 
 
 def test_every_it_stands_for_something_that_was_said(drawn):
     for each in drawn:
-        said = words(each.source)
+        said = split_words(each.source)
         taken_up = {pronoun for pronoun, _ in each.antecedents}
         assert taken_up >= {place for place, word in enumerate(said) if word.lower() == "it"}, each
 
 
 def test_pronouns_for_people_who_were_not_named_have_no_antecedent(drawn):
-    alone = [each for each in drawn if words(each.source)[0] in ("He", "She", "They", "I", "We", "You")]
+    alone = [each for each in drawn if split_words(each.source)[0] in ("He", "She", "They", "I", "We", "You")]
     assert alone and all(pronoun > 0 for each in alone for pronoun, _ in each.antecedents)
 
 
@@ -84,15 +84,15 @@ def test_pronouns_for_people_who_were_not_named_have_no_antecedent(drawn):
 )
 def test_the_antecedents_are_those_that_a_reader_names(pattern, english, expected):
     rng = Random(1)
-    found = next(each for each in (pair(pattern(rng)) for _ in range(50_000)) if each.source == english)
+    found = next(each for each in (render_pair(pattern(rng)) for _ in range(50_000)) if each.source == english)
     assert named(found) == expected
 
 
 def test_of_two_people_of_one_name_an_object_is_the_one_met_and_not_the_one_meeting():
-    man = Phrase(next(noun for noun in NOUNS if noun.english == "man"))
+    man = NounPhrase(next(noun for noun in NOUNS if noun.english == "man"))
     meet, greet = (next(verb for verb in VERBS if verb.base == base) for base in ("meet", "greet"))
-    both = Joined(Clause(man, meet, man)), Joined(Clause(man, greet, pronoun_for(man)), "shared", AND)
-    found = pair(Sentence(both))
+    both = SentenceClause(Clause(man, meet, man)), SentenceClause(Clause(man, greet, pronoun_for(man)), "shared", AND)
+    found = render_pair(SentenceMeaning(both))
     assert found.source == "The man meets the man and greets him."
     assert found.antecedents == ((7, 4),)
 
@@ -100,19 +100,25 @@ def test_of_two_people_of_one_name_an_object_is_the_one_met_and_not_the_one_meet
 @pytest.mark.parametrize("pattern", [relative_subject, relative_object])
 def test_a_relative_pronoun_stands_for_the_noun_right_before_it(pattern):
     rng = Random(3)
-    for each in (pair(pattern(rng)) for _ in range(200)):
-        relative = [(i, j) for i, j in each.antecedents if words(each.source)[i] in ("who", "whom", "that", "which")]
+    for each in (render_pair(pattern(rng)) for _ in range(200)):
+        relative = [
+            (i, j) for i, j in each.antecedents if split_words(each.source)[i] in ("who", "whom", "that", "which")
+        ]
         assert len(relative) == 1
         (pronoun, noun) = relative[0]
-        assert pronoun - noun == (2 if words(each.source)[pronoun] == "which" else 1)  # on which, in which
+        assert pronoun - noun == (2 if split_words(each.source)[pronoun] == "which" else 1)  # on which, in which
         assert (pronoun, noun) not in each.anaphora
 
 
 def test_a_sample_can_be_drawn_of_sentences_with_a_personal_pronoun_alone():
-    only = list(phrasebook("valid", 50, keep=lambda each: bool(each.anaphora)))
+    only = list(phrasebook("valid", 50, accept=lambda each: bool(each.anaphora)))
     everything = [each for each in phrasebook("valid", 400) if each.anaphora]
     assert len(only) == 50 and only[: len(everything)] == everything[:50]
-    assert all(words(each.source)[pronoun].lower() in PERSONAL for each in only for pronoun, _ in each.anaphora)
+    assert all(
+        split_words(each.source)[pronoun].lower() in PERSONAL_PRONOUN_WORDS
+        for each in only
+        for pronoun, _ in each.anaphora
+    )
 
 
 def test_the_antecedents_are_written_beside_the_links(tmp_path):

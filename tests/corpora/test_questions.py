@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from dragoman.corpora.questions import LENGTHS, SPLITS, stories, words
+from dragoman.corpora.stories import SENTENCE_LIMITS, SPLITS, stories, story_words
 from dragoman.errors import UserError
 
 FACTS = (1, 2, 3)
@@ -85,13 +85,13 @@ def test_without_one_of_the_facts_the_others_do_not_tell(drawn, facts):
 def test_a_question_takes_as_many_facts_as_were_asked_for_and_the_rest_distracts(drawn, facts):
     for story in of_kind(drawn, facts):
         assert len(set(story.facts)) == facts and list(story.facts) == sorted(story.facts)
-        assert LENGTHS[facts][0] <= len(story.sentences) <= LENGTHS[facts][1]
+        assert SENTENCE_LIMITS[facts][0] <= len(story.sentences) <= SENTENCE_LIMITS[facts][1]
     assert sum(len(story.sentences) - facts for story in of_kind(drawn, facts)) > 4 * len(of_kind(drawn, facts))
 
 
 def test_a_thing_came_only_once_to_the_place_that_is_asked_about(drawn):
     for story in of_kind(drawn, 3):
-        thing, place = words(story.question)[3], words(story.question)[-1]
+        thing, place = story_words(story.question)[3], story_words(story.question)[-1]
         assert Counter(Reader(story.sentences).way[thing])[place] == 1
 
 
@@ -129,7 +129,7 @@ def test_no_answer_is_much_likelier_than_another(drawn, facts):
 def test_every_word_of_the_test_split_occurs_in_training(drawn, facts):
     def vocabulary(split):
         texts = (text for story in drawn[facts, split] for text in (*story.sentences, story.question, story.answer))
-        return {word for text in texts for word in words(text)}
+        return {word for text in texts for word in story_words(text)}
 
     assert vocabulary("test") <= vocabulary("train")
 
@@ -152,7 +152,7 @@ def test_one_known_story_stays_as_it_is():
 
 
 def test_words_have_neither_capitals_nor_marks():
-    assert words("Where was the lantern before the attic?") == [
+    assert story_words("Where was the lantern before the attic?") == [
         "where",
         "was",
         "the",

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import recipe
-from dragoman.data.corpus import Corpus
+from dragoman.data.corpus import ParallelCorpus
 from dragoman.text.tokenizer import Tokenizer
 
 
@@ -21,12 +21,12 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def corpus_of(write: Callable[..., Path]) -> Callable[..., Corpus]:
+def corpus_of(write: Callable[..., Path]) -> Callable[..., ParallelCorpus]:
     """Write a corpus of pairs into two files."""
 
-    def written(pairs: list[tuple[str, str]], name: str = "train") -> Corpus:
+    def written(pairs: list[tuple[str, str]], name: str = "train") -> ParallelCorpus:
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        return Corpus.of(write(f"{name}.en", sources), write(f"{name}.de", targets))
+        return ParallelCorpus.from_files(write(f"{name}.en", sources), write(f"{name}.de", targets))
 
     return written
 
@@ -34,4 +34,4 @@ def corpus_of(write: Callable[..., Path]) -> Callable[..., Corpus]:
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
     """A tokenizer of bytes: five letters are six tokens, with the space before them."""
-    return Tokenizer.train(["text"], recipe.Tokenizer(kind="bytes"))
+    return Tokenizer.train(["text"], recipe.TokenizerConfig(kind="bytes"))

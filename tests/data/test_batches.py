@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.arrays import prepare
-from dragoman.data.batches import Order, batch_plan, collate
+from dragoman.data.arrays import tokenize_corpus
+from dragoman.data.batches import Order, batch_boundaries, collate
 from dragoman.tokens import END, PAD, START
 
 quick = settings(max_examples=150, deadline=None)
@@ -45,7 +45,7 @@ def test_every_pair_is_seen_exactly_once_an_epoch(pairs, batch_tokens, accumulat
 @given(lengths, st.integers(1, 200))
 def test_a_batch_keeps_to_its_tokens_unless_one_pair_alone_is_more(pairs, batch_tokens):
     order = order_of(pairs, batch_tokens)
-    for batch in order.batches(0):
+    for batch in order.epoch_batches(0):
         assert len(batch) == 1 or len(batch) * pairs[batch].max() <= batch_tokens
 
 
@@ -53,7 +53,7 @@ def test_a_batch_keeps_to_its_tokens_unless_one_pair_alone_is_more(pairs, batch_
 @given(lengths, st.integers(1, 200))
 def test_no_batch_could_take_in_the_next_pair_too(pairs, batch_tokens):
     longest = np.sort(pairs.max(axis=1))
-    ends = batch_plan(pairs[:, 0], pairs[:, 1], batch_tokens)
+    ends = batch_boundaries(pairs[:, 0], pairs[:, 1], batch_tokens)
     starts = [0, *ends[:-1]]
     for start, end in zip(starts[:-1], ends[:-1], strict=True):
         assert (end - start + 1) * longest[end] > batch_tokens
@@ -86,7 +86,7 @@ def test_work_is_dealt_out_evenly():
 
 def test_epochs_have_equally_many_updates_but_different_batches():
     order = order_of(some_lengths())
-    first, second = order.batches(0), order.batches(1)
+    first, second = order.epoch_batches(0), order.epoch_batches(1)
     assert len(first) == len(second) == order.updates_per_epoch()
     assert {tuple(sorted(batch)) for batch in first} != {tuple(sorted(batch)) for batch in second}
 
@@ -97,7 +97,7 @@ def test_other_seeds_give_another_order():
 
 def test_short_and_long_batches_are_mixed():
     pairs = some_lengths(2000)
-    longest = [int(pairs[batch].max()) for batch in order_of(pairs).batches(0)]
+    longest = [int(pairs[batch].max()) for batch in order_of(pairs).epoch_batches(0)]
     assert longest != sorted(longest)
     assert abs(np.corrcoef(longest, range(len(longest)))[0, 1]) < 0.3
 
@@ -105,12 +105,12 @@ def test_short_and_long_batches_are_mixed():
 def test_the_order_is_the_same_in_every_version():
     """Written down once: a run begun with one version of the libraries is resumed with another."""
     order = order_of(np.array([[2, 3], [3, 2], [5, 5], [2, 2], [4, 4], [3, 3]]), batch_tokens=8)
-    assert [batch.tolist() for batch in order.batches(0)] == [[2], [0, 5], [4], [3, 1]]
-    assert [batch.tolist() for batch in order.batches(1)] == [[3, 1], [4], [2], [0, 5]]
+    assert [batch.tolist() for batch in order.epoch_batches(0)] == [[2], [0, 5], [4], [3, 1]]
+    assert [batch.tolist() for batch in order.epoch_batches(1)] == [[3, 1], [4], [2], [0, 5]]
 
 
 def test_a_batch_is_padded_and_the_prefix_is_the_target_moved_by_one(corpus_of, tokenizer, tmp_path):
-    pairs = prepare(corpus_of([("a", "x"), ("a dog", "yz")]), tokenizer, tokenizer, 20, tmp_path)
+    pairs = tokenize_corpus(corpus_of([("a", "x"), ("a dog", "yz")]), tokenizer, tokenizer, 20, tmp_path)
     batch = collate(pairs, [1, 0])
     space, x, y, z = tokenizer.encode("xyz")
     assert batch.target.tolist() == [[space, y, z, END], [space, x, END, PAD]]
@@ -120,16 +120,16 @@ def test_a_batch_is_padded_and_the_prefix_is_the_target_moved_by_one(corpus_of, 
         [*tokenizer.encode("a"), END, PAD, PAD, PAD, PAD],
     ]
     assert batch.tokens == 7
-    assert batch.numbers.tolist() == [1, 0]
-    assert {array.dtype for array in (batch.source, batch.prefix, batch.target, batch.numbers)} == {np.dtype(np.int64)}
+    assert batch.indices.tolist() == [1, 0]
+    assert {array.dtype for array in (batch.source, batch.prefix, batch.target, batch.indices)} == {np.dtype(np.int64)}
 
 
 @pytest.mark.parametrize("batch_tokens", [16, 64, 4096])
 def test_batches_of_a_corpus_hold_all_its_tokens(corpus_of, tokenizer, tmp_path, batch_tokens):
     corpus = corpus_of([("s" * (number % 13 + 1), "t" * (number % 7 + 1)) for number in range(300)])
-    pairs = prepare(corpus, tokenizer, tokenizer, 50, tmp_path)
+    pairs = tokenize_corpus(corpus, tokenizer, tokenizer, 50, tmp_path)
     order = Order(pairs.source_lengths, pairs.target_lengths, batch_tokens)
-    batches = [collate(pairs, numbers) for numbers in order.batches(0)]
+    batches = [collate(pairs, numbers) for numbers in order.epoch_batches(0)]
     assert sum(batch.tokens for batch in batches) == pairs.target_lengths.sum()
     assert max(max(batch.source.size, batch.target.size) for batch in batches) <= batch_tokens
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.data.check import Finding, Report, check
-from dragoman.data.corpus import Corpus
+from dragoman.data.corpus import ParallelCorpus
+from dragoman.data.corpus_check import DataReport, Finding, check_corpus
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 GOOD = [
@@ -21,9 +21,9 @@ MORE = [
 ]
 
 
-def found(report: Report, words: str) -> Finding:
+def found(report: DataReport, words: str) -> Finding:
     """Return the one finding that says so."""
-    (finding,) = [finding for finding in report if words in finding.what]
+    (finding,) = [finding for finding in report if words in finding.message]
     return finding
 
 
@@ -45,63 +45,65 @@ def found(report: Report, words: str) -> Finding:
     ],
 )
 def test_what_is_odd_is_found_with_its_place(corpus_of, pair, words, severity):
-    report = check(corpus_of([*GOOD, pair]))
+    report = check_corpus(corpus_of([*GOOD, pair]))
     finding = found(report, words)
     assert (finding.severity, finding.count) == (severity, 1)
     assert finding.examples[0].startswith("line 7: ")
 
 
 def test_good_data_is_only_counted(corpus_of):
-    report = check(corpus_of(GOOD), corpus_of(MORE, "valid"))
+    report = check_corpus(corpus_of(GOOD), corpus_of(MORE, "valid"))
     assert [(finding.severity, finding.count) for finding in report] == [("note", 6), ("note", 3)]
     assert not report.has_errors
 
 
 def test_three_examples_are_enough(corpus_of):
-    finding = found(check(corpus_of(GOOD + [("", "leer")] * 50)), "empty lines")
+    finding = found(check_corpus(corpus_of(GOOD + [("", "leer")] * 50)), "empty lines")
     assert (finding.count, len(finding.examples)) == (50, 3)
 
 
 def test_accented_text_is_no_mojibake(corpus_of):
-    assert "Windows-1252" not in str(check(corpus_of([*GOOD, ("déjà vu, naïve façade", "Ãhnlich")])))
+    assert "Windows-1252" not in str(check_corpus(corpus_of([*GOOD, ("déjà vu, naïve façade", "Ãhnlich")])))
 
 
 def test_a_language_without_spaces_is_not_called_too_short(corpus_of):
-    report = check(corpus_of([("one two three four five six seven eight nine ten", "一二三四五六七八九十")] * 5))
+    report = check_corpus(corpus_of([("one two three four five six seven eight nine ten", "一二三四五六七八九十")] * 5))
     assert "times the words" not in str(report)
 
 
 def test_validation_pairs_that_are_trained_on_are_found(corpus_of):
-    report = check(corpus_of(GOOD), corpus_of([*MORE, GOOD[2], (GOOD[3][0], "Etwas anderes steht hier.")], "valid"))
+    report = check_corpus(
+        corpus_of(GOOD), corpus_of([*MORE, GOOD[2], (GOOD[3][0], "Etwas anderes steht hier.")], "valid")
+    )
     assert found(report, "pairs that are in the training text too").count == 1
     assert found(report, "sources that are in the training text too").count == 2
 
 
 def test_swapped_validation_files_are_found(corpus_of):
-    report = check(corpus_of(GOOD), corpus_of([(target, source) for source, target in MORE], "valid"))
+    report = check_corpus(corpus_of(GOOD), corpus_of([(target, source) for source, target in MORE], "valid"))
     assert found(report, "source and target look swapped").severity == "warning"
 
 
 def test_one_file_given_twice_is_found(write):
     path = write("train.en", [source for source, _ in GOOD])
-    assert found(check(Corpus.of(path, path)), "was one file given twice?").count == 6
+    assert found(check_corpus(ParallelCorpus.from_files(path, path)), "was one file given twice?").count == 6
 
 
 def test_what_cannot_be_read_as_pairs_is_an_error_and_the_rest_is_still_looked_at(write, corpus_of):
-    broken = Corpus.of(write("a.en", ["1", "2"]), write("a.de", ["1"]))
-    report = check(broken, corpus_of([("", "leer"), ("a", "b")], "valid"))
+    broken = ParallelCorpus.from_files(write("a.en", ["1", "2"]), write("a.de", ["1"]))
+    report = check_corpus(broken, corpus_of([("", "leer"), ("a", "b")], "valid"))
     assert report.has_errors
-    assert next(iter(report)).what.startswith(f"{broken.files[0]} has 2 lines but")
+    assert next(iter(report)).message.startswith(f"{broken.files[0]} has 2 lines but")
     assert found(report, "empty lines").count == 1
 
 
 def test_what_was_taken_off_the_text_is_said(write):
-    report = check(Corpus.of(write("a.en", b"a\r\nb\r\n"), write("a.de", ["c", "d"])))
+    report = check_corpus(ParallelCorpus.from_files(write("a.en", b"a\r\nb\r\n"), write("a.de", ["c", "d"])))
     assert found(report, "CRLF").severity == "note"
 
 
 def test_the_report_is_plain_text_with_the_worst_first(corpus_of):
-    report = check(corpus_of([*GOOD, ("a\x1b[31mb", "\u202eb"), ("", "leer")]))
+    report = check_corpus(corpus_of([*GOOD, ("a\x1b[31mb", "\u202eb"), ("", "leer")]))
     lines = str(report).split("\n")
     assert lines[0] == "warning: 1 × training text: empty lines; their pairs are left out of training"
     assert lines[1].strip() == "line 8:  | leer"
@@ -113,8 +115,9 @@ def test_the_report_is_plain_text_with_the_worst_first(corpus_of):
 @pytest.mark.skipif(not SHARED.exists(), reason=f"no data sets in {SHARED}")
 def test_multi30k_has_two_pairs_without_a_translation():
     folder = SHARED / "multi30k"
-    report = check(
-        Corpus.of(folder / "train.en.gz", folder / "train.de.gz"), Corpus.of(folder / "val.en.gz", folder / "val.de.gz")
+    report = check_corpus(
+        ParallelCorpus.from_files(folder / "train.en.gz", folder / "train.de.gz"),
+        ParallelCorpus.from_files(folder / "val.en.gz", folder / "val.de.gz"),
     )
     assert found(report, "times the characters").count == 2
     assert "swapped" not in str(report)

@@ -33,7 +33,7 @@ def test_only_newline_ends_a_line(write, lines, newline, packed):
 @quick
 @given(content=st.text(st.sampled_from("ab\n\r\u2028\u0085\v\f\x1c"), min_size=1), block=st.integers(1, 9))
 def test_there_are_as_many_lines_as_wc_counts_and_one_more_without_a_final_newline(write, monkeypatch, content, block):
-    monkeypatch.setattr(lines_module, "BLOCK", block)
+    monkeypatch.setattr(lines_module, "BLOCK_BYTES", block)
     path = write("text", content.encode())
     counted = content.count("\n")
     assert len(list(read_lines(path))) == counted + (not content.endswith("\n"))
@@ -191,8 +191,8 @@ def test_a_line_of_many_megabytes_takes_a_small_multiple_of_itself(write):
 
 @pytest.mark.parametrize("letter", ["x", "ß", "日", "🙂"])
 def test_of_a_longer_line_than_can_be_kept_the_beginning_is_kept(write, monkeypatch, letter):
-    monkeypatch.setattr(lines_module, "LONGEST_LINE", 1000)
-    monkeypatch.setattr(lines_module, "BLOCK", 64)
+    monkeypatch.setattr(lines_module, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(lines_module, "BLOCK_BYTES", 64)
     kept = letter * (1000 // len(letter.encode()))
     path = write("long", ["before", letter * 5000, "after", "and after", letter * 5000])
     assert list(read_lines(path)) == ["before", kept, "after", "and after", kept]
@@ -201,16 +201,16 @@ def test_of_a_longer_line_than_can_be_kept_the_beginning_is_kept(write, monkeypa
 @quick
 @given(lengths=st.lists(st.integers(0, 300), min_size=1), block=st.integers(1, 64), longest=st.integers(1, 200))
 def test_blocks_and_caps_never_change_the_number_of_lines(write, monkeypatch, lengths, block, longest):
-    monkeypatch.setattr(lines_module, "LONGEST_LINE", longest)
-    monkeypatch.setattr(lines_module, "BLOCK", block)
+    monkeypatch.setattr(lines_module, "MAX_LINE_BYTES", longest)
+    monkeypatch.setattr(lines_module, "BLOCK_BYTES", block)
     read = list(read_lines(write("text", ["é" * length for length in lengths])))
     assert len(read) == len(lengths)
     assert all(text == "é" * len(text) for text in read)
 
 
 def test_after_a_capped_line_errors_still_have_their_true_place(write, monkeypatch):
-    monkeypatch.setattr(lines_module, "LONGEST_LINE", 100)
-    monkeypatch.setattr(lines_module, "BLOCK", 64)
+    monkeypatch.setattr(lines_module, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(lines_module, "BLOCK_BYTES", 64)
     path = write("long", b"x" * 1000 + b"\nfine\nbad \xff\n")
     with pytest.raises(UserError, match="line 3, byte 1,010"):
         list(read_lines(path))

@@ -12,8 +12,8 @@ def sides(corpus, split):
     """Return the pairs of each side of a split."""
     pairs = list(corpus.pairs())
     return (
-        [pair for pair in pairs if split.training.keeps(*pair)],
-        [pair for pair in pairs if split.validation.keeps(*pair)],
+        [pair for pair in pairs if split.training.contains(*pair)],
+        [pair for pair in pairs if split.validation.contains(*pair)],
     )
 
 
@@ -49,7 +49,7 @@ def test_the_sides_depend_on_the_seed(corpus_of):
     corpus = corpus_of([(str(number), "x") for number in range(500)])
     first, again, other = (split_held_out(corpus, 50, seed) for seed in (1, 1, 2))
     assert first == again
-    assert first.validation.chosen != other.validation.chosen
+    assert first.validation.held_out_hashes != other.validation.held_out_hashes
     assert first.validation.fingerprint == again.validation.fingerprint
     assert len({first.validation.fingerprint, first.training.fingerprint, other.validation.fingerprint}) == 3
 

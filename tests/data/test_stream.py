@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from dragoman import recipe
-from dragoman.data import stream as stream_module
+from dragoman.data import token_windows as stream_module
 from dragoman.data.batches import Order, collate
 from dragoman.data.running_text import RunningText
-from dragoman.data.split import Part, pair_hash
-from dragoman.data.stream import prepare_stream, tokens_of
+from dragoman.data.split import SplitPart, pair_hash
+from dragoman.data.token_windows import tokenize_long_text, tokenize_stream
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
 
@@ -18,18 +18,18 @@ LINE = "the quick brown fox jumps over the lazy dog\n"
 @pytest.fixture
 def text_of(write):
     def written(content, overlap=1):
-        return RunningText.of(write("text.txt", content.encode()), overlap)
+        return RunningText.from_file(write("text.txt", content.encode()), overlap)
 
     return written
 
 
 @pytest.fixture(scope="module")
 def letters():
-    return Tokenizer.train([LINE], recipe.Tokenizer(kind="characters"))
+    return Tokenizer.train([LINE], recipe.TokenizerConfig(kind="characters"))
 
 
 def test_stretches_without_overlap_are_the_text_one_after_another_and_its_end(text_of, letters, tmp_path):
-    pairs = prepare_stream(text_of(LINE * 3), letters, 50, tmp_path)
+    pairs = tokenize_stream(text_of(LINE * 3), letters, 50, tmp_path)
     tokens = [*letters.encode(LINE * 3), END]
     assert [token for number in range(len(pairs)) for token in pairs.target(number).tolist()] == tokens
     assert pairs.target_lengths.tolist() == [50, 50, 33]
@@ -37,7 +37,7 @@ def test_stretches_without_overlap_are_the_text_one_after_another_and_its_end(te
 
 
 def test_with_overlap_every_token_but_the_first_and_last_is_in_as_many_stretches(text_of, letters, tmp_path):
-    pairs = prepare_stream(text_of(LINE * 10, overlap=4), letters, 40, tmp_path)
+    pairs = tokenize_stream(text_of(LINE * 10, overlap=4), letters, 40, tmp_path)
     seen = np.zeros(len(pairs.target_tokens), dtype=int)
     for number in range(len(pairs)):
         start = pairs.target_offsets[number]
@@ -48,12 +48,12 @@ def test_with_overlap_every_token_but_the_first_and_last_is_in_as_many_stretches
 
 
 def test_a_text_shorter_than_a_stretch_is_one(text_of, letters, tmp_path):
-    pairs = prepare_stream(text_of("the fox", overlap=8), letters, 40, tmp_path)
+    pairs = tokenize_stream(text_of("the fox", overlap=8), letters, 40, tmp_path)
     assert pairs.target(0).tolist() == [*letters.encode("the fox"), END] and len(pairs) == 1
 
 
 def test_a_batch_has_no_source_and_begins_each_stretch_with_start(text_of, letters, tmp_path):
-    pairs = prepare_stream(text_of(LINE * 10, overlap=4), letters, 16, tmp_path)
+    pairs = tokenize_stream(text_of(LINE * 10, overlap=4), letters, 16, tmp_path)
     order = Order(pairs.source_lengths, pairs.target_lengths, 64, seed=3)
     (numbers,) = order.update(5)
     batch = collate(pairs, numbers)
@@ -65,19 +65,19 @@ def test_a_batch_has_no_source_and_begins_each_stretch_with_start(text_of, lette
 
 def test_a_text_is_cut_once_and_stretches_of_any_length_are_laid_over_it(text_of, letters, tmp_path, monkeypatch):
     text = text_of(LINE * 10, overlap=2)
-    first = prepare_stream(text, letters, 40, tmp_path)
-    monkeypatch.setattr(stream_module, "write", None)
-    again, other = prepare_stream(text, letters, 40, tmp_path), prepare_stream(text, letters, 20, tmp_path)
+    first = tokenize_stream(text, letters, 40, tmp_path)
+    monkeypatch.setattr(stream_module, "write_stream", None)
+    again, other = tokenize_stream(text, letters, 40, tmp_path), tokenize_stream(text, letters, 20, tmp_path)
     assert first.folder == again.folder == other.folder
     assert first.fingerprint == again.fingerprint != other.fingerprint
 
 
 def test_a_damaged_folder_is_made_again(text_of, letters, tmp_path):
     text = text_of(LINE * 10)
-    folder = prepare_stream(text, letters, 40, tmp_path).folder
+    folder = tokenize_stream(text, letters, 40, tmp_path).folder
     whole = (folder / "tokens").read_bytes()
     (folder / "tokens").write_bytes(whole[:-2])
-    prepare_stream(text, letters, 40, tmp_path)
+    tokenize_stream(text, letters, 40, tmp_path)
     assert (folder / "tokens").read_bytes() == whole
 
 
@@ -85,7 +85,7 @@ def test_both_sides_of_a_split_are_all_of_the_text(text_of, letters, tmp_path):
     text = text_of(LINE * 500, overlap=2)
     last = [pair_hash(1, *pair) for pair in text.pairs()][-2:]
     training, validation = (
-        prepare_stream(text, letters, 64, tmp_path, keep=Part(1, frozenset(last), held_out=side))
+        tokenize_stream(text, letters, 64, tmp_path, keep=SplitPart(1, frozenset(last), is_held_out=side))
         for side in (False, True)
     )
     both = [*training.target_tokens[:-1].tolist(), *validation.target_tokens[:-1].tolist()]
@@ -95,7 +95,7 @@ def test_both_sides_of_a_split_are_all_of_the_text(text_of, letters, tmp_path):
 
 def test_each_stretch_knows_the_chunk_that_it_begins_in(text_of, letters, tmp_path):
     text = text_of(LINE * 500)
-    pairs = prepare_stream(text, letters, 64, tmp_path)
+    pairs = tokenize_stream(text, letters, 64, tmp_path)
     chunks = [chunk for _, chunk in text.pairs()]
     for number in (0, 31, 32, 100, len(pairs) - 1):
         before = sum(map(len, chunks[: pairs.line_numbers[number] - 1]))
@@ -105,8 +105,8 @@ def test_each_stretch_knows_the_chunk_that_it_begins_in(text_of, letters, tmp_pa
 @pytest.mark.parametrize("kind", ["bpe", "bytes", "characters"])
 def test_the_tokens_of_a_long_text_spell_it(kind):
     text = "".join(f"{number} naïve words,\n\n  and  more\n" * (number % 3) for number in range(300))
-    tokenizer = Tokenizer.train([text[:3000]], recipe.Tokenizer(kind=kind, size=300))
-    tokens = tokens_of(text, tokenizer)
+    tokenizer = Tokenizer.train([text[:3000]], recipe.TokenizerConfig(kind=kind, size=300))
+    tokens = tokenize_long_text(text, tokenizer)
     assert tokens.tolist() == tokenizer.encode(text)
     assert tokenizer.decode(tokens.tolist()) == text
-    assert tokens_of("", tokenizer).tolist() == []
+    assert tokenize_long_text("", tokenizer).tolist() == []

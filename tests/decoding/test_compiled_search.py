@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from dragoman.decoding.compiled_search import compiled_search
-from dragoman.decoding.hypothesis import FAILED, longest_outputs
+from dragoman.decoding.hypothesis import FAILED_HYPOTHESIS, max_output_lengths
 from dragoman.decoding.search import beam_search
-from dragoman.kernels import functions
-from dragoman.model.compiled import compiled
-from dragoman.model.transformer import Transformer
-from dragoman.recipe import Decoding, Model
+from dragoman.models.transformer import Transformer
+from dragoman.native import functions
+from dragoman.native.model import compile_model
+from dragoman.native.search import native_beam_search
+from dragoman.recipe import DecodingConfig, ModelConfig
 from dragoman.tokens import END, PAD
 
-pytestmark = pytest.mark.skipif(functions.compiled() is None, reason="no C compiler here")
+pytestmark = pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
 
 PIECES = 23
 
@@ -20,10 +20,12 @@ PIECES = 23
 def model(seed=5):
     """A model of random parameters, large enough to be sure of something: outputs differ, end, and come back."""
     torch.manual_seed(seed)
-    built = Transformer(Model(layers=2, width=64, inner_width=96, heads=2, dropout=0.0, norm="pre"), PIECES, PIECES)
+    built = Transformer(
+        ModelConfig(layers=2, width=64, inner_width=96, heads=2, dropout=0.0, norm="pre"), PIECES, PIECES
+    )
     with torch.no_grad():
-        built.output.mul_(6)
-        built.output[END] *= 1.5
+        built.output_weight.mul_(6)
+        built.output_weight[END] *= 1.5
     return built.eval()
 
 
@@ -39,7 +41,7 @@ class Stepping:
     """A compiled model of which only the steps are seen, so that the search must make them one by one."""
 
     def __init__(self, fast):
-        self.encode, self.start, self.step = fast.encode, fast.start, fast.step
+        self.encode, self.initial_state, self.step = fast.encode, fast.initial_state, fast.step
 
 
 def alike(mine, expected):
@@ -55,8 +57,8 @@ def alike(mine, expected):
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (2, 1), (4, 1), (4, 4), (9, 3), (40, 5)])
 @torch.inference_mode()
 def test_it_finds_what_the_search_step_by_step_finds(beam, n_best, penalty, precision):
-    how = Decoding(beam=beam, length_penalty=penalty, extra_length=12)
-    fast = compiled(model(), precision)
+    how = DecodingConfig(beam=beam, length_penalty=penalty, extra_length=12)
+    fast = compile_model(model(), precision)
     expected = beam_search(Stepping(fast), source(), how, n_best=n_best)
     alike(beam_search(fast, source(), how, n_best=n_best), expected)
     assert len({len(row[0].tokens) for row in expected}) > 2  # or it would prove little
@@ -69,7 +71,11 @@ def test_the_greedy_hypothesis_goes_on_beside_the_beam():
     for seed in range(20):
         built = model(seed)
         greedy, narrow, wide = (
-            beam_search(compiled(built, "float32"), source(), Decoding(beam=beam, extra_length=12, length_penalty=0.0))
+            beam_search(
+                compile_model(built, "float32"),
+                source(),
+                DecodingConfig(beam=beam, extra_length=12, length_penalty=0.0),
+            )
             for beam in (1, 2, 3)
         )
         for one, two, three in zip(greedy, narrow, wide, strict=True):
@@ -82,23 +88,23 @@ def test_the_greedy_hypothesis_goes_on_beside_the_beam():
 @pytest.mark.parametrize("at_once", [1, 2, 5, 12])
 @torch.inference_mode()
 def test_waiting_sentences_enter_where_others_have_left(at_once):
-    how = Decoding(beam=4, extra_length=12)
-    fast = compiled(model(), "float32")
+    how = DecodingConfig(beam=4, extra_length=12)
+    fast = compile_model(model(), "float32")
     alone = [beam_search(fast, row[row != PAD][None], how, n_best=2)[0] for row in source()]
-    assert compiled_search(fast, source(), how, 2, at_once) == alone
+    assert native_beam_search(fast, source(), how, 2, at_once) == alone
 
 
 @torch.inference_mode()
 def test_outputs_that_do_not_end_are_cut_at_the_longest_length():
     built = model()
     with torch.no_grad():
-        built.output[END] *= 0
-        built.output[END] -= 10 * built.output[4:].mean(dim=0)
-    how = Decoding(beam=3, extra_length=4)
-    found = beam_search(compiled(built, "float32"), source(), how, n_best=3)
+        built.output_weight[END] *= 0
+        built.output_weight[END] -= 10 * built.output_weight[4:].mean(dim=0)
+    how = DecodingConfig(beam=3, extra_length=4)
+    found = beam_search(compile_model(built, "float32"), source(), how, n_best=3)
     cut = [one for row in found for one in row if one.truncated]
     assert cut
-    longest = longest_outputs(source(), how).tolist()
+    longest = max_output_lengths(source(), how).tolist()
     assert all(
         len(one.tokens) == most for row, most in zip(found, longest, strict=True) for one in row if one.truncated
     )
@@ -109,15 +115,15 @@ def test_outputs_that_do_not_end_are_cut_at_the_longest_length():
 def test_a_model_that_gives_only_nan_fails_and_ends(beam):
     built = model()
     with torch.no_grad():
-        built.output.fill_(torch.nan)
-    found = beam_search(compiled(built, "float32"), source(), Decoding(beam=beam))
-    assert found == [[FAILED]] * len(source())
+        built.output_weight.fill_(torch.nan)
+    found = beam_search(compile_model(built, "float32"), source(), DecodingConfig(beam=beam))
+    assert found == [[FAILED_HYPOTHESIS]] * len(source())
 
 
 @torch.inference_mode()
 def test_what_would_need_too_much_memory_is_searched_step_by_step():
-    fast = compiled(model(), "float32")
-    longest = longest_outputs(source(), Decoding(extra_length=100_000))
-    assert fast.room(longest, beam=512) == 0
-    assert fast.room(longest, beam=4) == 2
-    assert fast.room(torch.full((300,), 30), beam=4) == 8
+    fast = compile_model(model(), "float32")
+    longest = max_output_lengths(source(), DecodingConfig(extra_length=100_000))
+    assert fast.max_active_sentences(longest, beam=512) == 0
+    assert fast.max_active_sentences(longest, beam=4) == 2
+    assert fast.max_active_sentences(torch.full((300,), 30), beam=4) == 8

@@ -4,15 +4,15 @@ import pytest
 import torch
 from toy_transducers import Toy, padded, sentences, small_transformer
 
-from dragoman.crew import Crew
-from dragoman.decoding.engine import Engine, batches, exact_batches
-from dragoman.decoding.hypothesis import EMPTY, FAILED
+from dragoman.decoding.engine import Engine, batches_by_length, exact_batches
+from dragoman.decoding.hypothesis import EMPTY_HYPOTHESIS, FAILED_HYPOTHESIS
 from dragoman.decoding.search import beam_search
-from dragoman.kernels import functions
-from dragoman.recipe import Decoding
+from dragoman.native import functions
+from dragoman.parallel import ThreadPool
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD
 
-HOW = Decoding(beam=3, extra_length=4)
+HOW = DecodingConfig(beam=3, extra_length=4)
 
 
 class Unasked:
@@ -31,9 +31,9 @@ def test_results_come_in_the_order_of_the_sources():
 @pytest.mark.parametrize("exact", [False, True])
 def test_an_empty_source_gives_an_empty_output_without_asking_the_model(exact):
     engine = Engine(Unasked(), HOW)
-    assert engine.search([[], [END], [PAD, PAD]], exact=exact) == [[EMPTY]] * 3
-    assert engine.sample([[END]], n=2, exact=exact) == [[EMPTY] * 2]
-    assert engine.score([[END]], [[END]], exact=exact) == [EMPTY]
+    assert engine.search([[], [END], [PAD, PAD]], exact=exact) == [[EMPTY_HYPOTHESIS]] * 3
+    assert engine.sample([[END]], n=2, exact=exact) == [[EMPTY_HYPOTHESIS] * 2]
+    assert engine.score([[END]], [[END]], exact=exact) == [EMPTY_HYPOTHESIS]
     assert engine.search([], exact=exact) == []
 
 
@@ -44,7 +44,7 @@ def test_an_empty_source_has_no_other_translation_than_the_empty_one():
 def test_empty_lines_keep_their_places_among_others():
     model = Toy(1)
     found = Engine(model, HOW).search([[END], [4, END], [], [5, 4, END]])
-    assert found[0] == found[2] == [EMPTY]
+    assert found[0] == found[2] == [EMPTY_HYPOTHESIS]
     assert found[3][0].tokens == beam_search(model, padded([[5, 4, END]]), HOW)[0][0].tokens
 
 
@@ -58,7 +58,7 @@ def test_progress_counts_every_sentence_once(exact):
 
 def test_a_batch_keeps_to_its_budget_and_holds_sentences_of_like_length():
     shapes = {number: (len(row),) for number, row in enumerate(sentences(300, longest=90))}
-    made = list(batches(shapes, 400))
+    made = list(batches_by_length(shapes, 400))
     assert sorted(number for batch in made for number in batch) == list(range(300))
     assert all(len(batch) * max(shapes[number][0] for number in batch) <= 400 for batch in made)
     longest = [max(shapes[number] for number in batch) for batch in made]
@@ -66,7 +66,7 @@ def test_a_batch_keeps_to_its_budget_and_holds_sentences_of_like_length():
 
 
 def test_a_sentence_beyond_the_budget_is_a_batch_of_its_own():
-    assert list(batches({0: (1000,), 1: (2,)}, 100)) == [[0], [1]]
+    assert list(batches_by_length({0: (1000,), 1: (2,)}, 100)) == [[0], [1]]
 
 
 def test_exact_batches_always_have_the_same_rows_and_one_padded_length():
@@ -93,7 +93,7 @@ def test_cached_steps_are_those_of_the_whole_sequence_with_hypotheses_reordered(
         generator = torch.Generator().manual_seed(3)
         source = padded(sentences(5, longest=9))
         memory = model.encode(source)
-        state = model.start(memory).reorder(torch.zeros(5, 4, dtype=torch.long))
+        state = model.initial_state(memory).reorder(torch.zeros(5, 4, dtype=torch.long))
         prefix = torch.full((5, 4, 1), 2)
         for _ in range(12):
             logits, state = model.step(prefix[..., -1], memory, state)
@@ -109,7 +109,7 @@ def test_cached_steps_are_those_of_the_whole_sequence_with_hypotheses_reordered(
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-4)])
 def test_scoring_a_translation_gives_the_score_it_was_found_with(beam, dtype, tolerance):
-    engine = Engine(small_transformer().to(dtype), Decoding(beam=beam, extra_length=4))
+    engine = Engine(small_transformer().to(dtype), DecodingConfig(beam=beam, extra_length=4))
     rows = sentences(60)
     found = [hypothesis for (hypothesis, *_) in engine.search(rows, n_best=beam)]
     targets = [[*hypothesis.tokens, *[END] * (not hypothesis.truncated)] for hypothesis in found]
@@ -123,7 +123,7 @@ def test_a_broken_model_still_gives_one_result_for_each_source(exact):
     model = Toy(1)
     model.output = model.output * torch.nan
     engine = Engine(model, HOW)
-    assert engine.search([[4, END], [END]], exact=exact) == [[FAILED], [EMPTY]]
+    assert engine.search([[4, END], [END]], exact=exact) == [[FAILED_HYPOTHESIS], [EMPTY_HYPOTHESIS]]
     assert len(engine.sample([[4, END], [5, END]], top_p=0.9, exact=exact)) == 2
 
 
@@ -145,7 +145,7 @@ def test_neighbours_do_not_change_a_translation():
 def test_in_exact_mode_neighbours_do_not_change_a_single_bit(threads, beam, count):
     torch.set_num_threads(threads)
     rows = sentences(count)
-    engine = Engine(small_transformer(), Decoding(beam=beam, extra_length=4))
+    engine = Engine(small_transformer(), DecodingConfig(beam=beam, extra_length=4))
     alone = [engine.search([row], n_best=beam, exact=True)[0] for row in rows]
     for chosen in random_batches(count, count // 10 + 2):
         found = engine.search([rows[number] for number in chosen], n_best=beam, exact=True)
@@ -166,16 +166,16 @@ def test_scores_and_draws_are_exact_too():
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_a_crew_finds_what_one_finds(precision):
     rows = sentences(120)
-    how = Decoding(beam=3, extra_length=4, batch_tokens=128, precision=precision)
+    how = DecodingConfig(beam=3, extra_length=4, batch_tokens=128, precision=precision)
     model = small_transformer(heads=2)
-    assert Engine(model, how, crew=Crew(2)).search(rows, n_best=2) == Engine(model, how).search(rows, n_best=2)
+    assert Engine(model, how, pool=ThreadPool(2)).search(rows, n_best=2) == Engine(model, how).search(rows, n_best=2)
 
 
-@pytest.mark.skipif(functions.compiled() is None, reason="no C compiler here")
+@pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_compiled_loops_need_no_exact_mode(precision):
     rows = sentences(40)
-    engine = Engine(small_transformer(heads=2), Decoding(beam=3, extra_length=4, precision=precision))
+    engine = Engine(small_transformer(heads=2), DecodingConfig(beam=3, extra_length=4, precision=precision))
     alone = [engine.search([row], n_best=3)[0] for row in rows]
     for chosen in random_batches(40, 6):
         assert engine.search([rows[number] for number in chosen], n_best=3) == [alone[number] for number in chosen]
@@ -184,7 +184,7 @@ def test_compiled_loops_need_no_exact_mode(precision):
 def test_a_search_is_the_same_with_and_without_compiled_loops(monkeypatch):
     rows, model = sentences(60), small_transformer(heads=2)
     compiled = Engine(model, HOW).search(rows, n_best=3)
-    monkeypatch.setattr(functions, "compiled", lambda: None)
+    monkeypatch.setattr(functions, "native_library", lambda: None)
     for one, other in zip(compiled, Engine(model, HOW).search(rows, n_best=3), strict=True):
         assert [h.tokens for h in one] == [h.tokens for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)

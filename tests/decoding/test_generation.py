@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from dragoman.decoding.generation import Draw, Page, chosen, going_on
-from dragoman.decoding.hypothesis import log_probabilities
-from dragoman.decoding.surprise import surprises
+from dragoman.decoding.generate import ContextWindow, SamplingOptions, choose_token, generate_tokens
+from dragoman.decoding.hypothesis import output_log_probabilities
+from dragoman.decoding.token_losses import token_losses
 from dragoman.errors import UserError
-from dragoman.model.joined import Joined
-from dragoman.recipe import Model
+from dragoman.models.decoder_only import DecoderOnly
+from dragoman.recipe import ModelConfig
 from dragoman.tokens import END, START, UNKNOWN
 
 CPU = torch.device("cpu")
@@ -23,8 +23,8 @@ PATTERNS = [
 
 def language_model(**how):
     torch.manual_seed(1)
-    model = Joined(
-        Model(architecture="joined", layers=2, width=16, inner_width=24, heads=4, norm="pre", **how),
+    model = DecoderOnly(
+        ModelConfig(architecture="joined", layers=2, width=16, inner_width=24, heads=4, norm="pre", **how),
         VOCABULARY,
         VOCABULARY,
     )
@@ -42,8 +42,8 @@ def test_a_prompt_that_is_read_at_once_leaves_the_state_of_one_that_is_read_toke
     model = language_model(**how)
     row = torch.tensor([[START, 5, 9, 4, 7, 7, 6, 5]])
     memory = model.encode(row[:, :0])
-    at_once, state = model.after(row, memory)
-    slow = model.start(memory)
+    at_once, state = model.prefill(row, memory)
+    slow = model.initial_state(memory)
     for token in row[0]:
         logits, slow = model.step(token.view(1, 1), memory, slow)
     torch.testing.assert_close(at_once, logits)
@@ -57,11 +57,19 @@ def test_every_token_is_drawn_by_what_the_window_shows_and_the_window_slides_by_
     model, window, prompt = language_model(**how), 8, [5, 6, 7]
     slid = []
     drawn = list(
-        going_on(model, prompt, Draw(0), length=20, window=window, device=CPU, slid=lambda: slid.append(len(slid)))
+        generate_tokens(
+            model,
+            prompt,
+            SamplingOptions(0),
+            length=20,
+            window=window,
+            device=CPU,
+            on_slide=lambda: slid.append(len(slid)),
+        )
     )
     seen, shown = list(prompt), list(prompt)
     for number, (token, log_probability) in enumerate(drawn):
-        values = log_probabilities(whole(model, shown)[-1:], first=number == 0)
+        values = output_log_probabilities(whole(model, shown)[-1:], first=number == 0)
         values[..., UNKNOWN] = -torch.inf
         assert token == int(values.argmax())
         assert log_probability == pytest.approx(values.max().item())
@@ -74,10 +82,10 @@ def test_every_token_is_drawn_by_what_the_window_shows_and_the_window_slides_by_
 
 def test_a_prompt_longer_than_the_window_is_read_from_its_last_half():
     model = language_model()
-    page = Page(model, 8, CPU)
+    page = ContextWindow(model, 8, CPU)
     long = [5, 6, 7, 8, 9, 10, 11, 4, 5, 6]
-    assert page.slides(long)
-    torch.testing.assert_close(page.turned_to(long)[0, 0].log_softmax(-1), whole(model, long[-4:])[-1])
+    assert page.is_full(long)
+    torch.testing.assert_close(page.next_logits(long)[0, 0].log_softmax(-1), whole(model, long[-4:])[-1])
 
 
 def test_the_end_is_never_first_and_nothing_follows_it():
@@ -85,7 +93,12 @@ def test_the_end_is_never_first_and_nothing_follows_it():
     with torch.no_grad():
         model.target_embedding.weight[END] = 0.3 * model.target_embedding.weight.sum(0)
     for seed in range(20):
-        tokens = [token for token, _ in going_on(model, [], Draw(1.5, seed=seed), length=30, window=16, device=CPU)]
+        tokens = [
+            token
+            for token, _ in generate_tokens(
+                model, [], SamplingOptions(1.5, seed=seed), length=30, window=16, device=CPU
+            )
+        ]
         assert tokens[0] != END and END not in tokens[:-1]
 
 
@@ -93,7 +106,9 @@ def test_different_samples_and_seeds_and_prompts_draw_differently():
     model = language_model()
 
     def text(prompt, seed, sample):
-        pairs = going_on(model, prompt, Draw(1.0, seed=seed), length=12, window=16, device=CPU, sample=sample)
+        pairs = generate_tokens(
+            model, prompt, SamplingOptions(1.0, seed=seed), length=12, window=16, device=CPU, sample=sample
+        )
         return tuple(token for token, _ in pairs)
 
     assert text([5], 1, 0) == text([5], 1, 0)
@@ -104,15 +119,23 @@ def test_only_the_tokens_allowed_first_come_first():
     opening = torch.zeros(VOCABULARY, dtype=torch.bool)
     opening[[7, 9]] = True
     for seed in range(5):
-        pairs = going_on(language_model(), [5], Draw(2.0, seed=seed), length=1, window=16, device=CPU, opening=opening)
+        pairs = generate_tokens(
+            language_model(),
+            [5],
+            SamplingOptions(2.0, seed=seed),
+            length=1,
+            window=16,
+            device=CPU,
+            first_token_mask=opening,
+        )
         assert next(pairs)[0] in (7, 9)
 
 
 def test_numbers_that_cannot_be_drawn_with_are_refused():
     with pytest.raises(UserError, match="temperature -1"):
-        Draw(-1).check()
-    Draw(0).check()
-    assert chosen(torch.tensor([[[-1.0, -0.5, -2.0]]]), 0.99, Draw(0)) == 1
+        SamplingOptions(-1).check()
+    SamplingOptions(0).check()
+    assert choose_token(torch.tensor([[[-1.0, -0.5, -2.0]]]), 0.99, SamplingOptions(0)) == 1
 
 
 @pytest.mark.parametrize("how", PATTERNS)
@@ -121,7 +144,7 @@ def test_each_token_of_a_long_text_is_predicted_once_with_half_a_window_before_i
     model, window = language_model(**how), 8
     tokens = torch.randint(4, VOCABULARY, (length,), generator=torch.Generator().manual_seed(length)).tolist()
     told = []
-    found = surprises(model, tokens, window, CPU, told.append)
+    found = token_losses(model, tokens, window, CPU, told.append)
     for place, token in enumerate(tokens):
         first = 0 if place < window else (place // 4 - 1) * 4
         expected = -whole(model, tokens[first:place])[-1, token].item()

@@ -7,24 +7,24 @@ from hypothesis import strategies as st
 from toy_transducers import Toy, padded, small_transformer
 
 from dragoman.decoding.engine import Engine
-from dragoman.decoding.grammar import DEEPEST, LONGEST_CHAIN, Grammar, TreeWriter
 from dragoman.decoding.sampling import sample
 from dragoman.decoding.search import beam_search
 from dragoman.decoding.shortlist import Shortlist
+from dragoman.decoding.tree_constraint import MAX_OPEN_BRACKETS, MAX_OPENING_CHAIN, TreeConstraint, TreeGrammar
 from dragoman.errors import UserError
-from dragoman.kernels import functions
-from dragoman.model.compiled import CompiledTransformer
-from dragoman.recipe import Decoding
-from dragoman.tokens import END, PAD, RESERVED, START
+from dragoman.native import functions
+from dragoman.native.model import NativeTransformer
+from dragoman.recipe import DecodingConfig
+from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
 
 PIECES = ["pad", "unknown", "start", "end", "(A", "(B", "(C", ")C", ")A", ")B", "DT", "NN"]
 VOCABULARY = len(PIECES)
 OPEN, CLOSE, TAG = 4, 8, 10  # "(A", ")A" and "DT"
-WORDS = (torch.arange(VOCABULARY) >= RESERVED + 2).long()  # two pieces go on with a word, the others begin one
+WORDS = (torch.arange(VOCABULARY) >= RESERVED_TOKENS + 2).long()  # two pieces go on with a word, the others begin one
 
 
 def writer(model, how, pieces=PIECES):
-    return TreeWriter(model, Grammar.of(pieces), WORDS, how)
+    return TreeConstraint(model, TreeGrammar.from_vocabulary(pieces), WORDS, how)
 
 
 def check_tree(tokens, words):
@@ -58,14 +58,14 @@ def check_all(source, found):
 @st.composite
 def sources(draw):
     """Draw a batch of sources of pieces, each beginning with a word."""
-    rows = draw(st.lists(st.lists(st.integers(RESERVED, VOCABULARY - 1), max_size=9), min_size=1, max_size=4))
+    rows = draw(st.lists(st.lists(st.integers(RESERVED_TOKENS, VOCABULARY - 1), max_size=9), min_size=1, max_size=4))
     return padded([[VOCABULARY - 1, *row, END] for row in rows])
 
 
 @settings(max_examples=30, deadline=None)
 @given(source=sources(), seed=st.integers(0, 10_000), beam=st.integers(1, 4), extra=st.integers(3, 12))
 def test_every_hypothesis_is_a_tree_over_the_words_of_its_source(source, seed, beam, extra):
-    how = Decoding(beam=beam, extra_length=extra)
+    how = DecodingConfig(beam=beam, extra_length=extra)
     model = writer(Toy(seed, VOCABULARY, sharpness=6.0), how)
     for compact in (True, False):
         check_all(source, beam_search(model, source, how, n_best=beam, compact=compact))
@@ -93,36 +93,36 @@ class Rigged:
 @pytest.mark.parametrize("strength", [-torch.inf, -3e38, -50.0, 50.0, 3e38, torch.inf, torch.nan])
 @pytest.mark.parametrize("wanted", [END, PAD, slice(4, 7), slice(7, 10), slice(10, 12), slice(None)], ids=str)
 def test_a_model_that_wants_one_thing_only_or_never_still_writes_trees(wanted, strength):
-    how = Decoding(beam=3, extra_length=20)
+    how = DecodingConfig(beam=3, extra_length=20)
     model = writer(Rigged(wanted, strength), how)
     rows = padded([[11] * 6 + [END], [11, END], [11, 4, 5, 11, END]])
     check_all(rows, beam_search(model, rows, how, n_best=3))
-    check_all(rows, beam_search(model, rows, Decoding(beam=1, extra_length=20)))
+    check_all(rows, beam_search(model, rows, DecodingConfig(beam=1, extra_length=20)))
     check_all(rows, sample(model, rows, how, n=2))
 
 
 def test_brackets_are_opened_as_long_as_there_is_room_to_close_them():
-    how = Decoding(beam=1, extra_length=9)
+    how = DecodingConfig(beam=1, extra_length=9)
     found = beam_search(writer(Rigged([OPEN, TAG], [50.0, 25.0]), how), padded([[11, 11, END]]), how)
     assert [PIECES[token] for token in found[0][0].tokens] == [*["(A"] * 4, "DT", "DT", *[")A"] * 4]
 
 
 def test_chains_of_brackets_and_depths_have_an_end():
-    how = Decoding(beam=1, extra_length=400)
+    how = DecodingConfig(beam=1, extra_length=400)
     source = padded([[11] * 30 + [END]])
     tokens = beam_search(writer(Rigged([OPEN, TAG], [50.0, 25.0]), how), source, how)[0][0].tokens
     check_tree(tokens, 30)
-    assert list(tokens[: LONGEST_CHAIN + 1]) == [OPEN] * LONGEST_CHAIN + [TAG]
-    assert tokens.count(OPEN) == DEEPEST
+    assert list(tokens[: MAX_OPENING_CHAIN + 1]) == [OPEN] * MAX_OPENING_CHAIN + [TAG]
+    assert tokens.count(OPEN) == MAX_OPEN_BRACKETS
 
 
-@pytest.mark.skipif(functions.compiled() is None, reason="no C compiler here")
+@pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_the_compiled_model_is_held_to_trees_too(precision):
-    how = Decoding(beam=4, extra_length=30, precision=precision)
+    how = DecodingConfig(beam=4, extra_length=30, precision=precision)
     model = small_transformer(VOCABULARY, width=64, inner_width=96, heads=2)
     engine = Engine(model, how, constrain=lambda inner: writer(inner, how))
-    assert isinstance(engine.used.model, CompiledTransformer)
+    assert isinstance(engine.search_model.model, NativeTransformer)
     rows = [[11] * count + [END] for count in (1, 9, 4, 2)]
     check_all(rows, engine.search(rows, n_best=4))
     check_all(rows, engine.search(rows, n_best=4, exact=True))
@@ -130,7 +130,7 @@ def test_the_compiled_model_is_held_to_trees_too(precision):
 
 
 def test_a_shortlist_gives_way_where_a_tree_needs_what_is_not_on_it():
-    how = Decoding(beam=3, extra_length=30)
+    how = DecodingConfig(beam=3, extra_length=30)
     listed = Shortlist(torch.full((VOCABULARY, 1), OPEN), torch.tensor([TAG]), VOCABULARY)
     engine = Engine(small_transformer(VOCABULARY), how, shortlist=listed, constrain=lambda inner: writer(inner, how))
     rows = [[11] * count + [END] for count in (1, 7)]
@@ -139,7 +139,7 @@ def test_a_shortlist_gives_way_where_a_tree_needs_what_is_not_on_it():
 
 @torch.inference_mode()
 def test_a_tree_keeps_the_probability_that_the_model_gives_it():
-    how = Decoding(beam=4, extra_length=30)
+    how = DecodingConfig(beam=4, extra_length=30)
     engine = Engine(small_transformer(VOCABULARY), how, constrain=lambda inner: writer(inner, how))
     rows = [[11] * count + [END] for count in (1, 5, 3)]
     found = [hypotheses[0] for hypotheses in engine.search(rows)]
@@ -149,10 +149,10 @@ def test_a_tree_keeps_the_probability_that_the_model_gives_it():
 
 @torch.inference_mode()
 def test_every_step_gives_the_logits_of_the_whole_prefix():
-    model = writer(small_transformer(VOCABULARY), Decoding())
+    model = writer(small_transformer(VOCABULARY), DecodingConfig())
     memory = model.encode(padded([[11, 11, 11, END], [11, END]]))
     prefix = torch.tensor([[START, 4, 10, 5, 10, 9, 10], [START, 4, 5, 10, 9, 8, END]])
-    state, steps = model.start(memory), []
+    state, steps = model.initial_state(memory), []
     for place in range(prefix.shape[1]):
         logits, state = model.step(prefix[:, place : place + 1], memory, state)
         steps.append(logits)
@@ -161,7 +161,7 @@ def test_every_step_gives_the_logits_of_the_whole_prefix():
 
 @pytest.mark.parametrize("prefix", [[OPEN, TAG], [TAG], [CLOSE, CLOSE], [PAD, END, 1]])
 def test_any_beginning_may_be_asked_for(prefix):
-    how = Decoding(beam=3, extra_length=10)
+    how = DecodingConfig(beam=3, extra_length=10)
     source = padded([[11, 11, 11, END]])
     found = beam_search(writer(Toy(3, VOCABULARY), how), source, how, prefix=prefix)[0]
     begun = [one.tokens[: len(prefix)] == tuple(prefix) for one in found if not one.truncated]
@@ -169,18 +169,18 @@ def test_any_beginning_may_be_asked_for(prefix):
 
 
 def test_a_label_without_both_brackets_is_never_used():
-    grammar = Grammar.of(["", "", "", "", "(A", "(B", ")A", ")C", "NN"])
+    grammar = TreeGrammar.from_vocabulary(["", "", "", "", "(A", "(B", ")A", ")C", "NN"])
     usable = grammar.allowed.any(dim=0)
-    usable[grammar.closing[1:]] = True
+    usable[grammar.closing_token[1:]] = True
     assert usable.nonzero().squeeze(1).tolist() == [4, 6, 8]
 
 
 @pytest.mark.parametrize("pieces", [["(A", ")B", "NN"], ["(A", ")A"], ["NN"], []])
 def test_a_vocabulary_that_cannot_write_trees_is_refused(pieces):
     with pytest.raises(UserError, match='target_kind = "words"'):
-        Grammar.of(["", "", "", "", *pieces])
+        TreeGrammar.from_vocabulary(["", "", "", "", *pieces])
 
 
 def test_a_longest_output_without_room_for_brackets_is_refused():
     with pytest.raises(UserError, match="extra_length = 2 leaves no room"):
-        writer(Toy(1, VOCABULARY), Decoding(extra_length=2))
+        writer(Toy(1, VOCABULARY), DecodingConfig(extra_length=2))

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_transducers import Toy, padded
 
-from dragoman.decoding.sampling import drawn, sample
-from dragoman.decoding.scoring import score
+from dragoman.decoding.sampling import draw_tokens, sample
+from dragoman.decoding.scoring import score_targets
 from dragoman.decoding.search import beam_search
 from dragoman.errors import UserError
-from dragoman.recipe import Decoding
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
 
-HOW = Decoding(beam=1, extra_length=4)
+HOW = DecodingConfig(beam=1, extra_length=4)
 SOURCES = [[4, 5, END], [5, END], [4, 4, 5, 5, END]]
 
 
@@ -45,7 +45,7 @@ def test_near_temperature_zero_the_likeliest_token_is_taken(seed, temperature):
 def test_a_temperature_below_what_float32_can_tell_from_zero_is_no_division_by_zero():
     values = torch.tensor([[[0.1, 0.7, 0.2]]]).log()
     chance = torch.tensor([[0.5]], dtype=torch.float64)
-    assert drawn(values, chance, temperature=1e-50, top_k=0, top_p=1.0).tolist() == [[1]]
+    assert draw_tokens(values, chance, temperature=1e-50, top_k=0, top_p=1.0).tolist() == [[1]]
 
 
 @pytest.mark.parametrize("limits", [{"top_k": 1}, {"top_p": 1e-6}])
@@ -56,12 +56,12 @@ def test_drawing_from_one_token_is_greedy_search(limits):
 
 
 def test_outputs_come_as_often_as_the_model_says():
-    model, how = Toy(5), Decoding(extra_length=1)
+    model, how = Toy(5), DecodingConfig(extra_length=1)
     draws = sample(model, padded([[4, END]]), how, n=4000, seed=1)[0]
     frequencies = Counter(draw.tokens for draw in draws if not draw.truncated)
     assert frequencies
     for tokens, times in frequencies.items():
-        (expected,) = score(model, padded([[4, END]]), padded([[*tokens, END]]), how)
+        (expected,) = score_targets(model, padded([[4, END]]), padded([[*tokens, END]]), how)
         # PAD and START are never drawn, nor END at once, so the rest comes a little more often than the model says.
         chances = model.decode(padded([[START, *tokens]]), model.encode(padded([[4, END]])))[0].softmax(-1)
         chances[1:, END] = 0.0
@@ -76,7 +76,7 @@ def test_a_drawn_output_is_scored_like_any_other(seed):
     model = Toy(seed, 30)
     draws = sample(model, padded(SOURCES[:1]), HOW, temperature=0.7, top_k=9, top_p=0.9, n=3)[0]
     targets = padded([[*h.tokens, *[END] * (not h.truncated)] for h in draws])
-    for draw, expected in zip(draws, score(model, padded(SOURCES[:1] * 3), targets, HOW), strict=True):
+    for draw, expected in zip(draws, score_targets(model, padded(SOURCES[:1] * 3), targets, HOW), strict=True):
         assert (draw.tokens, draw.truncated) == (expected.tokens, expected.truncated)
         assert draw.score == pytest.approx(expected.score, abs=1e-9)
 
@@ -85,10 +85,10 @@ def test_only_the_likeliest_tokens_are_drawn_from():
     values = torch.tensor([0.5, 0.1, 0.3, 0.1]).log()
     chances = torch.linspace(0, 1 - 1e-12, 101, dtype=torch.float64)[None]
     rows = values.expand(1, 101, 4)
-    assert set(drawn(rows, chances, 1.0, 0, 1.0).flatten().tolist()) == {0, 1, 2, 3}
-    assert set(drawn(rows, chances, 1.0, 2, 1.0).flatten().tolist()) == {0, 2}
-    assert set(drawn(rows, chances, 1.0, 0, 0.7).flatten().tolist()) == {0, 2}
-    assert set(drawn(rows, chances, 1.0, 0, 0.4).flatten().tolist()) == {0}
+    assert set(draw_tokens(rows, chances, 1.0, 0, 1.0).flatten().tolist()) == {0, 1, 2, 3}
+    assert set(draw_tokens(rows, chances, 1.0, 2, 1.0).flatten().tolist()) == {0, 2}
+    assert set(draw_tokens(rows, chances, 1.0, 0, 0.7).flatten().tolist()) == {0, 2}
+    assert set(draw_tokens(rows, chances, 1.0, 0, 0.4).flatten().tolist()) == {0}
 
 
 def test_a_model_that_never_ends_is_stopped():

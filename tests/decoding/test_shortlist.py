@@ -6,13 +6,13 @@ from test_compiled_search import PIECES, alike, model, source
 
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.search import beam_search
-from dragoman.decoding.shortlist import Restricted, Shortlist
-from dragoman.kernels import functions
-from dragoman.model.compiled import compiled
-from dragoman.recipe import Decoding
+from dragoman.decoding.shortlist import Shortlist, ShortlistedTransducer
+from dragoman.native import functions
+from dragoman.native.model import compile_model
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD
 
-HOW = Decoding(beam=4, extra_length=12)
+HOW = DecodingConfig(beam=4, extra_length=12)
 
 
 def table(likely=3, common=2):
@@ -29,13 +29,13 @@ def sentences():
     return [row[row != PAD].tolist() for row in source()]
 
 
-needs_a_compiler = pytest.mark.skipif(functions.compiled() is None, reason="no C compiler here")
+needs_a_compiler = pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
 
 
 @pytest.mark.parametrize("fast", [pytest.param(True, marks=needs_a_compiler), False])
 @torch.inference_mode()
 def test_only_what_is_on_the_list_is_said(fast):
-    transducer = Restricted(compiled(model(), "float32") if fast else model(), table())
+    transducer = ShortlistedTransducer(compile_model(model(), "float32") if fast else model(), table())
     for row, found in zip(source(), beam_search(transducer, source(), HOW, n_best=4), strict=True):
         allowed = {(token + more) % PIECES for token in [*row.tolist(), END] for more in range(3)} | {5, 6}
         assert all(set(one.tokens) <= allowed | {1} for one in found)
@@ -47,11 +47,11 @@ def test_only_what_is_on_the_list_is_said(fast):
 def test_the_compiled_search_is_restricted_alike(precision):
     class Stepping:
         def __init__(self, fast):
-            self.encode, self.start, self.step = fast.encode, fast.start, fast.step
+            self.encode, self.initial_state, self.step = fast.encode, fast.initial_state, fast.step
 
-    fast = compiled(model(), precision)
-    expected = beam_search(Restricted(Stepping(fast), table()), source(), HOW, n_best=4)
-    found = beam_search(Restricted(fast, table()), source(), HOW, n_best=4)
+    fast = compile_model(model(), precision)
+    expected = beam_search(ShortlistedTransducer(Stepping(fast), table()), source(), HOW, n_best=4)
+    found = beam_search(ShortlistedTransducer(fast, table()), source(), HOW, n_best=4)
     assert [[one.tokens for one in row] for row in found] == [[one.tokens for one in row] for row in expected]
     for row, other in zip(found, expected, strict=True):
         assert [one.score for one in row] == pytest.approx([one.score for one in other], abs=1e-4)

@@ -2,24 +2,24 @@ import pytest
 from toy_transducers import Toy, padded
 
 from dragoman.decoding.search import beam_search
-from dragoman.decoding.trace import Trace
-from dragoman.recipe import Decoding
+from dragoman.decoding.trace import SearchTrace
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END
 
-HOW = Decoding(beam=3, length_penalty=0.6, extra_length=6)
+HOW = DecodingConfig(beam=3, length_penalty=0.6, extra_length=6)
 
 
 def searched(seed: int, prefix: tuple[int, ...] = ()):
     """Return the best hypothesis of a toy model and the tree of how it was found."""
-    trace = Trace()
-    best = beam_search(Toy(seed), padded([[4, 5, END]]), HOW, prefix=prefix, watch=trace.hear)[0][0]
+    trace = SearchTrace()
+    best = beam_search(Toy(seed), padded([[4, 5, END]]), HOW, prefix=prefix, on_step=trace.record_step)[0][0]
     return best, trace.nodes(best.tokens, HOW.length_penalty)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_chosen_path_is_the_result_with_its_sum_and_score(seed):
     best, nodes = searched(seed)
-    chosen = [node for node in nodes if node.state == "chosen"]
+    chosen = [node for node in nodes if node.status == "chosen"]
     ending = () if best.truncated else (END,)
     assert tuple(node.token for node in chosen) == best.tokens + ending
     assert chosen[-1].sum == pytest.approx(best.log_probability)
@@ -45,9 +45,9 @@ def test_no_step_has_more_nodes_than_the_beam_is_wide(seed):
 
 def test_what_was_dropped_has_no_surviving_descendant():
     _, nodes = searched(3)
-    pruned = {place for place, node in enumerate(nodes) if node.state == "pruned"}
+    pruned = {place for place, node in enumerate(nodes) if node.status == "pruned"}
     assert pruned
-    assert all(node.state == "pruned" for node in nodes if node.parent in pruned)
+    assert all(node.status == "pruned" for node in nodes if node.parent in pruned)
 
 
 def test_watching_a_search_does_not_change_it():

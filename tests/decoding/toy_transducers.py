@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.model.transducer import Memory
-from dragoman.model.transformer import Transformer
-from dragoman.recipe import Model
-from dragoman.tokens import END, PAD, RESERVED
+from dragoman.models.transducer import Memory
+from dragoman.models.transformer import Transformer
+from dragoman.recipe import ModelConfig
+from dragoman.tokens import END, PAD, RESERVED_TOKENS
 
 WIDTH = 5
 
@@ -19,10 +19,10 @@ class Hidden:
     vectors: Tensor  # B W D
 
     def reorder(self, parents: Tensor) -> "Hidden":
-        return Hidden(self.vectors.gather(1, parents[..., None].expand(-1, -1, WIDTH)))
+        return Hidden(self.position_vectors.gather(1, parents[..., None].expand(-1, -1, WIDTH)))
 
     def keep(self, sentences: Tensor) -> "Hidden":
-        return Hidden(self.vectors[sentences])
+        return Hidden(self.position_vectors[sentences])
 
 
 class Toy:
@@ -44,7 +44,7 @@ class Toy:
         places = torch.arange(1, source.shape[1] + 1, dtype=torch.float64)[:, None]
         return Memory(self.source[source] * places.cos() * mask[..., None], mask)
 
-    def start(self, memory: Memory) -> Hidden:
+    def initial_state(self, memory: Memory) -> Hidden:
         # One position after the other: a vectorised sum may round differently when padding is added.
         total = torch.zeros(len(memory.mask), WIDTH, dtype=torch.float64)
         for place in range(memory.mask.shape[1]):
@@ -52,9 +52,9 @@ class Toy:
         return Hidden(total[:, None])
 
     def step(self, token: Tensor, memory: Memory, state: Hidden) -> tuple[Tensor, Hidden]:
-        moved = (state.vectors[..., :, None] * self.turn).sum(dim=-2)
+        moved = (state.position_vectors[..., :, None] * self.turn).sum(dim=-2)
         after = Hidden((moved + self.target[token]).tanh())
-        return (after.vectors[..., :, None] * self.output).sum(dim=-2) + self.bias, after
+        return (after.position_vectors[..., :, None] * self.output).sum(dim=-2) + self.bias, after
 
     def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
         state, logits = self.start(memory), []
@@ -73,15 +73,17 @@ def small_transformer(vocabulary: int = 200, *, sharpness: float = 4.0, **how: o
     """Return a Transformer with random parameters that is sure of its choices and ends now and then."""
     torch.manual_seed(1)
     settings = {"layers": 2, "width": 32, "inner_width": 64, "heads": 4, "norm": "pre", "share_output": False, **how}
-    model = Transformer(Model.model_validate(settings), vocabulary, vocabulary).eval()
-    last = model.decoder_norm if settings["norm"] == "pre" else model.decoder[-1].around_feed_forward.norm
+    model = Transformer(ModelConfig.model_validate(settings), vocabulary, vocabulary).eval()
+    last = model.decoder_norm if settings["norm"] == "pre" else model.decoder[-1].feed_forward_residual.norm
     with torch.no_grad():
         last.weight.mul_(sharpness)
-        last.bias.copy_(model.output[END] / model.output[END].square().sum())  # raises the logit of END by one
+        last.bias.copy_(
+            model.output_weight[END] / model.output_weight[END].square().sum()
+        )  # raises the logit of END by one
     return model
 
 
 def sentences(count: int, *, vocabulary: int = 200, longest: int = 18, seed: int = 1) -> list[list[int]]:
     generator = random.Random(seed)
     lengths = (generator.randint(1, longest) for _ in range(count))
-    return [[*(generator.randrange(RESERVED, vocabulary) for _ in range(length)), END] for length in lengths]
+    return [[*(generator.randrange(RESERVED_TOKENS, vocabulary) for _ in range(length)), END] for length in lengths]

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import UserError
-from dragoman.evaluation.bracket_rules import COLLINS, Rules, read_rules
-from dragoman.evaluation.brackets import SentenceCounts, per_cent, score, to_json
-from dragoman.evaluation.trees import sentences
+from dragoman.evaluation.bracket_rules import COLLINS, BracketRules, read_rules
+from dragoman.evaluation.brackets import SentenceCounts, percentage, score_brackets, to_json
+from dragoman.evaluation.trees import treebank_sentences
 
 EVALB = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "evalb"
 
@@ -20,9 +20,9 @@ SAW = "(TOP (S (NP (DT the) (NN man)) (VP (VBD saw) (NP (PRP her)) (PP (IN with)
 HER = "(TOP (S (NP (DT the) (VB man)) (VP (VBD saw) (NP (NP (PRP$ her)) (PP (IN with) (NP (NNS eyes))))) (. .)))"
 
 
-def one(hypothesis: str, reference: str, rules: Rules = COLLINS) -> SentenceCounts:
+def one(hypothesis: str, reference: str, rules: BracketRules = COLLINS) -> SentenceCounts:
     """Score one sentence."""
-    return score([hypothesis], [reference], rules).sentences[0]
+    return score_brackets([hypothesis], [reference], rules).sentences[0]
 
 
 def test_a_tree_compared_with_itself_is_right_in_all_its_brackets():
@@ -32,7 +32,7 @@ def test_a_tree_compared_with_itself_is_right_in_all_its_brackets():
 
 
 def test_a_bracket_too_many_costs_precision_and_wrong_tags_cost_accuracy():
-    found = score([HER], [SAW]).everything
+    found = score_brackets([HER], [SAW]).overall
     assert (found.matched, found.in_hypothesis, found.in_reference) == (6, 7, 6)
     assert (found.precision, found.recall) == (100 * 6 / 7, 100)
     assert found.f1 == pytest.approx(2 * 6 / (7 + 6) * 100)
@@ -41,7 +41,7 @@ def test_a_bracket_too_many_costs_precision_and_wrong_tags_cost_accuracy():
 
 
 def test_a_bracket_too_few_costs_recall():
-    found = score([SAW], [HER]).everything
+    found = score_brackets([SAW], [HER]).overall
     assert (found.precision, found.recall) == (100, 100 * 6 / 7)
 
 
@@ -73,9 +73,9 @@ def test_crossing_is_averaged_and_counted_none_and_few():
         2: ("(S (Y (Z (A a) (B b))) (C c))", "(S (A a) (X (B b) (C c)))"),
         3: ("(S (Y (Z (Y (A a) (B b)))) (C c))", "(S (A a) (X (B b) (C c)))"),
     }
-    found = score(*zip(*pairs.values(), strict=True))
+    found = score_brackets(*zip(*pairs.values(), strict=True))
     assert [sentence.crossing for sentence in found.sentences] == [*pairs]
-    summary = found.everything
+    summary = found.overall
     assert (summary.crossing, summary.average_crossing) == (5, 5 / 3)
     assert (summary.no_crossing, summary.two_or_less_crossing) == (100 / 3, 200 / 3)
 
@@ -94,12 +94,12 @@ def test_punctuation_is_left_out_wherever_it_hangs():
 
 def test_adverb_phrases_and_particles_are_equal_labels_for_brackets_and_for_tags():
     assert one("(S (PRT (PRT a)))", "(S (ADVP (ADVP a)))") == SentenceCounts("scored", 1, 2, 2, 2, 0, 1, 1)
-    assert one("(S (PRT (PRT a)))", "(S (ADVP (ADVP a)))", Rules()).matched == 1
+    assert one("(S (PRT (PRT a)))", "(S (ADVP (ADVP a)))", BracketRules()).matched == 1
 
 
 def test_equality_goes_both_ways_but_no_further():
     """A = B and B = C do not make A = C; and the first that fits is taken, as EVALB does, though it is not the best."""
-    rules = Rules(equal_labels=(("A", "B"), ("B", "C")))
+    rules = BracketRules(equal_labels=(("A", "B"), ("B", "C")))
     assert one("(S (A (X x)))", "(S (C (X x)))", rules).matched == 1
     assert one("(S (B (X x)))", "(S (C (X x)))", rules).matched == 2
     assert one("(B (A (X x)))", "(A (C (X x)))", rules).matched == 1
@@ -107,7 +107,7 @@ def test_equality_goes_both_ways_but_no_further():
 
 
 def test_a_bracket_equal_to_a_deleted_one_is_deleted_but_a_word_is_not():
-    rules = Rules(deleted=("TOP",), equal_labels=(("ROOT", "TOP"),))
+    rules = BracketRules(deleted=("TOP",), equal_labels=(("ROOT", "TOP"),))
     assert one("(ROOT (S (ROOT a)))", "(ROOT (S (ROOT a)))", rules) == SentenceCounts("scored", 1, 1, 1, 1, 0, 1, 1)
 
 
@@ -150,13 +150,13 @@ def test_a_sentence_without_words_is_skipped_and_one_with_other_words_is_an_erro
 
 
 def test_errors_and_skipped_sentences_are_counted_and_do_not_lower_the_scores():
-    found = score(["", "(S (A b))", SAW], ["(S (A a))", "(S (A a))", SAW]).everything
+    found = score_brackets(["", "(S (A b))", SAW], ["(S (A a))", "(S (A a))", SAW]).overall
     assert (found.sentences, found.errors, found.skipped, found.scored) == (3, 1, 1, 1)
     assert (found.f1, found.exact_match, found.tagging_accuracy, found.words) == (100, 100, 100, 6)
 
 
 def test_where_nothing_is_scored_the_scores_are_zero():
-    found = score([""], [SAW]).everything
+    found = score_brackets([""], [SAW]).overall
     assert (found.scored, found.precision, found.recall, found.f1, found.exact_match) == (0, 0, 0, 0, 0)
 
 
@@ -170,10 +170,10 @@ def test_words_that_are_said_to_be_equal_are():
 def test_short_sentences_are_scored_apart_by_the_length_of_their_reference():
     """The reference has two words that count and three in all; a trace is not even measured."""
     reference = "(S (A a) (B b) (. .) (-NONE- *))"
-    found = score([reference, "(S (A a))"], [reference, "(S (A a))"], replace(COLLINS, cutoff=2))
+    found = score_brackets([reference, "(S (A a))"], [reference, "(S (A a))"], replace(COLLINS, cutoff=2))
     assert [sentence.length for sentence in found.sentences] == [3, 1]
-    assert (found.everything.sentences, found.short.sentences, found.short.words) == (2, 1, 1)
-    assert score([reference], [reference], replace(COLLINS, cutoff=3)).short.sentences == 1
+    assert (found.overall.sentences, found.short.sentences, found.short.words) == (2, 1, 1)
+    assert score_brackets([reference], [reference], replace(COLLINS, cutoff=3)).short.sentences == 1
 
 
 QUOTES = replace(COLLINS, quotes=("''", "POS"))
@@ -202,12 +202,12 @@ def test_a_very_deep_tree_is_scored():
 
 def test_numbers_of_hypotheses_and_references_must_agree():
     with pytest.raises(UserError, match="There are 1 hypotheses but 2 references; tree n of one must belong to tree n"):
-        score([SAW], [SAW, SAW])
+        score_brackets([SAW], [SAW, SAW])
 
 
 def test_a_malformed_reference_is_refused():
     with pytest.raises(UserError, match="Reference 2: the tree that begins here is not closed"):
-        score([SAW, SAW], [SAW, "(S (A a)"])
+        score_brackets([SAW, SAW], [SAW, "(S (A a)"])
 
 
 words = st.lists(st.sampled_from("abc"), min_size=1, max_size=8)
@@ -229,24 +229,24 @@ def parse(text: list[str], brackets: list[tuple[int, int, str]]) -> str:
 @given(words, pairs, pairs)
 def test_swapping_hypothesis_and_reference_swaps_precision_and_recall(text, some, others):
     one_tree, other = parse(text, some), parse(text, others)
-    there, back = score([one_tree], [other]).everything, score([other], [one_tree]).everything
+    there, back = score_brackets([one_tree], [other]).overall, score_brackets([other], [one_tree]).overall
     assert (there.precision, there.recall, there.f1) == (back.recall, back.precision, pytest.approx(back.f1))
     assert there.tagging_accuracy == back.tagging_accuracy
     assert (there.crossing == 0) == (back.crossing == 0)
     assert there.matched <= min(there.in_reference, there.in_hypothesis)
     assert there.crossing <= there.in_hypothesis - there.matched
-    assert score([one_tree], [one_tree]).everything.exact_match == 100
+    assert score_brackets([one_tree], [one_tree]).overall.exact_match == 100
 
 
 def test_the_rules_of_a_parameter_file_are_read():
     lines = ["# a comment", "DEBUG 0", "", "MAX_ERROR 3", "CUTOFF_LEN  25 ", "LABELED 0", "DELETE_LABEL #",
              "DELETE_LABEL\tTOP", "DELETE_LABEL_FOR_LENGTH -NONE-", "QUOTE_LABEL POS", "EQ_LABEL A B", "EQ_LABEL B C",
              "EQ_WORD This this"]  # fmt: skip
-    assert read_rules(lines, "my.prm") == Rules(
+    assert read_rules(lines, "my.prm") == BracketRules(
         labelled=False, deleted=("#", "TOP"), deleted_for_length=("-NONE-",), equal_labels=(("A", "B"), ("B", "C")),
         equal_words=(("This", "this"),), quotes=("POS",), cutoff=25, most_errors=3,
     )  # fmt: skip
-    assert read_rules([], "my.prm") == Rules()
+    assert read_rules([], "my.prm") == BracketRules()
 
 
 @pytest.mark.parametrize(
@@ -267,16 +267,18 @@ def test_a_wrong_line_of_a_parameter_file_is_refused(line, words):
 
 
 def test_a_score_says_by_what_rules_it_was_made():
-    assert str(score([HER], [SAW])) == "F1 92.31  labelled brackets; without TOP -NONE- , : `` '' .; ADVP = PRT"
-    assert str(Rules(labelled=False, quotes=("POS",))) == "unlabelled brackets; quotes as POS"
+    assert (
+        str(score_brackets([HER], [SAW])) == "F1 92.31  labelled brackets; without TOP -NONE- , : `` '' .; ADVP = PRT"
+    )
+    assert str(BracketRules(labelled=False, quotes=("POS",))) == "unlabelled brackets; quotes as POS"
 
 
 def test_scores_are_plain_values():
-    found = to_json(score([SAW, ""], [SAW, SAW]), [1, 2], each=True)
+    found = to_json(score_brackets([SAW, ""], [SAW, SAW]), [1, 2], each=True)
     assert (found["all"]["f1"], found["short"]["sentences"], found["rules"]["cutoff"]) == (100, 2, 40)
     assert found["not_scored"] == [{"line": 2, "status": "skipped", "why": "it has no words that count."}]
     assert [sentence["matched"] for sentence in found["sentences"]] == [6, 0]
-    assert "sentences" not in to_json(score([SAW], [SAW]), [1])
+    assert "sentences" not in to_json(score_brackets([SAW], [SAW]), [1])
 
 
 shared = [
@@ -292,8 +294,10 @@ def lines_of(name: str) -> list[str]:
 @pytest.fixture(scope="module")
 def sample():
     """EVALB's sample, scored by its own rules."""
-    hypotheses, references = ([text for _, text in sentences(lines_of(f"sample.{kind}"))] for kind in ("tst", "gld"))
-    return score(hypotheses, references, read_rules(lines_of("sample.prm"), "sample.prm"))
+    hypotheses, references = (
+        [text for _, text in treebank_sentences(lines_of(f"sample.{kind}"))] for kind in ("tst", "gld")
+    )
+    return score_brackets(hypotheses, references, read_rules(lines_of("sample.prm"), "sample.prm"))
 
 
 class TestEvalbsOwnSample:
@@ -312,7 +316,7 @@ class TestEvalbsOwnSample:
         assert [listing(number, counts) for number, counts in enumerate(sample.sentences, start=1)] == listed
 
     def test_the_line_of_sums(self, sample):
-        found = sample.everything
+        found = sample.overall
         listed = lines_of("sample.rsl")[28].split()
         listed[5] = "1"
         assert [
@@ -333,7 +337,7 @@ class TestEvalbsOwnSample:
         assert [*map(str, counts), *(f"{measure:.2f}" for measure in measures)] == listed
 
     def test_the_f_measure_that_later_versions_print(self, sample):
-        assert f"{sample.everything.f1:.2f} {sample.short.f1:.2f}" == "89.12 83.20"
+        assert f"{sample.overall.f1:.2f} {sample.short.f1:.2f}" == "89.12 83.20"
 
     def test_our_own_rules_are_those_of_collins(self):
         assert read_rules(lines_of("COLLINS.prm"), "COLLINS.prm") == COLLINS
@@ -345,5 +349,5 @@ def listing(number: int, counts: SentenceCounts) -> list[str]:
     numbers = (counts.matched, counts.in_reference, counts.in_hypothesis, counts.crossing, counts.words)
     return [
         *map(str, (number, counts.length, status)), f"{counts.recall:.2f}", f"{counts.precision:.2f}",
-        *map(str, numbers), f"{counts.right_tags}", f"{per_cent(counts.right_tags, counts.words):.2f}",
+        *map(str, numbers), f"{counts.right_tags}", f"{percentage(counts.right_tags, counts.words):.2f}",
     ]  # fmt: skip

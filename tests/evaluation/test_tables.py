@@ -1,22 +1,22 @@
-from dragoman.evaluation.error_rates import Confusion, ErrorRates, Judgement, Rate
-from dragoman.evaluation.scores import Row, Score, Scores, Sentence
+from dragoman.evaluation.error_rates import Confusion, ErrorRate, ErrorRates, WordResult
+from dragoman.evaluation.scores import LengthRangeScores, MetricScore, SentenceScore, TranslationScores
 from dragoman.evaluation.tables import (
     confusions_table,
     labels_table,
     length_table,
     rates_table,
     scores_table,
-    worst_table,
+    worst_sentences_table,
     worst_words_table,
 )
 
 
 def test_scores_stand_under_one_another():
-    scores = Scores(
-        bleu=Score("BLEU", 33.14, 0.93, "nrefs:1"),
-        bleu_lowercase=Score("BLEU lower-cased", 34.0, 1.0, "case:lc"),
-        chrf=Score("chrF2", 60.0, 0.5, "nc:6"),
-        ter=Score("TER", 45.0, None, "tok:tercom"),
+    scores = TranslationScores(
+        bleu=MetricScore("BLEU", 33.14, 0.93, "nrefs:1"),
+        bleu_lowercase=MetricScore("BLEU lower-cased", 34.0, 1.0, "case:lc"),
+        chrf=MetricScore("chrF2", 60.0, 0.5, "nc:6"),
+        ter=MetricScore("TER", 45.0, None, "tok:tercom"),
         sentences=2,
     )
     assert scores_table(scores).split("\n") == [
@@ -28,7 +28,9 @@ def test_scores_stand_under_one_another():
 
 
 def test_the_table_by_length_has_headings_over_its_numbers():
-    assert length_table([Row("1–5", 12, 40.06, 61.0, 0.987), Row("31+", 3, 9.5, 30.0, 1.1)]).split("\n") == [
+    assert length_table(
+        [LengthRangeScores("1–5", 12, 40.06, 61.0, 0.987), LengthRangeScores("31+", 3, 9.5, 30.0, 1.1)]
+    ).split("\n") == [
         "source words  sentences  BLEU  chrF  length ratio",
         "         1–5         12  40.1  61.0          0.99",
         "         31+          3   9.5  30.0          1.10",
@@ -36,7 +38,9 @@ def test_the_table_by_length_has_headings_over_its_numbers():
 
 
 def test_the_worst_sentences_are_blocks_with_their_line():
-    table = worst_table([Sentence(7, 12.3, "a dog", "ein", "ein Hund"), Sentence(9, 20.0, "s", "h", "r")])
+    table = worst_sentences_table(
+        [SentenceScore(7, 12.3, "a dog", "ein", "ein Hund"), SentenceScore(9, 20.0, "s", "h", "r")]
+    )
     first, second = table.split("\n\n")
     assert first == "line 7, chrF 12.3\n  source      a dog\n  hypothesis  ein\n  reference   ein Hund"
     assert second.startswith("line 9")
@@ -44,8 +48,8 @@ def test_the_worst_sentences_are_blocks_with_their_line():
 
 def test_rates_stand_under_one_another():
     rates = (
-        Rate("WER", 30.126, 1.4, "3 of 10 words wrong", "nrefs:1"),
-        Rate("edit distance", 0.3, None, "3 edits", "nrefs:1"),
+        ErrorRate("WER", 30.126, 1.4, "3 of 10 words wrong", "nrefs:1"),
+        ErrorRate("edit distance", 0.3, None, "3 edits", "nrefs:1"),
     )
     assert rates_table(ErrorRates(rates, ())).split("\n") == [
         "WER            30.13 ± 1.40  3 of 10 words wrong  nrefs:1",
@@ -55,7 +59,7 @@ def test_rates_stand_under_one_another():
 
 def test_the_mean_counts_every_label_alike():
     few, many = (
-        ErrorRates((Rate("WER", value, None, "", ""),), (Judgement(1, "", "", ("",), "", 0, 1, ()),) * words)
+        ErrorRates((ErrorRate("WER", value, None, "", ""),), (WordResult(1, "", "", ("",), "", 0, 1, ()),) * words)
         for value, words in ((10.0, 1), (20.0, 3))
     )
     assert labels_table({"fre": few, "dut": many}).split("\n") == [
@@ -75,5 +79,5 @@ def test_confusions_name_what_was_left_out():
 
 
 def test_the_worst_words_are_blocks_with_all_right_answers():
-    table = worst_words_table([Judgement(7, "tear", "T", ("T EH R", "T IH R"), "T EH R", 2, 3, ())])
+    table = worst_words_table([WordResult(7, "tear", "T", ("T EH R", "T IH R"), "T EH R", 2, 3, ())])
     assert table == "word 7, tear: 2 edits in 3\n  output     T\n  reference  T EH R\n  reference  T IH R"

@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import UserError
-from dragoman.evaluation.trees import Tree, indented, read_trees, sentences, tree_of, well_formed_sentences
+from dragoman.evaluation.trees import (
+    Tree,
+    indent_tree,
+    read_tree,
+    read_trees,
+    treebank_sentences,
+    well_formed_treebank_sentences,
+)
 
 DOG = "(S (NP-SBJ (DT the) (NN dog)) (VP (VBZ runs)) (. .))"
 DEEP = 20_000
@@ -26,7 +33,7 @@ def read(text: str) -> list[Tree]:
 
 
 def test_a_tree_has_labels_brackets_and_words():
-    tree = tree_of(DOG)
+    tree = read_tree(DOG)
     assert tree.label == "S"
     assert [child.label for child in tree.children] == ["NP-SBJ", "VP", "."]
     assert tree.children[0].children == (Tree("DT", word="the"), Tree("NN", word="dog"))
@@ -45,40 +52,42 @@ def test_a_tree_has_labels_brackets_and_words():
     ],
 )
 def test_what_is_read_is_written_as_it_was(text):
-    assert str(tree_of(text)) == text
+    assert str(read_tree(text)) == text
 
 
 def test_several_trees_stand_on_a_line_or_one_stands_over_several():
     assert read(f"{DOG} {DOG}\n\n  (S\n  (NP (DT\tthe)\n (NN dog) )(VP\r\n(VBZ runs)))") == [
-        tree_of(DOG),
-        tree_of(DOG),
-        tree_of("(S (NP (DT the) (NN dog)) (VP (VBZ runs)))"),
+        read_tree(DOG),
+        read_tree(DOG),
+        read_tree("(S (NP (DT the) (NN dog)) (VP (VBZ runs)))"),
     ]
 
 
 def test_an_indented_tree_has_a_bracket_below_the_one_it_is_in_and_words_side_by_side():
-    assert indented(tree_of(f"( {DOG})")).split("\n") == [
+    assert indent_tree(read_tree(f"( {DOG})")).split("\n") == [
         "(",
         "  (S",
         "    (NP-SBJ (DT the) (NN dog))",
         "    (VP (VBZ runs))",
         "    (. .)))",
     ]
-    assert indented(tree_of("(NN dog)")) == "(NN dog)"
+    assert indent_tree(read_tree("(NN dog)")) == "(NN dog)"
 
 
 @settings(deadline=None, max_examples=30)
 @given(trees)
 def test_any_tree_is_read_back_from_one_line_and_from_several(tree):
-    assert tree_of(str(tree)) == tree
-    assert read(indented(tree)) == [tree]
+    assert read_tree(str(tree)) == tree
+    assert read(indent_tree(tree)) == [tree]
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(trees, min_size=1, max_size=4))
 def test_trees_of_a_file_stay_apart_and_in_order(several):
     assert read("\n".join(map(str, several))) == several
-    assert [text for _, text in sentences("\n".join(map(indented, several)).split("\n"))] == [*map(str, several)]
+    assert [text for _, text in treebank_sentences("\n".join(map(indent_tree, several)).split("\n"))] == [
+        *map(str, several)
+    ]
 
 
 @settings(deadline=None, max_examples=30)
@@ -91,20 +100,20 @@ def test_whatever_is_read_is_trees_or_a_sentence_to_the_user(text):
 
 
 def test_equal_trees_are_one_key_and_different_ones_are_not():
-    assert tree_of(DOG) == tree_of(indented(tree_of(DOG)))
-    assert len({tree_of(DOG), tree_of(DOG), tree_of("(NN dog)")}) == 2
-    assert tree_of("(NN dog)") != "(NN dog)"
-    assert repr(tree_of("(NN dog)")) == "<Tree (NN dog)>"
+    assert read_tree(DOG) == read_tree(indent_tree(read_tree(DOG)))
+    assert len({read_tree(DOG), read_tree(DOG), read_tree("(NN dog)")}) == 2
+    assert read_tree("(NN dog)") != "(NN dog)"
+    assert repr(read_tree("(NN dog)")) == "<Tree (NN dog)>"
 
 
 def test_a_tree_may_be_as_deep_as_it_likes():
     text = "(S " * DEEP + "(NN dog)" + ")" * DEEP
-    tree = tree_of(text)
+    tree = read_tree(text)
     assert str(tree) == text
-    assert tree == tree_of(text)
-    assert hash(tree) == hash(tree_of(text))
+    assert tree == read_tree(text)
+    assert hash(tree) == hash(read_tree(text))
     assert tree.words == ["dog"]
-    assert indented(tree_of("(S " * 500 + "(NN dog)" + ")" * 500)).count("\n") == 499
+    assert indent_tree(read_tree("(S " * 500 + "(NN dog)" + ")" * 500)).count("\n") == 499
 
 
 REFUSED = {
@@ -132,7 +141,7 @@ def test_what_is_no_tree_is_refused_with_its_file_and_line(text, words):
 @pytest.mark.parametrize(("text", "count"), [("", 0), (" ", 0), ("(NN a) (NN b)", 2)])
 def test_where_one_tree_is_expected_there_is_one(text, count):
     with pytest.raises(UserError, match=f"Expected one tree, found {count}"):
-        tree_of(text)
+        read_tree(text)
 
 
 @pytest.mark.parametrize(
@@ -154,20 +163,20 @@ def test_a_tree_that_could_not_be_read_back_cannot_be_made(arguments, words):
 
 def test_a_line_is_a_sentence_even_if_it_has_no_tree_or_two():
     lines = ["(NN a)", "", "(NN b) (NN c)"]
-    assert sentences(lines) == [(1, "(NN a)"), (2, ""), (3, "(NN b) (NN c)")]
+    assert treebank_sentences(lines) == [(1, "(NN a)"), (2, ""), (3, "(NN b) (NN c)")]
 
 
 def test_a_tree_over_several_lines_is_a_sentence_too():
     lines = ["( (S", "    (NN a)", "    (NN b)))", "", "(NN c)"]
-    assert sentences(lines) == [(1, "( (S (NN a) (NN b)))"), (5, "(NN c)")]
+    assert treebank_sentences(lines) == [(1, "( (S (NN a) (NN b)))"), (5, "(NN c)")]
 
 
 def test_a_malformed_line_stays_a_sentence_of_its_own():
     """The first lacks the bracket that the second has too many; two sentences were expected, so it is not one tree."""
     lines = ["(S (NN a)", "(NN b))"]
-    assert sentences(lines) == [(1, "(S (NN a) (NN b))")]
-    assert sentences(lines, expected=2) == [(1, "(S (NN a)"), (2, "(NN b))")]
-    assert sentences(["(NN a)", "(NN", "(NN c)"]) == [(1, "(NN a)"), (2, "(NN"), (3, "(NN c)")]
+    assert treebank_sentences(lines) == [(1, "(S (NN a) (NN b))")]
+    assert treebank_sentences(lines, expected=2) == [(1, "(S (NN a)"), (2, "(NN b))")]
+    assert treebank_sentences(["(NN a)", "(NN", "(NN c)"]) == [(1, "(NN a)"), (2, "(NN"), (3, "(NN c)")]
 
 
 @pytest.mark.parametrize(
@@ -177,4 +186,4 @@ def test_a_malformed_line_stays_a_sentence_of_its_own():
 )
 def test_what_is_malformed_is_found_in_files_of_either_kind(text, line):
     with pytest.raises(UserError, match=f"a.mrg: line {line}: the tree that begins here is not closed"):
-        well_formed_sentences(text.split("\n"), "a.mrg")
+        well_formed_treebank_sentences(text.split("\n"), "a.mrg")

@@ -5,7 +5,7 @@ import torch
 from toy_lab import toy_lab, toy_material
 
 from dragoman.corpora.phrasebook import write_phrasebook
-from dragoman.lab.material import Material
+from dragoman.lab.corpus import SplitCorpus
 
 TINY = {
     "model.width": 32, "model.inner_width": 32, "model.heads": 2, "tokenizer.size": 600, "training.threads": 1,
@@ -25,11 +25,11 @@ def small_phrasebook(tmp_path_factory):
     folder = tmp_path_factory.mktemp("phrasebook")
     write_phrasebook(folder, {"train": 300, "valid": 40, "test": 40})
     train, valid, test = ((folder / f"{split}.en", folder / f"{split}.de") for split in ("train", "valid", "test"))
-    return Material("phrasebook", train, valid, test, links=folder / "test.links")
+    return SplitCorpus("phrasebook", train, valid, test, links=folder / "test.links")
 
 
 @pytest.fixture(scope="session")
 def small_model(small_phrasebook, tmp_path_factory):
     """A model to look into that has learned from it for a moment."""
     torch.set_num_threads(1)
-    return toy_lab(tmp_path_factory.mktemp("small"), small_phrasebook).trained("tiny", TINY, seconds=60).run
+    return toy_lab(tmp_path_factory.mktemp("small"), small_phrasebook).train_model("tiny", TINY, seconds=60).run

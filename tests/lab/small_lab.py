@@ -2,25 +2,25 @@
 
 import math
 
-from dragoman.lab import drawing
-from dragoman.lab.laboratory import SMALL
-from dragoman.lab.report import Picture, Table
+from dragoman.lab import plots
+from dragoman.lab.laboratory import SMALL_RECIPE
+from dragoman.lab.report import Picture, ReportTable
 
 
 def shrink(monkeypatch):
     """Make the small model tiny, so that its trainings on the toy language take moments, and the pictures coarse."""
-    monkeypatch.setattr(drawing, "DOTS", 40)
+    monkeypatch.setattr(plots, "DPI", 40)
     for branch, settings in {
         "tokenizer": {"kind": "words", "size": 300},
         "model": {"layers": 1, "width": 16, "inner_width": 16, "heads": 2},
         "training": {"batch_tokens": 64, "validate_every": 4, "checkpoint_every": 20, "threads": 1, "warmup": 10},
     }.items():
-        monkeypatch.setitem(SMALL, branch, {**SMALL[branch], **settings})
+        monkeypatch.setitem(SMALL_RECIPE, branch, {**SMALL_RECIPE[branch], **settings})
 
 
 def checked(report, lab, *, tables, pictures):
     """See that a report has its tables, its pictures as files, sentences, and no number that is not finite."""
-    assert len([part for part in report.parts if isinstance(part, Table)]) == tables
+    assert len([part for part in report.parts if isinstance(part, ReportTable)]) == tables
     drawn = [part for part in report.parts if isinstance(part, Picture)]
     assert len(drawn) == pictures
     assert all((lab.folder / part.file).stat().st_size > 1000 and part.caption for part in drawn)

@@ -5,26 +5,34 @@ import pytest
 import torch
 from toy_lab import toy_lab
 
-from dragoman.corpora.phrasebook import phrasebook, words
+from dragoman.corpora.phrasebook import phrasebook, split_words
 from dragoman.errors import UserError
 from dragoman.lab import alignment
-from dragoman.lab.alignment import Counts, Golden, diagonal, likely, parsed, readings, split_words
-from dragoman.lab.material import Material
-from dragoman.viewer.alignment import error_rate
+from dragoman.lab.alignment import (
+    AlignedPair,
+    LinkCounts,
+    align_with_ibm1,
+    alignment_words,
+    attention_links,
+    diagonal_links,
+    parse_links,
+)
+from dragoman.lab.corpus import SplitCorpus
+from dragoman.viewer.alignment import alignment_error_rate
 from dragoman.viewer.record import AttentionRecord
 
 
 def test_error_precision_and_recall_are_those_counted_by_hand():
-    made, wanted = parsed("0-0 1-1 2-3"), parsed("0-0 1-1 2-2 3-3 4-4")
-    numbers = Counts().plus(made, wanted).numbers
+    made, wanted = parse_links("0-0 1-1 2-3"), parse_links("0-0 1-1 2-2 3-3 4-4")
+    numbers = LinkCounts().add(made, wanted).rates
     assert numbers == pytest.approx({"error": 1 - 4 / 8, "precision": 2 / 3, "recall": 2 / 5})
-    assert numbers["error"] == pytest.approx(error_rate("0-0 1-1 2-3", "0-0 1-1 2-2 3-3 4-4"))
+    assert numbers["error"] == pytest.approx(alignment_error_rate("0-0 1-1 2-3", "0-0 1-1 2-2 3-3 4-4"))
 
 
 def test_counts_add_up_over_sentences():
-    both = Counts().plus(parsed("0-0"), parsed("0-0")).plus(parsed("0-1"), parsed("0-0 1-1"))
-    assert both == Counts(right=1, made=2, wanted=3)
-    assert Counts().numbers["error"] == 1
+    both = LinkCounts().add(parse_links("0-0"), parse_links("0-0")).add(parse_links("0-1"), parse_links("0-0 1-1"))
+    assert both == LinkCounts(correct=1, predicted=2, gold=3)
+    assert LinkCounts().rates["error"] == 1
 
 
 def record_with(links, source, target):
@@ -41,9 +49,10 @@ def record_with(links, source, target):
 
 def test_a_planted_head_aligns_without_error_and_the_others_do_not():
     source, target = ("the", "man", "sleeps", "here"), ("hier", "schläft", "der", "Mann")
-    gold = parsed("0-2 1-3 2-1 3-0")
+    gold = parse_links("0-2 1-3 2-1 3-0")
     found = {
-        name: Counts().plus(made, gold).numbers["error"] for name, made in readings(record_with(gold, source, target))
+        name: LinkCounts().add(made, gold).rates["error"]
+        for name, made in attention_links(record_with(gold, source, target))
     }
     assert found["layer 2, head 1, when written"] == 0
     assert found["layer 1, head 1, when written"] > 0.5
@@ -53,18 +62,18 @@ def test_a_planted_head_aligns_without_error_and_the_others_do_not():
 
 def test_words_are_split_as_the_phrasebook_counts_them():
     for each in phrasebook("train", 200):
-        assert split_words(each.source) == words(each.source)
-        assert split_words(each.target) == words(each.target)
+        assert split_words(each.source) == alignment_words(each.source)
+        assert split_words(each.target) == alignment_words(each.target)
 
 
 def test_the_diagonal_links_equal_sentences_word_by_word():
-    assert diagonal(Golden("a b c", "x y z", frozenset())) == parsed("0-0 1-1 2-2")
-    assert diagonal(Golden("a b", "w x y z", frozenset())) == parsed("0-0 0-1 1-2 1-3")
+    assert diagonal_links(AlignedPair("a b c", "x y z", frozenset())) == parse_links("0-0 1-1 2-2")
+    assert diagonal_links(AlignedPair("a b", "w x y z", frozenset())) == parse_links("0-0 0-1 1-2 1-3")
 
 
 def test_ibms_model_finds_words_that_always_come_together():
     pairs = [("a b", "x y"), ("b a", "y x"), ("a c", "x z"), ("c b", "z y")] * 5
-    assert all(one.links == parsed("0-0 1-1") for one in likely(pairs, pairs))
+    assert all(one.links == parse_links("0-0 1-1") for one in align_with_ibm1(pairs, pairs))
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +106,6 @@ def test_missing_validation_links_are_named(small_phrasebook, tmp_path):
     lonely = tmp_path / "test.links"
     lonely.write_bytes(small_phrasebook.links.read_bytes())
     files = small_phrasebook.train, small_phrasebook.valid, small_phrasebook.test
-    lab = toy_lab(tmp_path, Material("mine", *files, links=lonely), name="alignment")
+    lab = toy_lab(tmp_path, SplitCorpus("mine", *files, links=lonely), name="alignment")
     with pytest.raises(UserError, match=r"valid\.links is missing"):
-        alignment.golden(lab, "valid", 5)
+        alignment.load_aligned_pairs(lab, "valid", 5)

@@ -6,15 +6,15 @@ from toy_lab import toy_lab
 from dragoman.lab import architectures
 from dragoman.lab.architectures import (
     CONTENDERS,
-    as_wide,
-    counted_operations,
-    length_ranges,
-    matched,
-    over_lengths,
-    size_of,
+    count_flops_per_token,
+    count_settings_parameters,
+    length_finding,
+    match_parameters,
+    quantile_ranges,
+    width_settings,
 )
-from dragoman.lab.lengths import range_bleu, within, written_range
-from dragoman.recipe import Model
+from dragoman.lab.lengths import bleu_in_range, format_range, is_in_range
+from dragoman.recipe import ModelConfig
 
 SMALL = {"layers": 2, "width": 16, "inner_width": 32, "heads": 2, "share_output": False}
 
@@ -22,16 +22,21 @@ SMALL = {"layers": 2, "width": 16, "inner_width": 32, "heads": 2, "share_output"
 @pytest.mark.parametrize("name", CONTENDERS)
 def test_every_contender_has_about_as_many_parameters_as_the_transformer(tmp_path, material, name):
     lab = toy_lab(tmp_path, material)
-    goal = size_of({}, 3000, lab)
-    assert size_of(matched(name, goal, 3000, lab), 3000, lab) == pytest.approx(goal, rel=0.08)
+    goal = count_settings_parameters({}, 3000, lab)
+    assert count_settings_parameters(match_parameters(name, goal, 3000, lab), 3000, lab) == pytest.approx(
+        goal, rel=0.08
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in CONTENDERS if name != "Transformer"])
 def test_a_rival_is_as_wide_as_brings_it_nearest_to_that(tmp_path, material, name):
     lab = toy_lab(tmp_path, material)
-    settings = matched(name, 1_000_000, 3000, lab)
+    settings = match_parameters(name, 1_000_000, 3000, lab)
     width = settings["model.width"]
-    sizes = [size_of({**settings, **as_wide(each)}, 3000, lab) for each in (width - 2, width, width + 2)]
+    sizes = [
+        count_settings_parameters({**settings, **width_settings(each)}, 3000, lab)
+        for each in (width - 2, width, width + 2)
+    ]
     assert sizes == sorted(sizes)
     assert min(abs(size - 1_000_000) for size in sizes) == abs(sizes[1] - 1_000_000)
 
@@ -42,50 +47,50 @@ def test_operations_of_a_transformer_are_those_of_the_formula():
     encoder = 2 * (4 * width * width + 2 * width * inner) + 2 * 2 * length * width
     decoder = 2 * (8 * width * width + 2 * width * inner) + 4 * 2 * length * width
     forward = 2 * (encoder + decoder) + 2 * width * pieces
-    assert counted_operations(Model(**SMALL), pieces, pieces) == pytest.approx(3 * forward, rel=0.02)
+    assert count_flops_per_token(ModelConfig(**SMALL), pieces, pieces) == pytest.approx(3 * forward, rel=0.02)
 
 
 def test_operations_of_a_recurrent_model_include_those_of_its_cells():
     """A cell of an LSTM has eight products of width by width; two directions of half the width in the encoder."""
     width, pieces = 16, 50
-    how = Model(**{**SMALL, "layers": 1}, architecture="recurrent", score="none")
+    how = ModelConfig(**{**SMALL, "layers": 1}, architecture="recurrent", score="none")
     least = 3 * 2 * (8 * width * width + 8 * (width // 2) * width + width * pieces)
-    assert least * 0.8 < counted_operations(how, pieces, pieces) < 2.5 * least
+    assert least * 0.8 < count_flops_per_token(how, pieces, pieces) < 2.5 * least
 
 
 def test_every_sentence_belongs_to_one_range_of_lengths_and_ranges_are_about_as_full():
     pairs = [(" ".join("a" * length), "b") for length in [*range(1, 21)] * 5]
-    ranges = length_ranges(pairs)
-    counts = [sum(within(source, each) for source, _ in pairs) for each in ranges]
+    ranges = quantile_ranges(pairs)
+    counts = [sum(is_in_range(source, each) for source, _ in pairs) for each in ranges]
     assert sum(counts) == len(pairs)
     assert len(ranges) == 4
     assert max(counts) <= 1.5 * min(counts)
 
 
 def test_one_length_alone_is_one_range():
-    assert len(length_ranges([("a b", "c")] * 3)) == 1
+    assert len(quantile_ranges([("a b", "c")] * 3)) == 1
 
 
 def test_bleu_of_a_range_looks_at_the_sentences_of_that_length_alone():
     pairs = [("a b", "one two three four"), ("a b c d e f", "five six seven eight")]
     translations = ["one two three four", "nothing of the kind"]
-    found = [range_bleu(translations, pairs, each) for each in length_ranges(pairs)]
+    found = [bleu_in_range(translations, pairs, each) for each in quantile_ranges(pairs)]
     assert found[0] == pytest.approx(100)
     assert found[-1] < 10
-    assert [written_range(each) for each in ((2, 2), (3, 6))] == ["2", "3–6"]
+    assert [format_range(each) for each in ((2, 2), (3, 6))] == ["2", "3–6"]
 
 
 def test_a_difference_that_grows_with_length_is_said_to():
-    lengths = length_ranges([("a b", ""), ("a b c d", "")])
-    assert "the difference is largest on the longest" in over_lengths("x", "y", {"x": [9, 9], "y": [8, 1]}, lengths)
-    assert "x against y: −1.0 BLEU" in over_lengths("x", "y", {"x": [8, 1], "y": [9, 9]}, lengths)
-    assert "the difference is not largest" in over_lengths("x", "y", {"x": [9, 9], "y": [1, 8]}, lengths)
+    lengths = quantile_ranges([("a b", ""), ("a b c d", "")])
+    assert "the difference is largest on the longest" in length_finding("x", "y", {"x": [9, 9], "y": [8, 1]}, lengths)
+    assert "x against y: −1.0 BLEU" in length_finding("x", "y", {"x": [8, 1], "y": [9, 9]}, lengths)
+    assert "the difference is not largest" in length_finding("x", "y", {"x": [9, 9], "y": [1, 8]}, lengths)
 
 
 def test_the_experiment_trains_all_and_reports_what_they_reached(tmp_path, material, monkeypatch):
     few = {name: CONTENDERS[name] for name in ("recurrent, no attention", "recurrent, additive", "Transformer")}
     monkeypatch.setattr(architectures, "CONTENDERS", few)
-    monkeypatch.setattr(architectures, "ATTENTIVE", ["recurrent, additive"])
+    monkeypatch.setattr(architectures, "RECURRENT_WITH_ATTENTION", ["recurrent, additive"])
     lab = toy_lab(tmp_path, material, seconds=3.0)
     report = architectures.run(lab)
     rows = report.results["contenders"]

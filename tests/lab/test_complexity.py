@@ -7,20 +7,20 @@ import torch
 from toy_lab import toy_lab
 
 from dragoman.lab import complexity, path_lengths
-from dragoman.lab.layer_costs import LAYERS, RESTRICTED, SELF_ATTENTION, exponent, peak_bytes
-from dragoman.lab.report import Picture, Table
+from dragoman.lab.layer_costs import LAYERS, RESTRICTED, SELF_ATTENTION, fit_exponent, peak_bytes
+from dragoman.lab.report import Picture, ReportTable
 
 
 def test_the_exponent_of_an_exact_power_law_is_found():
     points = [(n, 3.7e-6 * n**1.75) for n in (64, 200, 1024, 8192)]
-    assert exponent(points) == pytest.approx(1.75, abs=1e-9)
+    assert fit_exponent(points) == pytest.approx(1.75, abs=1e-9)
 
 
 def test_the_exponent_of_noisy_times_is_that_of_the_line_through_their_logarithms():
     points = [(2.0, 5.0), (4.0, 9.0), (16.0, 200.0)]
     across = torch.tensor([[math.log(x), 1.0] for x, _ in points], dtype=torch.float64)
     up = torch.tensor([[math.log(y)] for _, y in points], dtype=torch.float64)
-    assert exponent(points) == pytest.approx(float(torch.linalg.lstsq(across, up).solution[0]), abs=1e-9)
+    assert fit_exponent(points) == pytest.approx(float(torch.linalg.lstsq(across, up).solution[0]), abs=1e-9)
 
 
 def test_the_peak_of_memory_is_what_lives_at_the_same_time():
@@ -37,16 +37,18 @@ def test_every_layer_gives_as_many_vectors_as_it_reads_and_a_gradient():
     for layer in LAYERS.values():
         work = layer.make(40, 8)
         assert work.compute(*work.inputs).numel() == 40 * 8
-        work.both()
+        work.forward_backward()
 
 
 def test_restricted_attention_needs_less_memory_than_full_attention():
     full, window = (LAYERS[name].make(2048, 8) for name in (SELF_ATTENTION, RESTRICTED))
-    assert peak_bytes(full.both) > 4 * peak_bytes(window.both)
+    assert peak_bytes(full.forward_backward) > 4 * peak_bytes(window.forward_backward)
 
 
 def test_the_operations_of_a_recurrent_layer_wait_for_each_other_and_those_of_others_do_not():
-    chains = {kind: [path_lengths.chain(kind, n) for n in (4, 8, 16)] for kind in path_lengths.KINDS}
+    chains = {
+        kind: [path_lengths.sequential_operations(kind, n) for n in (4, 8, 16)] for kind in path_lengths.LAYER_KINDS
+    }
     recurrent = chains.pop(path_lengths.RECURRENT)
     assert recurrent[2] - recurrent[1] == 2 * (recurrent[1] - recurrent[0]) > 0
     short = path_lengths.RESTRICTED  # over few places it is computed in another way
@@ -57,7 +59,7 @@ def test_the_operations_of_a_recurrent_layer_wait_for_each_other_and_those_of_ot
     ("kind", "layers"),
     [
         (path_lengths.SELF_ATTENTION, 1),
-        (path_lengths.RESTRICTED, math.ceil(26 / (path_lengths.REACH - 1))),
+        (path_lengths.RESTRICTED, math.ceil(26 / (path_lengths.WINDOW_SIZE - 1))),
         (path_lengths.RECURRENT, 1),
         (path_lengths.CONVOLUTIONAL, 13),
         (path_lengths.DILATED, 3),
@@ -69,14 +71,14 @@ def test_a_gradient_crosses_27_places_in_as_many_layers_as_the_reach_of_one_allo
 
 
 def test_the_distance_over_which_a_gradient_is_halved_is_found():
-    assert path_lengths.half_distance([2.0 ** (-distance / 3) for distance in range(20)]) == pytest.approx(3.0)
-    assert path_lengths.half_distance([1.0] * 20) is None
+    assert path_lengths.gradient_half_distance([2.0 ** (-distance / 3) for distance in range(20)]) == pytest.approx(3.0)
+    assert path_lengths.gradient_half_distance([1.0] * 20) is None
 
 
 def test_the_experiment_reports_tables_and_pictures(tmp_path, material):
     lab = toy_lab(tmp_path, material, seconds=1)
     report = complexity.run(lab)
-    assert len([part for part in report.parts if isinstance(part, Table)]) == 4
+    assert len([part for part in report.parts if isinstance(part, ReportTable)]) == 4
     assert all((lab.folder / part.file).exists() for part in report.parts if isinstance(part, Picture))
     assert all(math.isfinite(fit["both"]["median"]) for fit in report.results["exponents"]["n"].values())
     assert any("table 1 says 2" in finding for finding in report.findings)
@@ -84,6 +86,6 @@ def test_the_experiment_reports_tables_and_pictures(tmp_path, material):
 
 def test_a_measurement_that_was_interrupted_is_not_made_again(tmp_path, material):
     lab = toy_lab(tmp_path, material, seconds=4)
-    first = complexity.rounds(lab, "length", (8, 16, 32), lambda n: {"a": {"both": float(n)}}, 0.0, 8)
-    again = complexity.rounds(lab, "length", (8, 16, 32), lambda n: pytest.fail("measured twice"), 0.0, 8)
+    first = complexity.measure_rounds(lab, "length", (8, 16, 32), lambda n: {"a": {"both": float(n)}}, 0.0, 8)
+    again = complexity.measure_rounds(lab, "length", (8, 16, 32), lambda n: pytest.fail("measured twice"), 0.0, 8)
     assert first == again

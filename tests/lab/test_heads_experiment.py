@@ -5,25 +5,25 @@ import pytest
 import torch
 from toy_lab import toy_lab
 
-from dragoman.corpora.phrasebook import phrasebook, words
+from dragoman.corpora.phrasebook import phrasebook, split_words
 from dragoman.lab import heads
-from dragoman.lab.head_findings import cost_findings, finding, relation_findings
+from dragoman.lab.attention_records import record_attention
+from dragoman.lab.head_findings import ablation_findings, relation_finding, relation_findings
 from dragoman.lab.relations import (
     ANTECEDENT,
-    NOUNS,
-    POSITIONS,
+    NOUN_RULES,
+    POSITION_RULES,
     RELATIONS,
-    Sentence,
+    WordAttention,
     best_rule,
-    difference,
-    interval,
-    marks,
-    obeyed,
-    sentence,
-    telling,
+    bootstrap_difference,
+    is_informative,
+    rule_hits,
+    score_heads,
+    wilson_interval,
+    word_attention,
 )
-from dragoman.lab.watching import records
-from dragoman.viewer.record import KINDS, AttentionRecord
+from dragoman.viewer.record import ATTENTION_KINDS, AttentionRecord
 
 LAYERS, HEADS, PLANTED = 2, 3, (1, 2)
 NAMES = [f"{relation.kind}: {relation.name}" for relation in RELATIONS]
@@ -35,7 +35,7 @@ def relation(name, kind="encoder"):
 
 @pytest.fixture(scope="module")
 def drawn():
-    return list(phrasebook("test", 60, keep=telling))
+    return list(phrasebook("test", 60, accept=is_informative))
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +48,10 @@ def unwatched(drawn):
 
     found = []
     for each in drawn:
-        source, target = tuple(words(each.source)), tuple(words(each.target))
+        source, target = tuple(split_words(each.source)), tuple(split_words(each.target))
         sizes = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
         kinds = {kind: weights(len(above), len(below)) for kind, (above, below) in sizes.items()}
-        found.append(Sentence((each.source, each.target), source, target, kinds, each))
+        found.append(WordAttention((each.source, each.target), source, target, kinds, each))
     return found
 
 
@@ -63,16 +63,16 @@ def planted(sentences, wanted):
             row = np.full(changed.shape[-1], 0.1 / changed.shape[-1])
             row[list(example.right)] += 0.9 / len(example.right)
             changed[(*PLANTED, example.row)] = row
-        yield Sentence(one.texts, one.source, one.target, {**one.weights, wanted.kind: changed}, one.gold)
+        yield WordAttention(one.texts, one.source, one.target, {**one.weights, wanted.kind: changed}, one.gold)
 
 
 @pytest.mark.parametrize("wanted", RELATIONS, ids=NAMES)
 def test_a_planted_head_is_found_and_always_right(unwatched, wanted):
-    found = marks(wanted, list(planted(unwatched, wanted)))
-    assert found.best == PLANTED
-    assert found.right[:, *PLANTED].all()
+    found = score_heads(wanted, list(planted(unwatched, wanted)))
+    assert found.best_head == PLANTED
+    assert found.hits[:, *PLANTED].all()
     assert found.weight[:, *PLANTED].min() > 0.3
-    assert found.right[:, 0, 0].mean() < 0.5
+    assert found.hits[:, 0, 0].mean() < 0.5
 
 
 def test_a_head_that_rests_on_the_end_is_never_right(unwatched):
@@ -81,48 +81,48 @@ def test_a_head_that_rests_on_the_end_is_never_right(unwatched):
     for one in unwatched:
         asleep = np.zeros_like(one.weights["encoder"])
         asleep[..., -1] = 1.0
-        resting.append(Sentence(one.texts, one.source, one.target, {"encoder": asleep}, one.gold))
-    assert not marks(wanted, resting).right.any()
-    assert marks(relation("the word just read", "decoder"), resting) is None
+        resting.append(WordAttention(one.texts, one.source, one.target, {"encoder": asleep}, one.gold))
+    assert not score_heads(wanted, resting).hits.any()
+    assert score_heads(relation("the word just read", "decoder"), resting) is None
 
 
 def test_a_rule_that_must_be_right_is_chosen_and_is_right(unwatched):
     before = relation("the word before")
-    assert best_rule(POSITIONS, before, unwatched) == "1 word back"
-    assert obeyed(POSITIONS["1 word back"], before, unwatched).all()
+    assert best_rule(POSITION_RULES, before, unwatched) == "1 word back"
+    assert rule_hits(POSITION_RULES["1 word back"], before, unwatched).all()
 
 
 def test_the_rules_of_antecedents_are_those_counted_by_hand(drawn, unwatched):
     nearest = sum(max(each for each in pair.nouns if each < i) == j for pair in drawn for i, j in pair.anaphora)
     back = sum(i - j == 2 for pair in drawn for i, j in pair.anaphora)
     wanted = relation(ANTECEDENT)
-    assert obeyed(NOUNS["the nearest noun before"], wanted, unwatched).sum() == nearest
-    assert obeyed(POSITIONS["2 words back"], wanted, unwatched).sum() == back
+    assert rule_hits(NOUN_RULES["the nearest noun before"], wanted, unwatched).sum() == nearest
+    assert rule_hits(POSITION_RULES["2 words back"], wanted, unwatched).sum() == back
 
 
 def test_far_parts_are_one_word_in_the_other_language(unwatched):
     for kind, side in (("encoder", 0), ("decoder", 1)):
         wanted = next(each for each in RELATIONS if each.figure == 3 and each.kind == kind)
-        pairs = [(one, each) for one in unwatched for each in wanted.examples(one, kind)]
+        pairs = [(one, each) for one in unwatched for each in wanted.find_examples(one, kind)]
         assert pairs
         for one, example in pairs:
-            meant = {link[1 - side] for link in one.links if link[side] == example.row}
-            for place in example.right:
-                assert abs(place - example.row) >= 4
+            meant = {link[1 - side] for link in one.links if link[side] == example.query}
+            for place in example.correct:
+                assert abs(place - example.query) >= 4
                 assert meant & {link[1 - side] for link in one.links if link[side] == place}
 
 
 def test_wilsons_interval_is_that_of_the_textbook():
-    assert interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    assert interval(0, 20)[0] == 0 and interval(20, 20)[1] == 1
+    assert wilson_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert wilson_interval(0, 20)[0] == 0 and wilson_interval(20, 20)[1] == 1
 
 
 def test_a_difference_has_an_interval_around_it():
     right, wrong = np.ones(50, bool), np.zeros(50, bool)
-    assert difference(right, right) == (0.0, 0.0)
-    assert difference(right, wrong) == (1.0, 1.0)
+    assert bootstrap_difference(right, right) == (0.0, 0.0)
+    assert bootstrap_difference(right, wrong) == (1.0, 1.0)
     half = np.arange(50) % 2 == 0
-    low, high = difference(half, wrong)
+    low, high = bootstrap_difference(half, wrong)
     assert low < 0.5 < high
 
 
@@ -138,7 +138,7 @@ def record_of_pieces():
 
 
 def test_pieces_are_folded_into_words():
-    one = sentence(record_of_pieces())
+    one = word_attention(record_of_pieces())
     assert one.source == ("Lamp", "works.") or one.source == ("Lamp", "works", ".")
     rows = one.weights["encoder"][0, 0]
     assert rows.sum(-1) == pytest.approx(np.ones(len(one.source)))
@@ -154,17 +154,20 @@ def test_a_finding_does_not_call_a_difference_within_chance_one():
         "noun": {"rule": "the first noun", "right": 0.6, "advantage": [-0.3, 0.1]},
         "misled": {"examples": 3, "right": 0.0},
     }  # fmt: skip
-    assert "No encoder head is clearly there for the antecedent of a pronoun; the best, encoder.1.2," in finding(row)
-    assert "where the nearest noun is wrong (3 examples) the head is right in 0 %." in finding(row)
+    assert (
+        "No encoder head is clearly there for the antecedent of a pronoun; the best, encoder.1.2,"
+        in relation_finding(row)
+    )
+    assert "where the nearest noun is wrong (3 examples) the head is right in 0 %." in relation_finding(row)
     row["position"]["advantage"] = [0.02, 0.2]
     said = "encoder.1.2 looks at the antecedent of a pronoun and is right in 50 % of 20 test examples (30 to 70 %)."
-    assert finding(row).startswith(said)
-    assert "2 words back, is right in 45 % (head minus rule: +2 to +20 points)." in finding(row)
+    assert relation_finding(row).startswith(said)
+    assert "2 words back, is right in 45 % (head minus rule: +2 to +20 points)." in relation_finding(row)
 
 
 def test_without_gold_and_without_heads_the_findings_say_so():
     assert "nobody knows what its pronouns stand for" in relation_findings([])[-1]
-    assert "not in heads" in cost_findings(None, [])[0]
+    assert "not in heads" in ablation_findings(None, [])[0]
 
 
 @pytest.fixture(scope="module")
@@ -188,20 +191,20 @@ def test_many_sentences_watched_at_a_time_look_as_each_does_alone(report, small_
     lab, _ = report
     model = lab.reference().translator
     pairs = [*small_phrasebook.pairs("test")[:10], ("", "nichts"), ("word " * 300, "zu lang")]
-    found = records(model, pairs, lambda _event: None, "watching")
+    found = record_attention(model, pairs, lambda _event: None, "watching")
     assert found[-2:] == [None, None]
     for one, (source, target) in zip(found[:10], pairs, strict=False):
         alone = model.look(source, target=target)
         assert (one.source_pieces, one.target_pieces) == (alone.source_pieces, alone.target_pieces)
         assert (one.source_spans, one.target_spans) == (alone.source_spans, alone.target_spans)
-        for kind in KINDS:
+        for kind in ATTENTION_KINDS:
             assert one.weights(kind) == pytest.approx(alone.weights(kind), abs=1e-5)
 
 
 def test_heads_are_switched_off_one_at_a_time_and_sorted_by_what_they_cost(report):
     _, made = report
     costs = made.results["costs"]
-    assert len(costs["heads"]) >= heads.FEWEST
+    assert len(costs["heads"]) >= heads.MIN_ABLATED_HEADS
     lost = [row["lost"] for row in costs["heads"]]
     assert lost == sorted(lost, reverse=True)
     assert all(row["bleu"] + row["lost"] == pytest.approx(costs["bleu"]) for row in costs["heads"])
@@ -215,7 +218,7 @@ def test_what_was_measured_is_not_measured_again(report):
 
 def test_a_corpus_without_gold_has_no_antecedents_but_all_the_rest(report, material, tmp_path, monkeypatch):
     lab, _ = report
-    monkeypatch.setattr(heads, "FEWEST", 1)
+    monkeypatch.setattr(heads, "MIN_ABLATED_HEADS", 1)
     other = toy_lab(tmp_path, material, seconds=0.3, name="heads", given=lab.reference().run)
     made = heads.run(other)
     assert ANTECEDENT not in {row["relation"] for row in made.results["relations"]}

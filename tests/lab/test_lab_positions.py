@@ -10,26 +10,29 @@ from dragoman.lab import positions
 
 @pytest.mark.parametrize("offset", [1, 3, 17])
 def test_the_rotation_takes_every_place_to_the_one_so_far_behind_it(offset):
-    table = positions.encodings(300)
-    moved = table[: 300 - offset] @ positions.rotation(offset).T
+    table = positions.sinusoid_table(300)
+    moved = table[: 300 - offset] @ positions.exact_offset_map(offset).T
     assert np.abs(moved - table[offset:]).max() < 1e-9
 
 
 @pytest.mark.parametrize("offset", [1, 10])
 def test_least_squares_recover_the_map_to_a_millionth(offset):
-    errors = positions.map_errors(offset)
+    errors = positions.offset_map_errors(offset)
     assert errors["recovered"] < 1e-6
     assert errors["exact"] < 1e-6
 
 
 def test_in_few_dimensions_the_recovered_map_is_the_rotation():
     """In 128, many of the slow waves look alike over some hundred places, so that other maps do as well."""
-    assert np.abs(positions.recovered_map(3, places=400, width=4) - positions.rotation(3, width=4)).max() < 1e-6
+    assert (
+        np.abs(positions.fit_offset_map(3, positions=400, width=4) - positions.exact_offset_map(3, width=4)).max()
+        < 1e-6
+    )
 
 
 def test_ranges_cover_every_length_once_and_never_cross_the_cut():
     pairs = [("w " * length, "") for length in range(3, 19) for _ in range(10)]
-    ranges = positions.length_ranges(pairs, cut=9)
+    ranges = positions.seen_and_unseen_ranges(pairs, cut=9)
     covered = [length for first, last in ranges for length in range(first, last + 1)]
     assert covered == list(range(3, 19))
     assert any(last == 8 for _, last in ranges)
@@ -37,7 +40,7 @@ def test_ranges_cover_every_length_once_and_never_cross_the_cut():
 
 def test_half_of_the_sentences_are_short_enough_to_train_on(material):
     lengths = [len(source.split()) for source, _ in material.pairs("train")]
-    cut = positions.length_cut(material)
+    cut = positions.median_length_cut(material)
     assert 0.3 < sum(length < cut for length in lengths) / len(lengths) < 0.8
 
 

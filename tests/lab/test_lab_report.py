@@ -4,19 +4,28 @@ import re
 
 import pytest
 
-from dragoman.lab.report import Chapter, Picture, Report, Table, html_part, markdown, page, written
+from dragoman.lab.report import (
+    ExperimentReport,
+    Picture,
+    ReportSection,
+    ReportTable,
+    format_cell,
+    html_part,
+    render_html,
+    render_markdown,
+)
 
 
 @pytest.fixture
 def chapter(tmp_path):
     (tmp_path / "p.png").write_bytes(b"\x89PNG")
-    table = Table("<T>", ("a|b", "c"), (("<script>", 0.00012), (None, 123456)), note="A & B")
-    report = Report(("1 < 2",), ("a paragraph", table, Picture("p.png", 'a "quoted" caption')), {})
-    return Chapter("name", "Title", "Why?", tmp_path, report, {"command": "dragoman lab name"}, "It is < 3.")
+    table = ReportTable("<T>", ("a|b", "c"), (("<script>", 0.00012), (None, 123456)), note="A & B")
+    report = ExperimentReport(("1 < 2",), ("a paragraph", table, Picture("p.png", 'a "quoted" caption')), {})
+    return ReportSection("name", "Title", "Why?", tmp_path, report, {"command": "dragoman lab name"}, "It is < 3.")
 
 
 def test_a_page_asks_for_nothing_from_elsewhere_and_escapes_what_it_shows(chapter):
-    found = page("Title", [chapter])
+    found = render_html("Title", [chapter])
     assert not re.search(r"(src|href)=\"(?!data:|#)", found)
     assert "<script>" not in found
     assert "&lt;script&gt;" in found
@@ -25,7 +34,7 @@ def test_a_page_asks_for_nothing_from_elsewhere_and_escapes_what_it_shows(chapte
 
 
 def test_markdown_has_the_table_the_picture_and_the_command(chapter, tmp_path):
-    found = markdown([chapter], tmp_path)
+    found = render_markdown([chapter], tmp_path)
     assert "| a\\|b | c |\n| --- | --- |\n| <script> | 1.20e-04 |\n|  | 123,456 |" in found
     assert '![a "quoted" caption](p.png)' in found
     assert "- command: dragoman lab name" in found
@@ -33,22 +42,22 @@ def test_markdown_has_the_table_the_picture_and_the_command(chapter, tmp_path):
 
 
 def test_what_the_paper_says_stands_beside_what_was_found(chapter, tmp_path):
-    assert "The paper: It is < 3.\n\n- 1 < 2" in markdown([chapter], tmp_path)
-    assert "<p>The paper: It is &lt; 3.</p>" in page("Title", [chapter])
+    assert "The paper: It is < 3.\n\n- 1 < 2" in render_markdown([chapter], tmp_path)
+    assert "<p>The paper: It is &lt; 3.</p>" in render_html("Title", [chapter])
 
 
 def test_a_title_stands_once_on_a_page_of_its_own_and_under_the_common_one_on_a_page_of_several(chapter):
-    assert page("Title", [chapter]).count("Title</h") == 1
-    both = page("All", [chapter, chapter])
+    assert render_html("Title", [chapter]).count("Title</h") == 1
+    both = render_html("All", [chapter, chapter])
     assert both.count("<h1>All</h1>") == 1 and both.count("<h2>Title</h2>") == 2
 
 
 def test_words_are_read_from_the_left_and_numbers_stand_under_each_other(tmp_path):
     rows = (("a", "1.0 (0.9–1.1)", None, "no difference"), ("b", "−2", 3, "1 better"))
-    found = html_part(Table("T", ("what", "median", "count", "verdict"), rows), tmp_path)
+    found = html_part(ReportTable("T", ("what", "median", "count", "verdict"), rows), tmp_path)
     assert found.count('class="words"') == 2 * 3  # the first and the last column, and their headings
     assert '<td>1.0 (0.9–1.1)</td><td></td><td class="words">no difference</td>' in found
-    assert "<tbody></tbody>" in html_part(Table("T", ("nothing",), ()), tmp_path)
+    assert "<tbody></tbody>" in html_part(ReportTable("T", ("nothing",), ()), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -57,4 +66,4 @@ def test_words_are_read_from_the_left_and_numbers_stand_under_each_other(tmp_pat
      (1e9, "1.00e+09"), (float("nan"), "not finite"), (float("inf"), "not finite"), (-0.5, "-0.5")],
 )  # fmt: skip
 def test_numbers_have_the_digits_that_mean_something(cell, text):
-    assert written(cell) == text
+    assert format_cell(cell) == text

@@ -7,14 +7,14 @@ from small_lab import checked, shrink
 from toy_lab import toy_lab
 
 from dragoman.lab import schedule
-from dragoman.lab.laboratory import Trained
-from dragoman.lab.repeats import common_steps, common_validation, loss_at
+from dragoman.lab.laboratory import TrainedModel
+from dragoman.lab.seeds import common_steps, last_common_validation_step, validation_loss_at
 from dragoman.run import Run, to_json
 
 
 def test_the_curves_are_those_of_equation_3():
-    for width, warmup in schedule.SETTINGS.values():
-        for step, rate in zip(*schedule.rates(width, warmup), strict=True):
+    for width, warmup in schedule.PAPER_SETTINGS.values():
+        for step, rate in zip(*schedule.learning_rates(width, warmup), strict=True):
             assert rate == pytest.approx(width**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
 
@@ -24,35 +24,35 @@ def noted(folder, losses, first=1):
     run = Run(folder)
     events = [{"event": "validation", "step": step, "loss": loss} for step, loss in enumerate(losses, first)]
     run.metrics_file.write_bytes(b"".join(map(to_json, events)))
-    return Trained(run)
+    return TrainedModel(run)
 
 
 @pytest.mark.parametrize(
     ("losses", "word"), [([6.0, 2.0, 1.0], "learned"), ([6.0, 5.5], "stuck"), ([6.0, 2.0, 3.5], "fell back")]
 )
 def test_what_became_of_a_training_is_told_by_its_validation_losses(tmp_path, losses, word):
-    assert schedule.fate(noted(tmp_path / "run", losses), guessing=5.0).startswith(word)
+    assert schedule.training_outcome(noted(tmp_path / "run", losses), unigram_loss=5.0).startswith(word)
 
 
 def test_a_training_that_was_given_up_has_diverged(tmp_path):
-    given_up = Trained(noted(tmp_path / "run", [6.0]).run, diverged=True)
-    assert schedule.fate(given_up, guessing=5.0).startswith("diverged")
+    given_up = TrainedModel(noted(tmp_path / "run", [6.0]).run, diverged=True)
+    assert schedule.training_outcome(given_up, unigram_loss=5.0).startswith("diverged")
 
 
 def test_trainings_are_compared_after_as_many_steps_as_all_have_made_that_did_not_diverge(tmp_path):
     short, long = noted(tmp_path / "short", [6.0, 5.0]), noted(tmp_path / "long", [6.0, 4.0, 1.0])
-    lost = Trained(noted(tmp_path / "lost", [6.0]).run, diverged=True)
-    assert common_steps([short, long, lost]) == common_validation([short, long, lost]) == 2
-    assert common_validation([long, noted(tmp_path / "sparse", [9.0], first=3)]) == 3
-    assert common_validation([short, noted(tmp_path / "late", [9.0], first=7)]) == 2
-    assert [loss_at(each, 2) for each in (short, long, lost)] == [5.0, 4.0, math.inf]
-    assert (long.loss, lost.loss) == (1.0, math.inf)
+    lost = TrainedModel(noted(tmp_path / "lost", [6.0]).run, diverged=True)
+    assert common_steps([short, long, lost]) == last_common_validation_step([short, long, lost]) == 2
+    assert last_common_validation_step([long, noted(tmp_path / "sparse", [9.0], first=3)]) == 3
+    assert last_common_validation_step([short, noted(tmp_path / "late", [9.0], first=7)]) == 2
+    assert [validation_loss_at(each, 2) for each in (short, long, lost)] == [5.0, 4.0, math.inf]
+    assert (long.validation_loss, lost.validation_loss) == (1.0, math.inf)
     assert long.perplexity == pytest.approx(math.e)
 
 
 def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):
     shrink(monkeypatch)
-    monkeypatch.setattr(schedule, "COMMON", {"model.norm": "post", "training.clip": 0.0})
+    monkeypatch.setattr(schedule, "COMMON_SETTINGS", {"model.norm": "post", "training.clip": 0.0})
     lab = toy_lab(tmp_path, material, seconds=2)
     report = schedule.run(lab)
     checked(report, lab, tables=2, pictures=2)

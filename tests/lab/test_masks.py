@@ -8,12 +8,12 @@ from small_lab import checked, shrink
 from toy_lab import toy_lab
 
 from dragoman.lab import masks
-from dragoman.model.attention import causal_mask
-from dragoman.model.transformer import Transformer
-from dragoman.recipe import Model
+from dragoman.models.attention import causal_mask
+from dragoman.models.transformer import Transformer
+from dragoman.recipe import ModelConfig
 from dragoman.tokens import START
 
-SMALLEST = Model(layers=2, width=16, inner_width=16, heads=2, dropout=0.0)
+SMALLEST = ModelConfig(layers=2, width=16, inner_width=16, heads=2, dropout=0.0)
 
 
 def gradient_of_the_future(weigh):
@@ -24,32 +24,32 @@ def gradient_of_the_future(weigh):
 
 
 def test_with_minus_infinity_nothing_depends_on_what_comes_later():
-    weights = masks.forbidden(torch.randn(1, 1, 5, 5), causal_mask(5)[None, None])
+    weights = masks.mask_scores(torch.randn(1, 1, 5, 5), causal_mask(5)[None, None])
     assert weights.triu(1).max() == 0
     assert weights.sum(-1) == pytest.approx(torch.ones(1, 1, 5))
-    assert gradient_of_the_future(masks.forbidden) == 0
+    assert gradient_of_the_future(masks.mask_scores) == 0
 
 
 def test_zero_scores_still_have_the_weight_of_e_to_the_zero():
-    weights = masks.zeroed_scores(torch.full((1, 1, 2, 2), 3.0), causal_mask(2)[None, None])
+    weights = masks.zero_scores(torch.full((1, 1, 2, 2), 3.0), causal_mask(2)[None, None])
     e = torch.e
     assert weights[0, 0, 0] == pytest.approx(torch.tensor([e**3 / (e**3 + 1), 1 / (e**3 + 1)]))
 
 
 def test_zero_weights_do_not_add_up_to_one_and_still_tell_of_the_future():
-    weights = masks.zeroed_weights(torch.zeros(1, 1, 4, 4), causal_mask(4)[None, None])
+    weights = masks.zero_weights(torch.zeros(1, 1, 4, 4), causal_mask(4)[None, None])
     assert weights.sum(-1)[0, 0].tolist() == [0.25, 0.5, 0.75, 1.0]
-    assert gradient_of_the_future(masks.zeroed_weights) > 0
+    assert gradient_of_the_future(masks.zero_weights) > 0
 
 
 def test_a_model_with_the_papers_mask_handed_in_is_the_model_it_was():
     torch.manual_seed(2)
     ordinary = Transformer(SMALLEST, 20, 20).eval()
     handed = copy.deepcopy(ordinary)
-    masks.use(masks.forbidden, handed)
+    masks.replace_decoder_masks(masks.mask_scores, handed)
     source, prefix = torch.randint(4, 20, (3, 6)), torch.randint(4, 20, (3, 7))
-    expected = ordinary.hidden(prefix, ordinary.encode(source))
-    assert torch.allclose(handed.hidden(prefix, handed.encode(source)), expected, atol=1e-5)
+    expected = ordinary.hidden_states(prefix, ordinary.encode(source))
+    assert torch.allclose(handed.hidden_states(prefix, handed.encode(source)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("weigh", list(masks.MASKS.values()), ids=lambda weigh: weigh.__name__)
@@ -57,12 +57,14 @@ def test_only_the_papers_mask_hides_the_next_piece_while_decoding_is_the_same_fo
     torch.manual_seed(2)
     model = Transformer(SMALLEST, 20, 20).eval()
     source = torch.randint(4, 20, (1, 6))
-    before = model.step(torch.tensor([[START]]), model.encode(source), model.start(model.encode(source)))[0]
-    masks.use(weigh, model)
+    before = model.step(torch.tensor([[START]]), model.encode(source), model.initial_state(model.encode(source)))[0]
+    masks.replace_decoder_masks(weigh, model)
     memory = model.encode(source)
-    one, other = (model.hidden(torch.tensor([[START, piece, 5]]), memory)[:, 0] for piece in (6, 7))
-    assert torch.allclose(one, other, atol=1e-6) == (weigh is masks.forbidden)
-    assert torch.allclose(model.step(torch.tensor([[START]]), memory, model.start(memory))[0], before, atol=1e-6)
+    one, other = (model.hidden_states(torch.tensor([[START, piece, 5]]), memory)[:, 0] for piece in (6, 7))
+    assert torch.allclose(one, other, atol=1e-6) == (weigh is masks.mask_scores)
+    assert torch.allclose(
+        model.step(torch.tensor([[START]]), memory, model.initial_state(memory))[0], before, atol=1e-6
+    )
 
 
 def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):

@@ -5,11 +5,11 @@ import gzip
 import pytest
 
 from dragoman.errors import UserError
-from dragoman.lab.material import material as find
+from dragoman.lab.corpus import find_corpus as find
 
 
 def test_the_phrasebook_is_written_once_with_its_links(tmp_path, monkeypatch):
-    monkeypatch.setattr("dragoman.lab.material.PHRASEBOOK", {"train": 30, "valid": 3, "test": 5})
+    monkeypatch.setattr("dragoman.lab.corpus.PHRASEBOOK_SIZES", {"train": 30, "valid": 3, "test": 5})
     found = find("phrasebook", tmp_path)
     assert [len(found.pairs(split)) for split in ("train", "valid", "test")] == [30, 3, 5]
     assert len(found.links.read_text().splitlines()) == 5
@@ -19,7 +19,7 @@ def test_the_phrasebook_is_written_once_with_its_links(tmp_path, monkeypatch):
 
 
 def test_another_seed_is_another_phrasebook_whatever_was_written_before(tmp_path, monkeypatch):
-    monkeypatch.setattr("dragoman.lab.material.PHRASEBOOK", {"train": 30, "valid": 3, "test": 5})
+    monkeypatch.setattr("dragoman.lab.corpus.PHRASEBOOK_SIZES", {"train": 30, "valid": 3, "test": 5})
     first, second = (find("phrasebook", tmp_path, seed=seed) for seed in (1, 2))
     assert first.pairs("train") != second.pairs("train")
     assert second.pairs("train") == find("phrasebook", tmp_path / "elsewhere", seed=2).pairs("train")
@@ -56,11 +56,11 @@ def test_a_folder_of_three_languages_asks_which_two_are_meant(tmp_path):
 
 
 def test_shorter_training_text_leaves_the_test_text_alone(tmp_path, material):
-    short = material.shorter_than(4, tmp_path / "short")
+    short = material.filter_shorter_than(4, tmp_path / "short")
     assert max(len(source.split()) for source, _ in short.pairs("train")) == 3
     assert short.test == material.test
     with pytest.raises(UserError, match="no train pair has fewer than 1 words"):
-        material.shorter_than(1, tmp_path / "none")
+        material.filter_shorter_than(1, tmp_path / "none")
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,22 @@ import pytest
 import torch
 from toy_lab import toy_lab
 
-from dragoman.corpora.questions import Story, stories
-from dragoman.errors import Stopped
+from dragoman.corpora.stories import Story, stories
+from dragoman.errors import TrainingStopped
 from dragoman.lab import memory
-from dragoman.lab.plan import write_reports
-from dragoman.lab.reader import Plan, Reading, encode, new_network, read, train, vocabulary
-from dragoman.lab.report import Chapter, Picture, Table
-from dragoman.tasks.events import Working
-from dragoman.training.session import Stop
+from dragoman.lab.driver import write_reports
+from dragoman.lab.memory_training import (
+    MemoryPrediction,
+    MemoryTrainingConfig,
+    build_memory_network,
+    build_vocabulary,
+    encode_stories,
+    predict,
+    train_memory_network,
+)
+from dragoman.lab.report import Picture, ReportSection, ReportTable
+from dragoman.tasks.events import ProgressUpdate
+from dragoman.training.session import StopRequest
 
 STORY = Story(
     ("Ada walked to the attic.", "Emil walked to the cellar.", "Ada took the violin.", "Emil sneezed."),
@@ -33,7 +41,7 @@ def test_with_hardly_any_time_there_is_a_report_all_the_same_and_nothing_is_made
 
     report = memory.run(lab)
 
-    rights, looks, *examples, starts = [part for part in report.parts if isinstance(part, Table)]
+    rights, looks, *examples, starts = [part for part in report.parts if isinstance(part, ReportTable)]
     assert [row[0] for row in rights.rows] == ["one fact", "two facts", "three facts"]
     assert all(0 <= cell <= 100 for row in rights.rows for cell in row[1:])
     assert len(looks.rows) == len(starts.rows) == 9
@@ -44,9 +52,9 @@ def test_with_hardly_any_time_there_is_a_report_all_the_same_and_nothing_is_made
     pictures = [part.file for part in report.parts if isinstance(part, Picture)]
     assert all((lab.folder / file).read_bytes().startswith(b"\x89PNG") for file in pictures)
     assert len(pictures) == 4 and len(report.findings) == 7
-    assert any(isinstance(event, Working) and event.total == 100 for event in heard)
+    assert any(isinstance(event, ProgressUpdate) and event.total == 100 for event in heard)
 
-    write_reports("Memory", [Chapter("memory", memory.TITLE, memory.QUESTION, lab.folder, report)], lab.folder)
+    write_reports("Memory", [ReportSection("memory", memory.TITLE, memory.QUESTION, lab.folder, report)], lab.folder)
     assert "hop 3" in (lab.folder / "report.html").read_text()
     assert all(row[0] in (lab.folder / "report.md").read_text() for table in examples for row in table.rows)
 
@@ -58,14 +66,14 @@ def test_with_hardly_any_time_there_is_a_report_all_the_same_and_nothing_is_made
 
 
 def test_a_wish_to_stop_is_granted_and_what_was_finished_is_kept(tmp_path, material):
-    stop = Stop()
+    stop = StopRequest()
 
     def stop_at_the_first_network_with_two_hops(event):
         stop.requested = "2 hops" in event.what or "hops-2" in event.what
 
     listen = stop_at_the_first_network_with_two_hops
     lab = toy_lab(tmp_path, material, seconds=1.0, name="memory", listen=listen, stop=stop)
-    with pytest.raises(Stopped, match="one fact, 2 hops"):
+    with pytest.raises(TrainingStopped, match="one fact, 2 hops"):
         memory.run(lab)
     assert "facts-1-hops-1-start-1.json" in parts_of(lab)
     assert "facts-1-hops-2-start-1.json" not in parts_of(lab)
@@ -73,43 +81,47 @@ def test_a_wish_to_stop_is_granted_and_what_was_finished_is_kept(tmp_path, mater
 
 def test_more_time_means_longer_trainings_and_more_starts_and_never_more_than_there_is():
     for seconds in (10, 18, 60, 180, 1000):
-        planned = sum(3 * memory.starts_within(seconds) * memory.seconds_of(facts, seconds) for facts in (1, 2, 3))
+        planned = sum(
+            3 * memory.restarts_within(seconds) * memory.training_seconds(facts, seconds) for facts in (1, 2, 3)
+        )
         assert 0.8 * seconds < planned < 0.9 * seconds
-    assert [memory.starts_within(seconds) for seconds in (9, 180, 1000)] == [1, 2, 5]
-    assert memory.sizes(180)["train"] == memory.sizes(1000)["train"] == 10_000
-    assert memory.sizes(18)["train"] < 4000
+    assert [memory.restarts_within(seconds) for seconds in (9, 180, 1000)] == [1, 2, 5]
+    assert memory.story_counts(180)["train"] == memory.story_counts(1000)["train"] == 10_000
+    assert memory.story_counts(18)["train"] < 4000
 
 
 def test_the_last_mention_answers_with_the_nearest_place_before_it():
-    assert memory.last_mention(STORY) == "cellar"  # the last sentence about the violin names none; before it, Emil went
+    assert (
+        memory.answer_by_last_mention(STORY) == "cellar"
+    )  # the last sentence about the violin names none; before it, Emil went
     about_emil = Story(STORY.sentences, "Where is Emil?", "cellar", (1,))
-    assert memory.last_mention(about_emil) == "cellar"
+    assert memory.answer_by_last_mention(about_emil) == "cellar"
     before = Story((*STORY.sentences, "Ada ran to the stable."), "Where was the violin before the stable?", "attic", ())
-    assert memory.last_mention(before) == "cellar"
+    assert memory.answer_by_last_mention(before) == "cellar"
 
 
 def test_a_hop_looks_at_a_fact_if_that_has_the_greatest_weight():
     weights = torch.tensor([[[0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.6, 0.1]], [[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1]]])
-    found = memory.looks(Reading(torch.tensor([1, 1]), weights), [STORY, STORY])
+    found = memory.supporting_fact_rates(MemoryPrediction(torch.tensor([1, 1]), weights), [STORY, STORY])
     assert found == {"hops": [1.0, 0.5], "all": 0.5}
 
 
 def test_a_difference_that_luck_would_explain_is_called_none():
-    assert memory.gain(0.50, 0.52, 1000) == "makes no clear difference"
-    assert memory.gain(0.50, 0.90, 1000) == "adds 40.0 points"
-    assert memory.gain(0.90, 0.50, 1000) == "costs 40.0 points"
+    assert memory.describe_gain(0.50, 0.52, 1000) == "makes no clear difference"
+    assert memory.describe_gain(0.50, 0.90, 1000) == "adds 40.0 points"
+    assert memory.describe_gain(0.90, 0.50, 1000) == "costs 40.0 points"
 
 
 def test_what_nothing_has_learned_is_not_compared():
     floor = {"usual": 0.2, "last mention": 0.4}
     poor, good = ({(1, hops): {"test": rate} for hops in (1, 2, 3)} for rate in (0.3, 0.9))
-    assert "No network has learned more than that" in memory.answered(1, floor, poor, 1000)
-    assert "a second hop makes no clear difference" in memory.answered(1, floor, good, 1000)
+    assert "No network has learned more than that" in memory.accuracy_finding(1, floor, poor, 1000)
+    assert "a second hop makes no clear difference" in memory.accuracy_finding(1, floor, good, 1000)
 
 
 def test_stories_become_tokens_that_the_vocabulary_can_read_back():
-    numbers = vocabulary([STORY])
-    exam = encode([STORY, Story(STORY.sentences[:1], "Where is Ada?", "attic", (0,))], numbers)
+    numbers = build_vocabulary([STORY])
+    exam = encode_stories([STORY, Story(STORY.sentences[:1], "Where is Ada?", "attic", (0,))], numbers)
     known = {number: word for word, number in numbers.items()}
     assert [known[token] for token in exam.story[0, 2].tolist() if token] == ["ada", "took", "the", "violin"]
     assert exam.story.shape == (2, 4, 5)
@@ -119,12 +131,12 @@ def test_stories_become_tokens_that_the_vocabulary_can_read_back():
 
 def test_a_network_learns_a_few_stories_by_heart_and_then_stops():
     told = list(stories(1, "train", 40))
-    numbers = vocabulary(told)
-    exam = encode(told, numbers)
-    plan = Plan(hops=2, seconds=60, linear=0.0, seed=1)
-    model = new_network(exam, numbers, plan)
+    numbers = build_vocabulary(told)
+    exam = encode_stories(told, numbers)
+    plan = MemoryTrainingConfig(hops=2, seconds=60, linear_share=0.0, seed=1)
+    model = build_memory_network(exam, numbers, plan)
 
-    curve = train(model, exam, exam, plan, lambda _part: None)
+    curve = train_memory_network(model, exam, exam, plan, lambda _part: None)
 
     assert curve[0][1] < 0.6 and curve[-1][1] == 1
-    assert (read(model, exam).answer == exam.answer).all()
+    assert (predict(model, exam).answer == exam.answer).all()

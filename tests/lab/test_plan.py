@@ -6,20 +6,20 @@ from shutil import copytree
 import pytest
 
 from dragoman.errors import UserError
-from dragoman.lab import plan
-from dragoman.lab.experiments import EXPERIMENTS, chosen
-from dragoman.lab.plan import (
-    Order,
-    carry_out,
-    needed,
-    parsed_budget,
-    refuse_idle_model,
-    refuse_short,
-    refuse_unknown,
+from dragoman.lab import driver
+from dragoman.lab.driver import (
+    LabOptions,
+    check_budget,
+    check_experiment_name,
+    check_model_is_used,
+    default_budget,
+    parse_budget,
+    run_experiments,
 )
-from dragoman.lab.report import Picture, Report, Table
+from dragoman.lab.experiments import EXPERIMENTS, select_experiments
+from dragoman.lab.report import ExperimentReport, Picture, ReportTable
 from dragoman.run import Run
-from dragoman.training.session import Notice, Stop
+from dragoman.training.session import Notice, StopRequest
 
 
 class Counted:
@@ -35,8 +35,8 @@ class Counted:
     def run(self, lab):
         self.budgets.append(lab.budget_seconds)
         (lab.folder / "dot.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
-        parts = ("A paragraph.", Table("T", ("a", "b"), (("x", 1.5),)), Picture("dot.svg", "A dot."))
-        return Report((f"It found {len(self.budgets)}.",), parts, {"value": 1})
+        parts = ("A paragraph.", ReportTable("T", ("a", "b"), (("x", 1.5),)), Picture("dot.svg", "A dot."))
+        return ExperimentReport((f"It found {len(self.budgets)}.",), parts, {"value": 1})
 
 
 @pytest.fixture
@@ -45,41 +45,41 @@ def order(tmp_path, material):
 
     def made(**changes):
         seed, given = changes.pop("seed", 1), changes.pop("given", None)
-        return Order(tmp_path / "lab", material, seed, given, "dragoman lab all", **changes)
+        return LabOptions(tmp_path / "lab", material, seed, given, "dragoman lab all", **changes)
 
     return made
 
 
 def carried_out(experiments, order, seconds=5000.0, listen=lambda _event: None):
-    return carry_out(experiments, order, seconds, listen, Stop())
+    return run_experiments(experiments, order, seconds, listen, StopRequest())
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90m", 5400), ("2h", 7200), ("1h30m", 5400), ("45s", 45), ("1.5h", 5400)]
 )
 def test_a_budget_is_written_as_people_write_times(text, seconds):
-    assert parsed_budget(text) == seconds
+    assert parse_budget(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "10", "-5m", "5 minutes", "m", "1e3s", "m5"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(UserError, match="write it like 90m, 2h, 1h30m or 45s"):
-        parsed_budget(text)
+        parse_budget(text)
 
 
 def test_an_unknown_experiment_names_the_nearest_known_one():
     with pytest.raises(UserError, match=r'There is no experiment "posiions"; there are .* Did you mean "positions"'):
-        refuse_unknown("posiions")
+        check_experiment_name("posiions")
 
 
 def test_a_budget_in_which_nothing_could_be_trained_is_refused():
     with pytest.raises(UserError, match="A budget of 5 seconds is too small for variations: with less than 210 sec"):
-        refuse_short(chosen("variations"), 5)
+        check_budget(select_experiments("variations"), 5)
 
 
 def test_all_experiments_have_a_share_of_ninety_minutes():
-    assert set(EXPERIMENTS) == set(plan.SECONDS)
-    assert needed(chosen("all")) <= 5400
+    assert set(EXPERIMENTS) == set(driver.EXPERIMENT_SECONDS)
+    assert default_budget(select_experiments("all")) <= 5400
 
 
 def test_time_is_shared_out_in_proportion_and_what_is_left_over_goes_to_those_after(order):
@@ -121,7 +121,7 @@ class Kept(Counted):
 
     def run(self, lab):
         lab.kept("part", lambda: self.budgets.append(lab.budget_seconds), size=3)
-        return Report(("It was measured.",), (), {})
+        return ExperimentReport(("It was measured.",), (), {})
 
 
 def test_what_was_measured_with_another_text_of_the_same_name_is_measured_again(order):
@@ -144,9 +144,9 @@ def test_another_model_to_look_into_is_looked_into(order, trained, tmp_path):
 
 
 def test_a_model_that_no_experiment_looks_into_is_refused():
-    refuse_idle_model(chosen("all"))
+    check_model_is_used(select_experiments("all"))
     with pytest.raises(UserError, match="--run names a model for heads and alignment to look into; masks trains its"):
-        refuse_idle_model(chosen("masks"))
+        check_model_is_used(select_experiments("masks"))
 
 
 def test_a_report_says_what_is_needed_to_repeat_it(order):

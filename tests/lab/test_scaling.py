@@ -12,7 +12,7 @@ from dragoman.lab import scaling
 
 @pytest.mark.parametrize("key_width", [4, 64, 512])
 def test_dot_products_of_unit_variance_vectors_have_variance_d_k(key_width):
-    row = scaling.softmax_row(key_width, seed=3)
+    row = scaling.random_softmax_statistics(key_width, seed=3)
     assert row["variance"] == pytest.approx(key_width, rel=0.1)
     assert row["variance, scaled"] == pytest.approx(1, rel=0.1)
 
@@ -24,14 +24,14 @@ def test_the_length_of_the_softmax_jacobian_is_that_of_the_matrix_torch_differen
 
 
 def test_equal_scores_have_the_entropy_of_a_uniform_choice():
-    found = scaling.sharpness(torch.zeros(2, 64, dtype=torch.float64))
+    found = scaling.softmax_statistics(torch.zeros(2, 64, dtype=torch.float64))
     assert found["entropy"] == pytest.approx(math.log(64))
     assert found["largest weight"] == pytest.approx(1 / 64)
 
 
 def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):
     shrink(monkeypatch)
-    monkeypatch.setattr(scaling, "TRAINED_WIDTHS", (4, 16))
+    monkeypatch.setattr(scaling, "TRAINED_KEY_WIDTHS", (4, 16))
     lab = toy_lab(tmp_path, material, seconds=2)
     report = scaling.run(lab)
     checked(report, lab, tables=2, pictures=2)

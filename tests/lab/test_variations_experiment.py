@@ -4,7 +4,14 @@ import pytest
 from toy_lab import toy_lab
 
 from dragoman.lab import variations
-from dragoman.lab.variations import VARIATIONS, differs, findings, one, table, verdict_of
+from dragoman.lab.variations import (
+    VARIATIONS,
+    compare_with_base,
+    is_significant,
+    score_model,
+    variation_findings,
+    variations_table,
+)
 from dragoman.recipe import Recipe
 
 
@@ -17,28 +24,28 @@ def rows_with(changed, values):
 
 
 def test_means_closer_than_students_test_asks_do_not_differ():
-    assert not differs((1.0, 0.1), (1.1, 0.1), 3)
-    assert differs((1.0, 0.01), (1.1, 0.01), 3)
-    assert not differs((1.0, 0.1), (1.2, 0.1), 3)  # 2.4 standard errors: chance alone does that once in fourteen
-    assert verdict_of((1.0, 0.1), (1.1, 0.1)) == "no clear difference"
-    assert verdict_of((1.0, 0.01), (1.1, 0.01)) == "better"
-    assert verdict_of((1.2, 0.01), (1.1, 0.01)) == "worse"
+    assert not is_significant((1.0, 0.1), (1.1, 0.1), 3)
+    assert is_significant((1.0, 0.01), (1.1, 0.01), 3)
+    assert not is_significant((1.0, 0.1), (1.2, 0.1), 3)  # 2.4 standard errors: chance alone does that once in fourteen
+    assert compare_with_base((1.0, 0.1), (1.1, 0.1)) == "no clear difference"
+    assert compare_with_base((1.0, 0.01), (1.1, 0.01)) == "better"
+    assert compare_with_base((1.2, 0.01), (1.1, 0.01)) == "worse"
 
 
 def test_the_table_has_a_row_for_every_variation_and_names_what_differs():
     rows = rows_with("1 head", [2.0, 2.1, 1.9])
-    found = {row[1]: row for row in table(rows).rows}
+    found = {row[1]: row for row in variations_table(rows).rows}
     assert list(found) == [each.name for each in VARIATIONS]
     assert found["1 head"][2] == "2.000 ± 0.100"
     assert found["1 head"][-1] == "worse"
     assert found["8 heads"][-1] == "no clear difference"
-    assert any("worse: 1 head (+0.500)" in finding for finding in findings(rows))
+    assert any("worse: 1 head (+0.500)" in finding for finding in variation_findings(rows))
 
 
 @pytest.mark.parametrize("variation", VARIATIONS, ids=lambda each: each.name)
 def test_every_variation_is_a_recipe_that_holds(tmp_path, material, variation):
     lab = toy_lab(tmp_path, material)
-    recipe = lab.recipe(lab.place("x"), {**variations.BASE, **variation.settings}, 1.0, 1, material)
+    recipe = lab.build_recipe(lab.model_run("x"), {**variations.BASE_SETTINGS, **variation.settings}, 1.0, 1, material)
     assert isinstance(recipe, Recipe)
 
 
@@ -49,10 +56,10 @@ def test_rows_of_all_groups_of_the_paper_are_there():
 def test_a_model_is_scored_once(tmp_path, material):
     lab = toy_lab(tmp_path, material)
     settings = {"tokenizer.kind": "words", "model.width": 16, "training.steps": 2, "training.threads": 1}
-    trained = {"base-1": lab.trained("base-1", settings, seconds=60)}
-    row = one(lab, "base-1", {"base-1": (settings, 1)}, trained, material.pairs("test"))
+    trained = {"base-1": lab.train_model("base-1", settings, seconds=60)}
+    row = score_model(lab, "base-1", {"base-1": (settings, 1)}, trained, material.pairs("test"))
     assert row["perplexity"] > 1
-    assert row == one(lab, "base-1", {"base-1": (settings, 1)}, {}, [])
+    assert row == score_model(lab, "base-1", {"base-1": (settings, 1)}, {}, [])
 
 
 @pytest.mark.long

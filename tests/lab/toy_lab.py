@@ -1,8 +1,8 @@
 """A laboratory over a toy language, for tests: experiments run in it within seconds."""
 
+from dragoman.lab.corpus import SplitCorpus
 from dragoman.lab.laboratory import Laboratory
-from dragoman.lab.material import Material
-from dragoman.training.session import Stop
+from dragoman.training.session import StopRequest
 
 
 def toy_material(files, folder):
@@ -14,11 +14,11 @@ def toy_material(files, folder):
         parts[split] = folder / f"{split}.source", folder / f"{split}.target"
         for file, side in zip(parts[split], lines, strict=True):
             file.write_text("".join(f"{line}\n" for line in side[part]))
-    return Material("toy", parts["train"], parts["valid"], parts["test"])
+    return SplitCorpus("toy", parts["train"], parts["valid"], parts["test"])
 
 
 def toy_lab(folder, material, *, seconds=10.0, listen=lambda _event: None, stop=None, name="toy", **more):
     """Return a laboratory in a folder."""
     place = folder / name
     place.mkdir(parents=True, exist_ok=True)
-    return Laboratory(name, place, folder, seconds, 1, material, listen, stop or Stop(), 1.0, **more)
+    return Laboratory(name, place, folder, seconds, 1, material, listen, stop or StopRequest(), 1.0, **more)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from dragoman.decoding.engine import Engine
-from dragoman.model.transformer import Transformer
-from dragoman.recipe import Decoding, Model, Training
-from dragoman.tokens import END, PAD, RESERVED, START
-from dragoman.training.loop import TensorBatch, adam, train
+from dragoman.models.transformer import Transformer
+from dragoman.recipe import DecodingConfig, ModelConfig, TrainingConfig
+from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
+from dragoman.training.loop import TensorBatch, build_adam, train
 
 WORDS = 12
 LONGEST = 8
@@ -23,7 +23,9 @@ def sentences(count, seed):
     """Return random sequences of words."""
     generator = random.Random(seed)
     lengths = [generator.randint(1, LONGEST) for _ in range(count)]
-    return [[generator.randrange(RESERVED, RESERVED + WORDS) for _ in range(length)] for length in lengths]
+    return [
+        [generator.randrange(RESERVED_TOKENS, RESERVED_TOKENS + WORDS) for _ in range(length)] for length in lengths
+    ]
 
 
 def rows(sequences):
@@ -40,22 +42,24 @@ def batch(task, seed, size):
         prefix=rows([[START, *words[:-1]] for words in targets]),
         target=rows(targets),
         tokens=sum(map(len, targets)),
-        numbers=range(size),
+        line_numbers=range(size),
     )
 
 
 def share_right_after_training(task, seed, *, steps, layers=1, size=64):
     """Train a model on a task; return the share of new sentences that it then gets right in all words."""
     torch.manual_seed(seed)
-    how = Model(layers=layers, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
-    plan = Training(
+    how = ModelConfig(layers=layers, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
+    plan = TrainingConfig(
         steps=steps, schedule="linear", rate=0.01, warmup=steps // 10, clip=1.0, seed=seed, precision="float32"
     )
-    model = Transformer(how, RESERVED + WORDS, RESERVED + WORDS)
-    for _ in train(model, adam(model, plan), lambda step: [batch(task, f"{seed} {step}", size)], plan, width=how.width):
+    model = Transformer(how, RESERVED_TOKENS + WORDS, RESERVED_TOKENS + WORDS)
+    for _ in train(
+        model, build_adam(model, plan), lambda step: [batch(task, f"{seed} {step}", size)], plan, width=how.width
+    ):
         pass
     sources = sentences(500, f"{seed} test")
-    found = Engine(model, Decoding(beam=1)).search([[*words, END] for words in sources])
+    found = Engine(model, DecodingConfig(beam=1)).search([[*words, END] for words in sources])
     right = [list(best.tokens) == TASKS[task](words) for (best, *_), words in zip(found, sources, strict=True)]
     return sum(right) / len(right)
 

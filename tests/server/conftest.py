@@ -1,6 +1,6 @@
 """Real servers for the tests of the service: processes of their own, on free ports of this machine."""
 
-import http.client
+import http.client_address
 import json
 import os
 import signal
@@ -39,10 +39,10 @@ class Served:
     port: int
     log: Path
     token: str | None = None
-    opened: list[http.client.HTTPConnection] = field(default_factory=list)
+    opened: list[http.client_address.HTTPConnection] = field(default_factory=list)
 
-    def connection(self, timeout: float = 60) -> http.client.HTTPConnection:
-        self.opened.append(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout))
+    def connection(self, timeout: float = 60) -> http.client_address.HTTPConnection:
+        self.opened.append(http.client_address.HTTPConnection("127.0.0.1", self.port, timeout=timeout))
         return self.opened[-1]
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:

@@ -101,17 +101,17 @@ def test_memory_stays_where_it_was_under_bodies_of_full_size(strict_server):
 
 def test_more_text_than_can_be_done_in_time_is_refused():
     clock = [0.0]
-    admission = Admission(Limits(deadline_seconds=7), now=lambda: clock[0])
-    with admission.working_on(1000):
+    admission = Admission(Limits(deadline_seconds=7), clock=lambda: clock[0])
+    with admission.reserve(1000):
         clock[0] = 1.0
     assert admission.rate == 1000
-    with admission.working_on(4000):
-        with pytest.raises(Problem) as refused, admission.working_on(2000):
+    with admission.reserve(4000):
+        with pytest.raises(Problem) as refused, admission.reserve(2000):
             pytest.fail("2,000 of each, one after the other, are not done in half of the deadline")
         assert refused.value.retry_after == 4
-        with admission.working_on(10):
+        with admission.reserve(10):
             assert admission.characters == 4010  # it does not wait for the rest of the long one
-    with admission.working_on(100_000):
+    with admission.reserve(100_000):
         assert admission.characters == 100_000  # whoever is alone is let in
 
 

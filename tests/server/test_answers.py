@@ -17,7 +17,7 @@ def test_libretranslates_own_client_works_unchanged(server, model):
     client = LibreTranslateAPI(f"http://127.0.0.1:{server.port}")
     assert client.translate("a b c", "en", "de") == model.translate("a b c")
     assert client.languages()[0] == {"code": "en", "name": "English", "targets": ["de"]}
-    assert client.detect("a b c") == [{"confidence": 100.0, "language": "en"}]
+    assert client.detect_language("a b c") == [{"confidence": 100.0, "language": "en"}]
 
 
 def test_libretranslates_shapes_are_kept(server, model):

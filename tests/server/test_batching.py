@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import dragoman
-from dragoman.server.line import PATIENCE, SHORT, Job, Line
+from dragoman.server.scheduler import BATCHING_DELAY_SECONDS, MAX_SHORT_TOKENS, BatchScheduler, Job
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_scores_are_those_of_translating_alone(server, run):
 
 def line_of(threads=2):
     clock = [100.0]
-    return Line(threads, now=lambda: clock[0]), clock
+    return BatchScheduler(threads, clock=lambda: clock[0]), clock
 
 
 def job(number, *sizes, key="k", budget=1024):
@@ -46,86 +46,86 @@ def taken(batch):
 
 def test_a_batch_takes_from_each_request_in_turn():
     line, _ = line_of(threads=1)
-    line.put(job(1, *[10] * 100))
-    line.put(job(2, 10))
-    assert taken(line.take())[:3] == [(1, 0), (2, 0), (1, 1)]
+    line.submit(job(1, *[10] * 100))
+    line.submit(job(2, 10))
+    assert taken(line.next_batch())[:3] == [(1, 0), (2, 0), (1, 1)]
 
 
 def test_a_batch_stays_within_its_budget_and_its_kind():
     line, _ = line_of(threads=1)
-    line.put(job(1, *[32] * 10, budget=128))
-    line.put(job(2, 32, key="other"))
-    first = line.take()
+    line.submit(job(1, *[32] * 10, budget=128))
+    line.submit(job(2, 32, key="other"))
+    first = line.next_batch()
     assert taken(first) == [(1, 0), (1, 1), (1, 2), (1, 3)]
     line.cancel(1)
-    line.done(first)
-    line.lately = 0
-    assert taken(line.take()) == [(2, 0)]
+    line.finish_batch(first)
+    line.recent_load = 0
+    assert taken(line.next_batch()) == [(2, 0)]
 
 
 def test_threads_share_what_is_there():
     line, _ = line_of(threads=2)
     for number in range(64):
-        line.put(job(number))
-    assert [len(line.take().units), len(line.take().units)] == [32, 32]
+        line.submit(job(number))
+    assert [len(line.next_batch().units), len(line.next_batch().units)] == [32, 32]
 
 
 def test_a_lone_request_does_not_wait_for_company_and_one_in_a_crowd_does_so_briefly():
     line, clock = line_of(threads=1)
-    line.put(job(1))
-    assert line.worth_waiting() == 0
-    line.lately = 40
-    line.first_at = clock[0]
-    assert line.worth_waiting() == pytest.approx(PATIENCE)
-    clock[0] += PATIENCE
-    assert line.worth_waiting() <= 0
+    line.submit(job(1))
+    assert line.batching_delay() == 0
+    line.recent_load = 40
+    line.queue_started_at = clock[0]
+    assert line.batching_delay() == pytest.approx(BATCHING_DELAY_SECONDS)
+    clock[0] += BATCHING_DELAY_SECONDS
+    assert line.batching_delay() <= 0
 
 
 def test_while_short_sentences_wait_only_one_thread_is_with_long_ones():
     line, _ = line_of(threads=2)
-    line.put(job(1, *[SHORT + 1] * 4, budget=SHORT))
-    line.put(job(2, *[5] * 100))
-    assert [line.take().lane, line.take().lane] == ["long", "short"]
+    line.submit(job(1, *[MAX_SHORT_TOKENS + 1] * 4, budget=MAX_SHORT_TOKENS))
+    line.submit(job(2, *[5] * 100))
+    assert [line.next_batch().lane, line.next_batch().lane] == ["long", "short"]
 
 
 def test_a_thread_with_long_sentences_lets_short_ones_pass_if_no_other_does():
     line, _ = line_of(threads=1)
-    line.put(job(1, SHORT + 1))
-    assert line.take().lane == "long"
-    assert line.pass_by() is None
-    line.put(job(2, 5))
-    passing = line.pass_by()
+    line.submit(job(1, MAX_SHORT_TOKENS + 1))
+    assert line.next_batch().lane == "long"
+    assert line.next_short_batch() is None
+    line.submit(job(2, 5))
+    passing = line.next_short_batch()
     assert passing.lane == "short"
-    line.put(job(3, 5))
-    assert line.pass_by() is None, "somebody is with short ones"
-    line.done(passing)
-    assert taken(line.pass_by()) == [(3, 0)]
+    line.submit(job(3, 5))
+    assert line.next_short_batch() is None, "somebody is with short ones"
+    line.finish_batch(passing)
+    assert taken(line.next_short_batch()) == [(3, 0)]
 
 
 def test_of_looks_there_is_one_at_a_time():
     line, _ = line_of(threads=2)
     for number in range(2):
-        line.put(Job(number, None, [0], 0, own_lane="look"))
-    line.put(job(2, 5))
-    first = line.take()
-    assert [first.lane, line.take().lane] == ["look", "short"]
+        line.submit(Job(number, None, [0], 0, fixed_lane="look"))
+    line.submit(job(2, 5))
+    first = line.next_batch()
+    assert [first.lane, line.next_batch().lane] == ["look", "short"]
     assert line.next_lane() is None
-    line.done(first)
+    line.finish_batch(first)
     assert line.next_lane() == "look"
 
 
 def test_a_request_that_is_gone_is_neither_taken_nor_answered():
     line, _ = line_of(threads=1)
-    line.put(job(1, 10, 10))
-    line.put(job(2, 10))
-    batch = line.take()
+    line.submit(job(1, 10, 10))
+    line.submit(job(2, 10))
+    batch = line.next_batch()
     line.cancel(1)
-    assert batch.wanted
-    assert [each.number for each in line.settle(batch, ["x"] * len(batch.units))] == [2]
+    assert batch.is_wanted
+    assert [each.message_id for each in line.record_results(batch, ["x"] * len(batch.units))] == [2]
     line.cancel(2)
-    assert not batch.wanted
-    line.done(batch)
-    assert not any(line.counts.values())
+    assert not batch.is_wanted
+    line.finish_batch(batch)
+    assert not any(line.queued_units.values())
     assert not line.jobs
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from patience import until
 
-from dragoman.server.app import ROUTES, build, routes_of
-from dragoman.server.doors import Doors, closed
+from dragoman.server.access import AccessPolicy, unauthorized
+from dragoman.server.app import ROUTES, api_routes, build_app
 from dragoman.server.problems import Problem
 
 TOKEN = "correct-horse-battery"
@@ -27,7 +27,7 @@ EVERY = [(method, path) for method, path, *_ in ROUTES] + [
 
 
 def test_the_list_of_routes_is_complete():
-    assert {route.path for route in routes_of(build(None, key_required=False))} == {path for _, path, *_ in ROUTES}
+    assert {route.path for route in api_routes(build_app(None, key_required=False))} == {path for _, path, *_ in ROUTES}
 
 
 @pytest.mark.parametrize(("method", "path"), EVERY)
@@ -78,13 +78,13 @@ def test_a_name_that_is_not_ours_is_refused(server, host):
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:99", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST"])
 def test_addresses_and_localhost_are_ours(host):
-    Doors(None).check_host({b"host": host.encode()})
+    AccessPolicy(None).check_host({b"host": host.encode()})
 
 
 def test_names_can_be_allowed():
-    Doors(None, ["Translate.example"]).check_host({b"host": b"translate.example:443"})
+    AccessPolicy(None, ["Translate.example"]).check_host({b"host": b"translate.example:443"})
     with pytest.raises(Problem):
-        Doors(None).check_host({b"host": b"translate.example:443"})
+        AccessPolicy(None).check_host({b"host": b"translate.example:443"})
 
 
 def test_pages_of_other_sites_are_refused(server):
@@ -94,9 +94,9 @@ def test_pages_of_other_sites_are_refused(server):
 
 
 def test_without_a_token_the_doors_are_open():
-    assert Doors(None).admits({})
-    assert not Doors(TOKEN).admits({})
-    assert closed().status == 401
+    assert AccessPolicy(None).has_valid_token({})
+    assert not AccessPolicy(TOKEN).has_valid_token({})
+    assert unauthorized().status == 401
 
 
 WRONG = [

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 import dragoman
-from dragoman.server import serving
+from dragoman.server import serve
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_told_twice_a_server_may_be_open_to_all(command, run, monkeypatch):
         seen.append((plan.host, plan.token))
         listening.close()
 
-    monkeypatch.setattr(serving, "serve", served)
+    monkeypatch.setattr(serve, "serve", served)
     outcome = command("serve", run, "--host", "0.0.0.0", "--port", 0, "--without-token", "--open-to-all")
     assert (outcome.code, seen) == (0, [("0.0.0.0", None)])
 

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.server.languages import guessed, name_of
-from dragoman.server.markup import taken_apart
-from dragoman.server.texts import laid_out
+from dragoman.server.html import split_html
+from dragoman.server.languages import guess_languages, language_name
+from dragoman.server.segmentation import split_text
 
 TEXTS = st.text(st.one_of(st.sampled_from('a. \n\r\t!?。“"<>&;'), st.characters(codec="utf-8")))
 
 
 @given(TEXTS, st.booleans())
 def test_nothing_is_lost_between_the_sentences(text, split):
-    layout = laid_out(text, split=split)
+    layout = split_text(text, split=split)
     taken = "".join(part for pair in zip(layout.gaps, (*layout.sentences, ""), strict=True) for part in pair)
     assert taken == text
     assert all(sentence == sentence.strip() != "" for sentence in layout.sentences)
@@ -21,8 +21,8 @@ def test_nothing_is_lost_between_the_sentences(text, split):
 
 @given(TEXTS)
 def test_line_breaks_stay_whatever_the_translations_are(text):
-    layout = laid_out(text)
-    written = layout.filled(["Übersetzung." for _ in layout.sentences])
+    layout = split_text(text)
+    written = layout.fill(["Übersetzung." for _ in layout.sentences])
     assert written.count("\n") == text.count("\n")
     assert [not line.strip() for line in written.split("\n")] == [not line.strip() for line in text.split("\n")]
 
@@ -40,26 +40,26 @@ def test_line_breaks_stay_whatever_the_translations_are(text):
     ],
 )
 def test_sentences_end_where_a_reader_would_end_them(text, sentences):
-    assert list(laid_out(text).sentences) == sentences
+    assert list(split_text(text).sentences) == sentences
 
 
 def test_spaces_follow_the_language_that_is_written():
-    assert laid_out("One. Two.").filled(["他走了。", "她来了。"]) == "他走了。她来了。"
-    assert laid_out("他走了。她来了。").filled(["He left.", "She came."]) == "He left. She came."
-    assert laid_out("One.\n  Two.").filled(["他。", "她。"]) == "他。\n  她。"
+    assert split_text("One. Two.").fill(["他走了。", "她来了。"]) == "他走了。她来了。"
+    assert split_text("他走了。她来了。").fill(["He left.", "She came."]) == "He left. She came."
+    assert split_text("One.\n  Two.").fill(["他。", "她。"]) == "他。\n  她。"
 
 
 def test_tags_stay_and_text_becomes_text():
-    page = taken_apart('<p class="a.b">One &amp; two. Three!</p><!-- One. --><pre>x. Y</pre> a < b')
+    page = split_html('<p class="a.b">One &amp; two. Three!</p><!-- One. --><pre>x. Y</pre> a < b')
     assert list(page.sentences) == ["One & two.", "Three!", "a < b"]
-    written = page.filled(["<b>", "Drei", "c"])
+    written = page.fill(["<b>", "Drei", "c"])
     assert written == '<p class="a.b">&lt;b&gt; Drei</p><!-- One. --><pre>x. Y</pre> c'
 
 
 @given(TEXTS)
 def test_any_html_comes_back_with_its_tags(text):
-    page = taken_apart(text)
-    assert all(tag in page.filled(page.sentences) for tag in page.tags)
+    page = split_html(text)
+    assert all(tag in page.fill(page.sentences) for tag in page.tags)
 
 
 @pytest.mark.parametrize(
@@ -72,5 +72,5 @@ def test_any_html_comes_back_with_its_tags(text):
     ],
 )
 def test_the_names_of_files_tell_the_languages(source, target, pairs, run, codes):
-    assert guessed(source, target, pairs, run) == codes
-    assert name_of("pt-BR") == "Portuguese"
+    assert guess_languages(source, target, pairs, run) == codes
+    assert language_name("pt-BR") == "Portuguese"

@@ -6,14 +6,14 @@ import re
 import pytest
 
 import dragoman
-from dragoman.errors import Stopped, UserError
-from dragoman.model.architectures import ARCHITECTURES
-from dragoman.model.weights import statistics
-from dragoman.server.details import details
-from dragoman.server.shelf import NO_WEIGHTS, Served
-from dragoman.tasks.export import export
-from dragoman.training.loop import Step
-from dragoman.training.session import Stop
+from dragoman.errors import TrainingStopped, UserError
+from dragoman.interop.ctranslate2 import export_run
+from dragoman.models.architectures import ARCHITECTURES
+from dragoman.models.weights import running_statistics
+from dragoman.server.alignment import translation_details
+from dragoman.server.registry import _NO_WEIGHTS, ServedModel
+from dragoman.training.loop import TrainingStep
+from dragoman.training.session import StopRequest
 
 CHOICES = {
     **{name: [f"model.architecture={name}"] for name in ARCHITECTURES},
@@ -41,14 +41,14 @@ def run(choice, toy_recipe, tmp_path_factory):
     """A run whose training was stopped after a step, and resumed."""
     short = ["training.steps=3", "training.validation_sample=0", "decoding.extra_length=3", "decoding.beam=2"]
     recipe = toy_recipe(tmp_path_factory.mktemp("architectures") / "run", *short, *CHOICES[choice])
-    stop = Stop()
+    stop = StopRequest()
 
     def listen(event):
-        if isinstance(event, Step):
+        if isinstance(event, TrainingStep):
             stop.request()
 
-    with pytest.raises(Stopped):
-        dragoman.train(recipe, listen=listen, stop=stop)
+    with pytest.raises(TrainingStopped):
+        dragoman.train(recipe, on_event=listen, stop=stop)
     return dragoman.train(recipe, resume=True).folder
 
 
@@ -101,7 +101,7 @@ def is_transformer(run):
 
 
 def test_all_that_the_search_tried_is_kept_on_request(run):
-    record = dragoman.load(run).look("a b c", beam=2, trace=True)
+    record = dragoman.load(run).inspect("a b c", beam=2, trace=True)
     assert record.beam.attention.shape == (len(record.beam.nodes), len(record.source_pieces))
     assert len(record.steps) == len(record.target_pieces)
 
@@ -131,33 +131,33 @@ def test_a_picture_shows_its_heads_or_the_command_says_that_there_are_none(run, 
 def test_only_the_heads_of_a_transformer_can_be_switched_off(run):
     model = dragoman.load(run)
     if is_transformer(run):
-        assert model.look("a b", without=[("cross", 0, 1)]).without == (("cross", 0, 1),)
+        assert model.inspect("a b", without=[("cross", 0, 1)]).ablated_heads == (("cross", 0, 1),)
     else:
         with pytest.raises(UserError, match="Only the heads of a Transformer can be switched off"):
-            model.look("a b", without=[("cross", 0, 0)])
+            model.inspect("a b", without=[("cross", 0, 0)])
 
 
 def test_only_what_another_engine_computes_is_exported(run, choice, tmp_path):
     if choice == "transformer":  # the only one here that another engine can compute
         pytest.importorskip("ctranslate2")
-        assert (export(run, tmp_path / "exported") / "model.bin").exists()
+        assert (export_run(run, tmp_path / "exported") / "model.bin").exists()
     else:
         with pytest.raises(UserError, match=r"cannot be exported: its \[model\] \w+ is"):
-            export(run, tmp_path / "exported")
+            export_run(run, tmp_path / "exported")
         assert not (tmp_path / "exported").exists()
 
 
 def test_only_batch_normalisation_counts(run, choice):
-    assert bool(statistics(dragoman.load(run).model)) == (choice == "batch")
+    assert bool(running_statistics(dragoman.load(run).model)) == (choice == "batch")
 
 
 def test_the_service_describes_it_and_links_the_words_that_it_can(run, choice):
     translator = dragoman.load(run)
-    served = Served("toy", run, "en", "de", translator, NO_WEIGHTS)
+    served = ServedModel("toy", run, "en", "de", translator, _NO_WEIGHTS)
     kinds = KINDS.get(choice, {"encoder", "decoder", "cross"})
-    assert served.facts()["attention"].keys() == kinds
-    assert (served.facts()["heads"] > 0) == bool(kinds)
-    best = translator.engine(translator.decoding()).search([translator.source_tokens("a b c")])[0][0]
-    told = details(translator, "a b c", ["a b c"], [best], translator.target_tokenizer.decode(best.tokens))
+    assert served.describe()["attention"].keys() == kinds
+    assert (served.describe()["heads"] > 0) == bool(kinds)
+    best = translator.build_engine(translator.decoding_config()).search([translator.source_tokens("a b c")])[0][0]
+    told = translation_details(translator, "a b c", ["a b c"], [best], translator.target_tokenizer.decode(best.tokens))
     assert len(told["tokens"]) == len(best.tokens)
     assert "cross" in kinds or told["alignment"] == []

@@ -9,7 +9,7 @@ import pytest
 
 import dragoman
 from dragoman.cli import quickstart
-from dragoman.cli.train import settled
+from dragoman.cli.train import build_recipe
 from dragoman.viewer.record import AttentionRecord
 
 
@@ -147,16 +147,16 @@ def test_options_alone_train_and_win_over_the_preset(one_core, command, toy_file
 def test_a_preset_that_is_asked_for_wins_over_the_recipe_and_gives_way_to_options(command, tmp_path):
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(command("init", "--preset", "tiny").out)
-    found = settled(recipe, {"data": {}, "training": {"steps": 7}}, "small", ["model.heads=8"])
+    found = build_recipe(recipe, {"data": {}, "training": {"steps": 7}}, "small", ["model.heads=8"])
     assert (found.model.width, found.model.heads, found.training.steps) == (256, 8, 7)
 
 
 def test_the_quick_start_trains_translates_scores_and_draws(one_core, command, monkeypatch, tmp_path):
-    monkeypatch.setattr(quickstart, "SIZES", {"train": 300, "valid": 20, "test": 20})
-    monkeypatch.setattr(quickstart, "STEPS", 3)
+    monkeypatch.setattr(quickstart, "_CORPUS_SIZES", {"train": 300, "valid": 20, "test": 20})
+    monkeypatch.setattr(quickstart, "_STEPS", 3)
     first = command("quickstart", "--run", tmp_path / "run")
     assert first.code == 0
-    assert first.out.count("→") == quickstart.SHOWN
+    assert first.out.count("→") == quickstart.SHOWN_SENTENCES
     assert "BLEU" in first.out
     assert (tmp_path / "run" / "attention.html").stat().st_size > 5000
     again = command("quickstart", "--run", tmp_path / "run")
@@ -184,7 +184,7 @@ def test_python_scores_a_translation_as_the_search_does(trained):
 
 def test_python_loads_the_run_that_training_returns(toy_recipe, tmp_path):
     run = dragoman.train(toy_recipe(tmp_path / "run", "training.steps=1"))
-    assert isinstance(dragoman.load(run).look("a b"), AttentionRecord)
+    assert isinstance(dragoman.load(run).inspect("a b"), AttentionRecord)
 
 
 def test_python_refuses_a_beam_of_nothing(trained):
@@ -195,10 +195,10 @@ def test_python_refuses_a_beam_of_nothing(trained):
 def test_a_text_longer_than_any_in_training_is_translated_in_parts(trained):
     """The toy language has at most seven words a line; the model must not be asked to read seventy at once."""
     model = dragoman.load(trained)
-    assert model.longest <= 8
+    assert model.max_length <= 8
     text = ". ".join(["a b c d e"] * 14) + "."
-    assert all(len(part.split()) <= 8 for part in model.windows(text))
-    assert "".join(model.windows(text)) == text
+    assert all(len(part.split()) <= 8 for part in model.split_text(text))
+    assert "".join(model.split_text(text)) == text
 
 
 def test_a_text_that_had_to_be_cut_is_told_of(command, trained):

@@ -3,7 +3,7 @@
 import pytest
 
 import dragoman
-from dragoman.tasks.events import Finished
+from dragoman.tasks.events import TrainingFinished
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +41,9 @@ def test_attention_is_a_record_of_every_head_of_every_layer(model):
 def test_training_takes_a_recipe_from_a_file_and_tells_all_to_whoever_listens(toy_recipe, tmp_path):
     (tmp_path / "recipe.toml").write_text(toy_recipe(tmp_path / "run", "training.steps=2").to_toml())
     heard = []
-    run = dragoman.train(dragoman.Recipe.from_toml(tmp_path / "recipe.toml"), listen=heard.append)
+    run = dragoman.train(dragoman.Recipe.from_toml(tmp_path / "recipe.toml"), on_event=heard.append)
     assert run.folder == tmp_path / "run"
-    assert isinstance(heard[-1], Finished)
+    assert isinstance(heard[-1], TrainingFinished)
 
 
 def test_a_public_name_that_is_not_there_is_missed_in_the_usual_way():

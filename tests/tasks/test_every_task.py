@@ -3,23 +3,23 @@
 import pytest
 
 import dragoman
-from dragoman.tasks.tasks import TASKS
+from dragoman.tasks.registry import TASKS
 
 INPUTS = {"pronounce": "abba", "inflect": "abba\tV;PST", "parse": "the dog sees a cow", "generate": "The dog "}
 EVERY = pytest.mark.parametrize("task", INPUTS)
-READING = pytest.mark.parametrize("task", [name for name in INPUTS if not TASKS[name].goes_on])
+READING = pytest.mark.parametrize("task", [name for name in INPUTS if not TASKS[name].is_language_model])
 
 
 @EVERY
 def test_a_look_inside_shows_the_pieces_that_the_model_reads_and_writes(task, other_runs):
     model = dragoman.load(other_runs[task])
-    record = model.look(INPUTS[task], trace=True)
+    record = model.inspect(INPUTS[task], trace=True)
     read = {"pronounce": ["a", "b", "b", "a"], "inflect": ["V;", "PST;", "a", "b", "b", "a"], "generate": []}
     pieces = [piece.strip() for piece in record.source_pieces[:-1]]
     assert pieces == read.get(task, pieces)
     assert task != "parse" or "".join(pieces).replace("Ġ", "") == "thedogseesacow"
     assert record.decoder.shape[-1] == len(record.target_pieces)
-    again = record.again(without=[]) if record.switchable else record
+    again = record.rerun(without=[]) if record.can_ablate else record
     assert again.source_pieces == record.source_pieces
 
 
@@ -28,7 +28,9 @@ def test_attention_writes_a_page_and_prints_what_a_person_would_see(task, other_
     told = command("attention", other_runs[task], INPUTS[task], "-o", tmp_path / "look.html")
     assert told.code == 0
     assert (tmp_path / "look.html").stat().st_size > 1000
-    expected = INPUTS[task] if TASKS[task].goes_on else dragoman.load(other_runs[task]).translate(INPUTS[task])
+    expected = (
+        INPUTS[task] if TASKS[task].is_language_model else dragoman.load(other_runs[task]).translate(INPUTS[task])
+    )
     assert told.out.rstrip("\n") == expected.rstrip("\n")
 
 
@@ -45,7 +47,7 @@ def test_heads_are_measured_on_the_validation_data_of_the_task(task, other_runs,
     assert told.code == 0
     assert f"{task}.valid.txt" in told.out
     kinds = {line.split()[0] for line in told.out.splitlines()[1:-1]}
-    assert kinds == ({"decoder"} if TASKS[task].goes_on else {"encoder", "decoder", "cross"})
+    assert kinds == ({"decoder"} if TASKS[task].is_language_model else {"encoder", "decoder", "cross"})
 
 
 @EVERY
@@ -102,7 +104,7 @@ def test_checkpoints_are_averaged_whatever_the_task(task, other_runs, command, t
     ("task", "plain"), [("translate", True), ("generate", True), ("parse", False), ("inflect", False)]
 )
 def test_a_task_is_plain_if_it_leaves_texts_as_they_are(task, plain):
-    assert TASKS[task].plain == plain
+    assert TASKS[task].raw_text_io == plain
 
 
 @READING
@@ -112,7 +114,7 @@ def test_what_a_model_answers_is_as_probable_when_it_is_given_as_when_it_is_foun
     given = model.score([INPUTS[task]], [found.text])[0]
     assert (given.text, given.tokens) == (found.text, found.tokens)
     assert given.log_probability == pytest.approx(found.log_probability, abs=1e-4)
-    assert model.look(INPUTS[task], target=found.text).target_pieces == model.look(INPUTS[task]).target_pieces
+    assert model.inspect(INPUTS[task], target=found.text).target_pieces == model.inspect(INPUTS[task]).target_pieces
 
 
 def test_the_probability_of_a_tree_is_asked_with_its_words_and_without(other_runs):

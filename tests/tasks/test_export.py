@@ -10,8 +10,8 @@ from tokenizers import Tokenizer
 
 import dragoman
 from dragoman.errors import UserError
+from dragoman.interop.ctranslate2 import EXPORTED_FILES, QUANTIZATIONS, export_run, search_options
 from dragoman.recipe import Recipe
-from dragoman.tasks.export import QUANTIZATIONS, WRITTEN, export, options
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason='CTranslate2 is not installed: pip install "dragoman[bench]"')
 
@@ -68,7 +68,7 @@ def both(request, toy_recipe, tmp_path_factory):
     """A model that has learned something, and its export."""
     folder = tmp_path_factory.mktemp("learned")
     run = dragoman.train(toy_recipe(folder / "run", *LEARNED, *request.param))
-    return dragoman.load(run, device="cpu"), Exported(export(run, folder / "export"))
+    return dragoman.load(run, device="cpu"), Exported(export_run(run, folder / "export"))
 
 
 def ended(model, texts, beam):
@@ -81,14 +81,14 @@ def test_the_greedy_translation_is_the_same(both, toy_pairs):
     model, exported = both
     ours = ended(model, [source for source, _ in toy_pairs], beam=1)
     assert len(ours) > 60
-    assert exported.translate([*ours], **{**options(model), "beam_size": 1}) == [*ours.values()]
+    assert exported.translate([*ours], **{**search_options(model), "beam_size": 1}) == [*ours.values()]
 
 
 def test_the_beam_finds_nearly_always_the_same(both, toy_pairs):
     """Not always: we keep a place for the greedy hypothesis, and rank by another formula."""
     model, exported = both
     ours = ended(model, [source for source, _ in toy_pairs], beam=4)
-    theirs = exported.translate([*ours], **options(model))
+    theirs = exported.translate([*ours], **search_options(model))
     assert len(ours) > 60
     assert sum(map(str.__eq__, theirs, ours.values())) >= 0.95 * len(ours)
 
@@ -111,12 +111,12 @@ def test_pieces_of_every_kind_keep_their_ids(tmp_path, kind, joint):
     table = {"run": str(tmp_path / "run"), "data": data, "model": model, "training": training}
     run = dragoman.train(Recipe.from_table(table, [*kind, *joint]))
     ours = dragoman.load(run, device="cpu")
-    exported = Exported(export(run, tmp_path / "export"))
+    exported = Exported(export_run(run, tmp_path / "export"))
     written = sorted((tmp_path / "export").glob("*_vocabulary.json"))
     for file, tokenizer in zip((written[0], written[-1]), (ours.source_tokenizer, ours.target_tokenizer), strict=True):
         pieces = json.loads(file.read_text())
         assert len(set(pieces)) == len(tokenizer)
-        assert [tokenizer.engine.token_to_id(piece) for piece in pieces] == list(range(len(tokenizer)))
+        assert [tokenizer.backend.token_to_id(piece) for piece in pieces] == list(range(len(tokenizer)))
     scores = [one.log_probability for one in ours.score(ODD, ODD)]
     assert exported.score(ODD, ODD) == pytest.approx(scores, abs=1e-4)
 
@@ -125,27 +125,27 @@ def test_pieces_of_every_kind_keep_their_ids(tmp_path, kind, joint):
 def test_every_quantization_can_be_read_and_scores_alike(trained, tmp_path, toy_pairs, quantization):
     sources, targets = zip(*toy_pairs, strict=True)
     ours = [one.log_probability for one in dragoman.load(trained, device="cpu").score(sources, targets)]
-    exported = Exported(export(trained, tmp_path / "export", quantization=quantization))
+    exported = Exported(export_run(trained, tmp_path / "export", quantization=quantization))
     # Within 2 % where the processor has instructions for int8, within 5 % where CTranslate2 does without them.
     assert exported.score(sources, targets) == pytest.approx(ours, rel=0.08)
 
 
 def test_int8_takes_a_fraction_of_the_place(trained, tmp_path):
     sizes = [
-        (export(trained, tmp_path / name, quantization=name) / "model.bin").stat().st_size
+        (export_run(trained, tmp_path / name, quantization=name) / "model.bin").stat().st_size
         for name in ("float32", "int8")
     ]
     assert sizes[1] < sizes[0]
 
 
 def test_the_readme_tells_how_to_translate(trained, tmp_path, monkeypatch, capsys):
-    folder = export(trained, tmp_path / "export")
+    folder = export_run(trained, tmp_path / "export")
     (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
     monkeypatch.chdir(folder)
     names = {}
     exec(code, names)
     assert capsys.readouterr().out.count("\n") == 1
-    theirs = Exported(folder).translate(["a b c", ""], **options(dragoman.load(trained)))
+    theirs = Exported(folder).translate(["a b c", ""], **search_options(dragoman.load(trained)))
     assert names["translate"](["a b c", ""]) == theirs
     assert theirs[1] == ""
 
@@ -153,32 +153,32 @@ def test_the_readme_tells_how_to_translate(trained, tmp_path, monkeypatch, capsy
 def test_a_source_too_long_for_learned_positions_is_cut_and_not_an_error(toy_recipe, tmp_path):
     short = ["data.longest=20", "decoding.extra_length=12", "model.positions=learned", "model.longest=32"]
     run = dragoman.train(toy_recipe(tmp_path / "run", *short))
-    exported = Exported(export(run, tmp_path / "export"))
-    assert len(exported.translate(["a " * 500], **options(dragoman.load(run)))) == 1
+    exported = Exported(export_run(run, tmp_path / "export"))
+    assert len(exported.translate(["a " * 500], **search_options(dragoman.load(run)))) == 1
 
 
 def test_an_export_holds_what_it_may_and_nothing_else(trained, tmp_path):
-    export(trained, tmp_path / "new" / "export")
+    export_run(trained, tmp_path / "new" / "export")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["export"]
     written = {path.name for path in (tmp_path / "new" / "export").iterdir()}
     assert written == {"README.md", "config.json", "model.bin", "shared_vocabulary.json", "tokenizer.json"}
-    assert written < WRITTEN
+    assert written < EXPORTED_FILES
 
 
 def test_the_run_is_only_read(trained, tmp_path):
     run = shutil.copytree(trained, tmp_path / "run")
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    export(run, tmp_path / "export", quantization="int8")
+    export_run(run, tmp_path / "export", quantization="int8")
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
 def test_an_older_export_is_replaced_only_when_asked(trained, tmp_path):
-    folder = export(trained, tmp_path / "export")
+    folder = export_run(trained, tmp_path / "export")
     before = (folder / "model.bin").read_bytes()
     with pytest.raises(UserError, match=r"holds an export already; .* replace it with --overwrite"):
-        export(trained, folder, quantization="int8")
+        export_run(trained, folder, quantization="int8")
     assert (folder / "model.bin").read_bytes() == before
-    export(trained, folder, quantization="int8", overwrite=True)
+    export_run(trained, folder, quantization="int8", overwrite=True)
     assert (folder / "model.bin").read_bytes() != before
     assert [path.name for path in tmp_path.iterdir()] == ["export"]
 
@@ -186,13 +186,13 @@ def test_an_older_export_is_replaced_only_when_asked(trained, tmp_path):
 def test_an_empty_folder_and_a_link_to_one_are_filled(trained, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "empty")
-    export(trained, tmp_path / "link")
+    export_run(trained, tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "empty" / "model.bin").exists()
 
 
 def test_a_full_disk_leaves_the_older_export_and_no_litter(nursery, trained, tmp_path):
-    folder = export(trained, tmp_path / "exports" / "export")
+    folder = export_run(trained, tmp_path / "exports" / "export")
     before = (folder / "model.bin").read_bytes()
     arguments = ["export", trained, "--output", folder, "--overwrite", "--quantization", "int8"]
     assert nursery.run(*arguments, err=tmp_path / "err", file_limit=2000) == 2
@@ -204,7 +204,7 @@ def test_a_full_disk_leaves_the_older_export_and_no_litter(nursery, trained, tmp
 def test_without_ctranslate2_it_says_what_to_install(trained, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
     with pytest.raises(UserError, match=r'CTranslate2 cannot be used .* pip install "dragoman\[bench\]"'):
-        export(trained, tmp_path / "new" / "export")
+        export_run(trained, tmp_path / "new" / "export")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -212,5 +212,5 @@ def test_without_ctranslate2_it_says_what_to_install(trained, tmp_path, monkeypa
 def test_heads_of_another_width_are_refused_before_anything_is_written(toy_recipe, tmp_path, name):
     run = dragoman.train(toy_recipe(tmp_path / "run", f"model.{name}=5", "training.steps=1"))
     with pytest.raises(UserError, match=f"its .model. {name} is 5, but the heads of CTranslate2 are all .* = 8 wide"):
-        export(run, tmp_path / "export")
+        export_run(run, tmp_path / "export")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

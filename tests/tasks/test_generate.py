@@ -9,7 +9,7 @@ import pytest
 import dragoman
 from dragoman.errors import UserError
 from dragoman.recipe import Recipe
-from dragoman.training.journal import read_metrics
+from dragoman.training.metrics_log import read_metrics
 
 VERSE = "One for the master,\nTwo for the dame,\nThree for the boy,\n\nWho lives down the lane.\n\n"
 

@@ -9,9 +9,9 @@ import torch
 
 import dragoman
 from dragoman.run import Run
-from dragoman.tasks import heads
-from dragoman.tasks.head_cache import cached_history, cached_report, saved_checkpoints
-from dragoman.tasks.heads import head_report, history_reports
+from dragoman.tasks import head_report
+from dragoman.tasks.head_cache import cached_head_history, cached_head_report, saved_checkpoints
+from dragoman.tasks.head_report import make_head_report, make_history_reports
 
 NUMBERS = {
     "positional", "offset", "rare", "rare_baseline", "alignment", "alignment_shifted", "alignment_baseline", "sink",
@@ -36,7 +36,7 @@ def run(folder):
 
 @pytest.fixture(scope="module")
 def report(run):
-    return head_report(run, ignore)
+    return make_head_report(run, ignore)
 
 
 def loss_by_scoring(model, pairs):
@@ -48,8 +48,8 @@ def loss_by_scoring(model, pairs):
 @pytest.fixture(scope="module")
 def held_out(run):
     """The pairs that the run was validated on, as text."""
-    corpus, part = heads.validation_corpus(run, run.read_recipe())
-    return [pair for pair in corpus.pairs() if part.keeps(*pair)]
+    corpus, part = head_report.validation_corpus(run, run.read_recipe())
+    return [pair for pair in corpus.pairs() if part.contains(*pair)]
 
 
 def test_every_head_of_every_kind_is_reported_with_its_numbers(report):
@@ -82,59 +82,59 @@ def test_the_importance_of_a_head_is_the_loss_that_it_spares(report, run, held_o
 def test_measuring_leaves_the_model_as_it_was(run):
     model = dragoman.load(run)
     before = {name: parameter.clone() for name, parameter in model.model.named_parameters()}
-    text = heads.Text.of(model, heads.pairs_to_measure(run, model, None), 5)
-    heads.measured(model, text, True, ignore)
+    text = head_report.MeasuredText.from_pairs(model, head_report.load_measured_pairs(run, model, None), 5)
+    head_report.measure_heads(model, text, True, ignore)
     assert all(parameter.equal(before[name]) for name, parameter in model.model.named_parameters())
 
 
 def test_a_report_is_made_once(report, run, monkeypatch):
-    monkeypatch.setattr(heads, "measured", None)
-    assert head_report(run, ignore) == report == cached_report(run)
-    assert head_report(run, ignore, importance=False) == report
+    monkeypatch.setattr(head_report, "measure_heads", None)
+    assert make_head_report(run, ignore) == report == cached_head_report(run)
+    assert make_head_report(run, ignore, importance=False) == report
 
 
 def test_another_text_is_measured_anew(report, folder, tmp_path):
     run = Run(shutil.copytree(folder, tmp_path / "run"))
-    assert head_report(run, ignore, sentences=3, importance=False)["data"]["sentences"] == 3
+    assert make_head_report(run, ignore, sentences=3, importance=False)["data"]["sentences"] == 3
 
 
 def test_a_report_of_other_weights_is_passed_over(report, folder, tmp_path):
     run = Run(shutil.copytree(folder, tmp_path / "run"))
-    shutil.copy(run.checkpoints / "000000004" / "model.safetensors", run.weights_file)
-    assert cached_report(run) is None
+    shutil.copy(run.checkpoints_dir / "000000004" / "model.safetensors", run.weights_file)
+    assert cached_head_report(run) is None
 
 
 def test_a_damaged_report_is_none(report, folder, tmp_path):
     run = Run(shutil.copytree(folder, tmp_path / "run"))
     for content in ("", "{", "[]", '{"format": 1}', "[" * 100_000):
-        (run.heads / "model.json").write_text(content)
-        assert cached_report(run) is None
+        (run.head_reports_dir / "model.json").write_text(content)
+        assert cached_head_report(run) is None
 
 
 def test_checkpoints_are_measured_for_the_history_and_said_to_be(folder, tmp_path):
     run = Run(shutil.copytree(folder, tmp_path / "run"))
-    assert cached_history(run) == []
-    history_reports(run, ignore, sentences=4)
-    assert [entry["step"] for entry in cached_history(run)] == [4, 6, 8]
-    assert all(len(entry["heads"]) == 6 for entry in cached_history(run))
+    assert cached_head_history(run) == []
+    make_history_reports(run, ignore, sentences=4)
+    assert [entry["step"] for entry in cached_head_history(run)] == [4, 6, 8]
+    assert all(len(entry["heads"]) == 6 for entry in cached_head_history(run))
     assert [(each["step"], each["measured"]) for each in saved_checkpoints(run)] == [(4, True), (6, True), (8, True)]
     assert [each["loss"] is None for each in saved_checkpoints(run)] == [False, True, False]
-    shutil.rmtree(run.checkpoints / "000000004")
-    assert [entry["step"] for entry in cached_history(run)] == [4, 6, 8]
+    shutil.rmtree(run.checkpoints_dir / "000000004")
+    assert [entry["step"] for entry in cached_head_history(run)] == [4, 6, 8]
     assert [each["step"] for each in saved_checkpoints(run)] == [6, 8]
 
 
 def test_before_the_model_is_written_the_newest_checkpoint_is_measured(folder, tmp_path):
     run = Run(shutil.copytree(folder, tmp_path / "run"))
     run.weights_file.unlink()
-    assert head_report(run, ignore, sentences=2, importance=False)["step"] == 8
+    assert make_head_report(run, ignore, sentences=2, importance=False)["step"] == 8
 
 
 def test_a_new_training_takes_old_reports_away(folder, tmp_path):
     run = Run(shutil.copytree(folder, tmp_path / "run"))
-    run.heads.mkdir(exist_ok=True)
+    run.head_reports_dir.mkdir(exist_ok=True)
     run.erase()
-    assert not run.heads.exists()
+    assert not run.head_reports_dir.exists()
 
 
 def test_the_command_prints_a_table_and_json(command, folder):
@@ -144,7 +144,7 @@ def test_the_command_prints_a_table_and_json(command, folder):
     assert lines[0].split()[:4] == ["kind", "layer", "head", "importance"]
     assert [line.split()[:3] for line in lines[1:3]] == [["encoder", "1", "1"], ["encoder", "1", "2"]]
     assert "on 8 pairs of" in lines[-1]
-    assert json.loads(command("heads", folder, "--json").out) == cached_report(Run(folder))
+    assert json.loads(command("heads", folder, "--json").out) == cached_head_report(Run(folder))
 
 
 def test_a_validation_text_that_is_gone_is_named(command, folder, tmp_path):
@@ -168,6 +168,6 @@ def test_a_text_can_be_given_instead(command, folder, toy_files, tmp_path):
 def test_vocabularies_of_their_own_are_compared_by_spelling(toy_recipe, tmp_path):
     settings = ("tokenizer.joint=false", "model.share_embeddings=false", "training.steps=1")
     run = dragoman.train(toy_recipe(tmp_path / "run", *settings))
-    report = head_report(run, ignore, importance=False)
+    report = make_head_report(run, ignore, importance=False)
     cross = [head for head in report["heads"] if head["kind"] == "cross"]
     assert all(head["copy"] is None for head in cross)  # "a" is never written in a language of capitals

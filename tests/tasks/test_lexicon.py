@@ -3,12 +3,12 @@ import gzip
 import pytest
 
 from dragoman.errors import UserError
-from dragoman.recipe import Data
-from dragoman.tasks.inflect import Inflect
-from dragoman.tasks.lexicon import Lexicon, joined, lexicons, spelled
-from dragoman.tasks.pronounce import Pronounce
+from dragoman.recipe import DataConfig
+from dragoman.tasks.inflect import InflectionTask
+from dragoman.tasks.lexicon import Lexicon, join_letters, open_lexicons, spell_word
+from dragoman.tasks.pronounce import PronunciationTask
 
-WORDS, FORMS = Pronounce.layout, Inflect.layout
+WORDS, FORMS = PronunciationTask.layout, InflectionTask.layout
 
 
 @pytest.fixture
@@ -29,12 +29,12 @@ def test_a_word_is_read_in_letters_and_its_pronunciation_in_phones(lexicon):
 def test_several_lines_of_a_word_are_all_kept(lexicon):
     words = lexicon("read\tR IY D", "read\tR EH D")
     assert list(words.pairs()) == [("r e a d", "R IY D"), ("r e a d", "R EH D")]
-    assert words.check_counts() == 2
+    assert words.count_pairs() == 2
 
 
 def test_the_same_line_twice_counts_once_and_is_told(lexicon):
     words = lexicon("read\tR IY D", "the\tDH AH", "read\tR  IY D ", "read\tR EH D", "the\tDH AH")
-    assert words.check_counts() == 3
+    assert words.count_pairs() == 3
     assert words.notices() == (f"{words}: 2 lines repeat an earlier one; each entry is read once.",)
 
 
@@ -71,10 +71,10 @@ def test_lemma_form_and_tags_become_a_question_and_a_form(lexicon):
 def test_labels_stand_before_the_words_of_their_files(tmp_path):
     for name, line in (("fre", "eau\to"), ("ger", "Au\taʊ")):
         (tmp_path / name).write_text(line + "\n")
-    data = Data(
+    data = DataConfig(
         labelled=(f"fre={tmp_path / 'fre'}", f"ger={tmp_path / 'ger'}"), valid_labelled=(f"ger={tmp_path / 'ger'}",)
     )
-    train, valid = lexicons(data, WORDS)
+    train, valid = open_lexicons(data, WORDS)
     assert list(train.pairs()) == [("<fre> e a u", "o"), ("<ger> A u", "aʊ")]
     assert list(valid.pairs()) == [("<ger> A u", "aʊ")]
 
@@ -83,7 +83,7 @@ def test_labels_stand_before_the_words_of_their_files(tmp_path):
 def test_spelling_a_word_and_joining_its_letters_gives_the_word_in_its_usual_form(word):
     import unicodedata
 
-    assert joined(spelled(word)) == unicodedata.normalize("NFC", word).replace("\u00a0", " ")
+    assert join_letters(spell_word(word)) == unicodedata.normalize("NFC", word).replace("\u00a0", " ")
 
 
 def test_an_accent_is_a_letter_of_its_own_but_part_of_a_phone_however_the_file_writes_it(lexicon):
@@ -116,12 +116,12 @@ REFUSED = {
 def test_what_is_no_entry_is_refused_with_file_and_line(case, lexicon):
     layout, lines, words = REFUSED[case]
     with pytest.raises(UserError, match=words):
-        lexicon(*lines, layout=layout).check_counts()
+        lexicon(*lines, layout=layout).count_pairs()
 
 
 def test_a_long_line_is_not_repeated_whole(lexicon):
     with pytest.raises(UserError) as refused:
-        lexicon("x" * 5000).check_counts()
+        lexicon("x" * 5000).count_pairs()
     assert len(str(refused.value)) < 300
 
 
@@ -147,4 +147,4 @@ UNNAMED = {
 def test_files_that_a_recipe_does_not_name_well_are_refused(case):
     settings, words = UNNAMED[case]
     with pytest.raises(UserError, match=words):
-        lexicons(Data(**settings), WORDS)
+        open_lexicons(DataConfig(**settings), WORDS)

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import dragoman
-from dragoman.model.attention import MultiHeadAttention
+from dragoman.models.attention import MultiHeadAttention
 from dragoman.tokens import START
-from dragoman.viewer.document import contents
+from dragoman.viewer.document import viewer_document
 
 TEXT = "a b c d"
 
@@ -21,14 +21,14 @@ def model(trained):
 def uses(model, monkeypatch):
     """Everything that every attention gave in an ordinary pass: values in, and what left the layer."""
     seen = []
-    plain = MultiHeadAttention.look
+    plain = MultiHeadAttention.attend_projected
 
     def look(self, looking, key, value, mask, *, record=False):
         output = plain(self, looking, key, value, mask, record=record)
         seen.append((self, value, output[0]))
         return output
 
-    monkeypatch.setattr(MultiHeadAttention, "look", look)
+    monkeypatch.setattr(MultiHeadAttention, "attend_projected", look)
     record = model.look(TEXT)
     source = model.row(model.source_tokens(TEXT))
     written = model.row([START, *model.target_tokenizer.encode(record.target_text)])
@@ -106,7 +106,7 @@ def test_a_head_that_is_switched_off_is_named_and_missed(model):
     heads = [("cross", 0, 0), ("cross", 0, 1), ("encoder", 0, 0)]
     record = model.look(TEXT, without=heads)
     assert record.without == tuple(sorted(heads))
-    assert contents(record)["without"] == [list(head) for head in sorted(heads)]
+    assert viewer_document(record)["without"] == [list(head) for head in sorted(heads)]
     assert not np.allclose(record.encoder, 0)
     plain = model.look(TEXT, target=record.target_text)
     assert sum(step.log_probability for step in record.steps) != pytest.approx(
@@ -115,12 +115,12 @@ def test_a_head_that_is_switched_off_is_named_and_missed(model):
 
 
 def test_few_models_without_heads_are_kept(model):
-    first = model.knocked_out((("encoder", 0, 0),))
-    assert model.knocked_out((("encoder", 0, 0),)) is first
+    first = model.ablated_model((("encoder", 0, 0),))
+    assert model.ablated_model((("encoder", 0, 0),)) is first
     for kind in ("encoder", "decoder", "cross"):
         for heads in ([0], [1], [0, 1]):
-            model.knocked_out(tuple((kind, 0, head) for head in heads))
-    assert len(model.knockouts.models) == 8
+            model.ablated_model(tuple((kind, 0, head) for head in heads))
+    assert len(model.ablated_models.models) == 8
 
 
 def test_a_record_can_be_made_again_with_something_changed(model):

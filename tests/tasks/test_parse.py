@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from dragoman.data.lines import read_lines
 from dragoman.errors import UserError
-from dragoman.evaluation.trees import Tree, tree_of
-from dragoman.recipe import Tokenizer as HowToCut
-from dragoman.tasks.parse import Parse, words_of
-from dragoman.tasks.treebank import Treebank, cleaned, linearised, tree_over
+from dragoman.evaluation.trees import Tree, read_tree
+from dragoman.recipe import TokenizerConfig as HowToCut
+from dragoman.tasks.parse import ParsingTask, word_start_counts
+from dragoman.tasks.treebank import Treebank, attach_words, clean_tree, linearise_tree
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
 
@@ -39,13 +39,13 @@ def treebank(tmp_path):
 
 
 def test_a_tree_is_written_without_its_words_and_closing_brackets_say_what_they_close():
-    assert " ".join(linearised(tree_of(DOG))) == "(TOP (S (NP DT NN )NP (VP VBZ )VP . )S )TOP"
+    assert " ".join(linearise_tree(read_tree(DOG))) == "(TOP (S (NP DT NN )NP (VP VBZ )VP . )S )TOP"
 
 
 @settings(max_examples=60, deadline=None)
 @given(tree=trees)
 def test_every_tree_comes_back_from_its_words_and_brackets(tree):
-    assert tree_over(tree.words, list(linearised(tree))) == tree
+    assert attach_words(tree.words, list(linearise_tree(tree))) == tree
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_every_tree_comes_back_from_its_words_and_brackets(tree):
     ],
 )
 def test_what_is_no_tree_over_two_words_is_none(brackets):
-    assert tree_over(["the", "dog"], brackets.split(" ")) is None
-    assert Parse().shown("the dog", brackets) == ""
+    assert attach_words(["the", "dog"], brackets.split(" ")) is None
+    assert ParsingTask().from_model_output("the dog", brackets) == ""
 
 
 CLEANED = {
@@ -76,18 +76,18 @@ CLEANED = {
 
 @pytest.mark.parametrize(("given", "learned"), CLEANED.items())
 def test_trees_are_learned_without_empty_elements_function_tags_and_indices(given, learned):
-    assert str(cleaned(tree_of(given))) == learned
+    assert str(clean_tree(read_tree(given))) == learned
 
 
 def test_trees_may_go_over_several_lines_or_share_one(treebank):
     bank = treebank("( (S", "   (VB run) ) )", "", "(S (VB go)) (S (VB stop))")
-    assert bank.check_counts() == 3
+    assert bank.count_pairs() == 3
     assert list(bank.pairs()) == [("run", "(TOP (S VB )S )TOP"), ("go", "(S VB )S"), ("stop", "(S VB )S")]
 
 
 def test_what_is_left_out_is_said_once(treebank):
     bank = treebank("(S (NP-SBJ (NN dog)))", "(S (NP-SBJ (NN cat)))", "(S (-NONE- *))")
-    assert bank.check_counts() == 2
+    assert bank.count_pairs() == 2
     (notice,) = bank.notices()
     assert (
         "function tags and indices were left out: of (S (NP-SBJ (NN dog))) the parser learns (S (NP (NN dog)))"
@@ -113,7 +113,7 @@ REFUSED = {
 @pytest.mark.parametrize(("lines", "words"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_no_treebank_is_refused_with_file_and_line(treebank, lines, words):
     with pytest.raises(UserError) as refused:
-        treebank(*lines).check_counts()
+        treebank(*lines).count_pairs()
     assert words in str(refused.value)
 
 
@@ -138,8 +138,8 @@ def test_the_original_wsj_sample_comes_out_as_its_clean_files(part):
     ],
 )
 def test_words_are_what_stands_between_spaces(typed, read):
-    assert Parse().read(typed) == read
-    assert Parse().read(read) == read
+    assert ParsingTask().to_model_input(typed) == read
+    assert ParsingTask().to_model_input(read) == read
 
 
 TEXT = ["the dog runs .", "a cat sat on the mat"]
@@ -153,22 +153,22 @@ SENTENCES = [
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_words_are_counted_exactly_by_the_pieces_of_any_tokenizer(kind, lowercase):
     tokenizer = Tokenizer.train(TEXT, HowToCut(kind=kind, size=300, lowercase=lowercase))
-    counts = words_of(tokenizer)
+    counts = word_start_counts(tokenizer)
     found = [int(counts[[*tokenizer.encode(text), END]].sum()) for text in SENTENCES]
     assert found == [len(text.split(" ")) for text in SENTENCES]
 
 
 def test_characters_without_a_space_cannot_count_words():
     with pytest.raises(UserError, match="The vocabulary has no space"):
-        words_of(Tokenizer.train(["dog", "cat"], HowToCut(kind="characters", size=300)))
+        word_start_counts(Tokenizer.train(["dog", "cat"], HowToCut(kind="characters", size=300)))
 
 
 def test_examples_are_the_words_of_a_treebank_and_its_trees(treebank):
     bank = treebank(DOG, "( (S (NP-SBJ (-NONE- *)) (VP (VB go))))")
-    examples = Parse().examples(None, str(bank), print)
+    examples = ParsingTask().read_examples(None, str(bank), print)
     assert [example.source for example in examples] == ["The dog runs .", "go"]
     assert examples[1].references == ("(TOP (S (VP (VB go))))",)
-    scored = Parse().score(examples, [example.references[0] for example in examples])
+    scored = ParsingTask().score(examples, [example.references[0] for example in examples])
     assert [(one.name, one.number) for one in scored][:3] == [
         ("F1", "100.00"),
         ("precision", "100.00"),
@@ -181,9 +181,9 @@ def test_a_text_must_have_the_words_of_its_trees(treebank, tmp_path):
     source.write_text("The dog runs .\nThe cat runs .\n")
     bank = treebank(DOG, DOG)
     with pytest.raises(UserError, match=r'line 2: the words "The cat runs ." are not those of tree 2'):
-        Parse().examples(str(source), str(bank), print)
+        ParsingTask().read_examples(str(source), str(bank), print)
     source.write_text("The dog runs .\n")
     with pytest.raises(UserError, match=r"has 1 lines but .* has 2 trees"):
-        Parse().examples(str(source), str(bank), print)
+        ParsingTask().read_examples(str(source), str(bank), print)
     with pytest.raises(UserError, match="There is nothing to compare with"):
-        Parse().examples(None, None, print)
+        ParsingTask().read_examples(None, None, print)

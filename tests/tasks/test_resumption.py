@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 import dragoman
-from dragoman.errors import Stopped, UserError
-from dragoman.training.session import Saved, Stop
+from dragoman.errors import TrainingStopped, UserError
+from dragoman.training.session import CheckpointSaved, StopRequest
 
 
 @pytest.fixture
@@ -16,13 +16,15 @@ def begun(toy_recipe, toy_files, tmp_path):
     for file in toy_files:
         shutil.copy(file, tmp_path)
     settings = [f"data.source={tmp_path / toy_files[0].name}", f"data.target={tmp_path / toy_files[1].name}"]
-    stop = Stop()
+    stop = StopRequest()
 
     def recipe(*more):
         return toy_recipe(tmp_path / "run", "training.checkpoint_every=1", *settings, *more)
 
-    with pytest.raises(Stopped):
-        dragoman.train(recipe(), stop=stop, listen=lambda event: isinstance(event, Saved) and stop.request())
+    with pytest.raises(TrainingStopped):
+        dragoman.train(
+            recipe(), stop=stop, on_event=lambda event: isinstance(event, CheckpointSaved) and stop.request()
+        )
     return recipe
 
 
@@ -43,7 +45,7 @@ def test_settings_that_have_changed_are_listed_and_no_others(begun, tmp_path):
 
 def test_a_longer_training_and_other_patience_are_no_obstacles(begun):
     run = dragoman.train(begun("training.steps=10", "training.patience=5", "training.keep=4"), resume=True)
-    assert (run.checkpoints / "000000010").exists()
+    assert (run.checkpoints_dir / "000000010").exists()
 
 
 def test_a_recipe_edited_in_the_run_directory_itself_does_not_go_unnoticed(begun, tmp_path):
@@ -102,7 +104,7 @@ def test_replacing_a_run_leaves_what_others_have_put_into_its_directory(begun, t
     (tmp_path / "run" / "corpus").mkdir()
     (tmp_path / "run" / "skipped.jsonl").write_text("{}\n")
     run = dragoman.train(begun("training.steps=2", "model.width=8"), overwrite=True)
-    assert [path.name for path in sorted(run.checkpoints.iterdir())] == ["000000001", "000000002"]
+    assert [path.name for path in sorted(run.checkpoints_dir.iterdir())] == ["000000001", "000000002"]
     assert [(run.folder / name).read_text() for name in ("notes.txt", "recipe.mine.toml", "checkpoints.txt")] == [
         "mine", "mine", "mine",
     ]  # fmt: skip
@@ -133,7 +135,7 @@ def test_a_run_that_was_copied_without_its_hidden_files_is_still_a_run(begun, tm
 
 def test_a_model_without_checkpoints_cannot_go_on(begun, tmp_path):
     run = dragoman.train(begun("training.steps=2"), resume=True)
-    shutil.rmtree(run.checkpoints)
+    shutil.rmtree(run.checkpoints_dir)
     assert refusal(begun("training.steps=2"), resume=True) == (
         f"{run} has a model but no checkpoint to go on from; --overwrite trains it from the beginning."
     )

@@ -9,7 +9,7 @@ import pytest
 import dragoman
 from dragoman import presets
 from dragoman.recipe import Recipe
-from dragoman.tasks import tasks
+from dragoman.tasks import registry
 
 GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 PART = re.search(r"^## Adding a task$(.*?)^## ", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -23,7 +23,7 @@ def entered():
     for block in BLOCKS:
         exec(compile(block, str(GUIDE), "exec"), names)
     yield names
-    for table in (presets.TASKS, presets.READS, tasks.TASKS):
+    for table in (presets.TASK_DEFAULTS, presets.TASK_DATA_KEYS, registry.TASKS):
         del table["date"]
 
 
@@ -73,7 +73,7 @@ def test_it_is_scored_like_any_other(run, dates, command):
 
 
 def test_it_can_be_looked_into_like_any_other(run, command, tmp_path):
-    assert dragoman.load(run).look("3 May 2021").source_text == "3 May 2021"
+    assert dragoman.load(run).inspect("3 May 2021").source_text == "3 May 2021"
     assert command("heads", run, "--no-importance").code == 0
     assert command("info", run).code == 0
 

@@ -21,7 +21,7 @@ def trained() -> Callable[..., Tokenizer]:
 
     def of_kind(kind: str, *, lowercase: bool = False) -> Tokenizer:
         if (kind, lowercase) not in made:
-            how = recipe.Tokenizer.model_validate({"kind": kind, "size": 400, "lowercase": lowercase})
+            how = recipe.TokenizerConfig.model_validate({"kind": kind, "size": 400, "lowercase": lowercase})
             made[kind, lowercase] = Tokenizer.train(LINES, how)
         return made[kind, lowercase]
 

@@ -1,6 +1,6 @@
 import pytest
 
-from dragoman.recipe import Tokenizer as Settings
+from dragoman.recipe import TokenizerConfig as Settings
 from dragoman.text.tokenizer import Tokenizer
 
 TEXT = "Größer als 🙂 é, sagt “sie”…"

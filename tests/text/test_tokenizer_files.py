@@ -61,12 +61,12 @@ def test_two_fresh_processes_learn_the_same_bytes(tmp_path):
 
 def test_two_trainings_in_one_process_learn_the_same(trained):
     lines = ["a dog runs", "ein Hund rennt", "zwei Hunde"] * 5
-    how = recipe.Tokenizer(kind="wordpiece")
+    how = recipe.TokenizerConfig(kind="wordpiece")
     assert Tokenizer.train(lines, how).fingerprint == Tokenizer.train(iter(lines), how).fingerprint
 
 
 def test_other_text_gives_another_fingerprint():
-    how = recipe.Tokenizer(kind="words")
+    how = recipe.TokenizerConfig(kind="words")
     assert Tokenizer.train(["a"], how).fingerprint != Tokenizer.train(["b"], how).fingerprint
 
 
@@ -149,7 +149,7 @@ def test_a_directory_is_refused(tmp_path):
 
 
 def test_an_enormous_file_is_refused_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr(tokenizer_module, "LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr(tokenizer_module, "MAX_FILE_BYTES", 1 << 20)
     with (tmp_path / "tokenizer.json").open("wb") as file:
         file.truncate((1 << 20) + 1)
     with pytest.raises(UserError, match="larger than 1 MiB"):

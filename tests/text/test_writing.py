@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dragoman.text.writing import Writing, up_to
+from dragoman.text.streaming import StreamingDecoder, text_until_stop
 
 TEXTS = ["A dog runs through the snow.", "läuft 🙂 日本語\n\n  zwei", " begins with a space", "", "⁇ what"]
 
@@ -14,7 +14,7 @@ TEXTS = ["A dog runs through the snow.", "läuft 🙂 日本語\n\n  zwei", " be
 def test_the_pieces_are_together_what_the_tokenizer_decodes(trained, kind, text):
     tokenizer = trained(kind)
     tokens = tokenizer.encode(text)
-    writing = Writing(tokenizer)
+    writing = StreamingDecoder(tokenizer)
     assert "".join([*map(writing.add, tokens), writing.end()]) == tokenizer.decode(tokens)
 
 
@@ -22,13 +22,13 @@ def test_a_text_that_is_gone_on_with_keeps_the_space_before_its_first_word(train
     tokenizer = trained("bpe")
     whole = tokenizer.encode("A dog runs")
     first = len(tokenizer.encode("A dog"))
-    writing = Writing(tokenizer, begun=True)
+    writing = StreamingDecoder(tokenizer, is_continuation=True)
     assert "".join(map(writing.add, whole[first:])) == " runs"
 
 
 def test_a_character_is_shown_when_its_last_byte_is_there(trained):
     tokenizer = trained("bytes")
-    writing = Writing(tokenizer)
+    writing = StreamingDecoder(tokenizer)
     assert [writing.add(token) for token in tokenizer.encode("é🙂")] == ["", "", "é", "", "", "", "🙂"]
     assert writing.add(tokenizer.encode("🙂")[1]) == ""
     assert writing.end() == "\ufffd"
@@ -43,10 +43,10 @@ def test_text_up_to_a_stop_does_not_depend_on_the_pieces_it_comes_in(seed):
     while rest:
         size = chance.randint(1, 5)
         pieces, rest = [*pieces, rest[:size]], rest[size:]
-    shown = list(up_to(stop, pieces))
+    shown = list(text_until_stop(stop, pieces))
     assert "".join(shown) == text.split(stop)[0]
     assert not any(stop in "".join(shown[:n]) for n in range(len(shown)))
 
 
 def test_without_a_stop_everything_is_shown_at_once():
-    assert list(up_to("", ["a", "b"])) == ["a", "b", ""]
+    assert list(text_until_stop("", ["a", "b"])) == ["a", "b", ""]

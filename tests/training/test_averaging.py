@@ -1,10 +1,10 @@
 import pytest
 import torch
 
+from dragoman import checkpoints
+from dragoman.checkpoints import TrainingProgress
 from dragoman.errors import UserError
-from dragoman.training import checkpoints
-from dragoman.training.averaging import average, chosen
-from dragoman.training.checkpoints import Progress
+from dragoman.training.averaging import average_checkpoints, select_checkpoints
 
 
 @pytest.fixture
@@ -14,7 +14,9 @@ def saved(tmp_path):
         model = torch.nn.Linear(2, 2, bias=False)
         torch.nn.init.constant_(model.weight, float(step**2))
         optimizer = torch.optim.Adam(model.parameters())
-        checkpoints.save(tmp_path, Progress(step=step, validated_at=step, loss=loss), model, optimizer)
+        checkpoints.save_checkpoint(
+            tmp_path, TrainingProgress(step=step, validated_at=step, loss=loss), model, optimizer
+        )
     return tmp_path
 
 
@@ -23,26 +25,26 @@ def steps(places):
 
 
 def test_the_average_is_the_sum_divided_by_the_number(saved):
-    mean = average(chosen(saved, 3, "last"))
+    mean = average_checkpoints(select_checkpoints(saved, 3, "last"))
     assert mean["weight"].tolist() == [[pytest.approx((1 + 4 + 9) / 3)] * 2] * 2
     assert mean["weight"].dtype == torch.float32
 
 
 def test_the_average_of_one_is_that_one(saved):
-    assert average(chosen(saved, 1, "last"))["weight"].tolist() == [[9.0, 9.0], [9.0, 9.0]]
+    assert average_checkpoints(select_checkpoints(saved, 1, "last"))["weight"].tolist() == [[9.0, 9.0], [9.0, 9.0]]
 
 
 def test_the_newest_or_the_best_are_chosen(saved):
-    assert steps(chosen(saved, 2, "last")) == [3, 2]
-    assert steps(chosen(saved, 2, "best")) == [2, 3]
-    assert steps(chosen(saved, 9, "last")) == [3, 2, 1]
+    assert steps(select_checkpoints(saved, 2, "last")) == [3, 2]
+    assert steps(select_checkpoints(saved, 2, "best")) == [2, 3]
+    assert steps(select_checkpoints(saved, 9, "last")) == [3, 2, 1]
 
 
 def test_a_damaged_checkpoint_is_not_averaged(saved):
     (saved / "000000003" / "model.safetensors").write_bytes(b"")
-    assert steps(chosen(saved, 2, "last")) == [2, 1]
+    assert steps(select_checkpoints(saved, 2, "last")) == [2, 1]
 
 
 def test_without_a_whole_checkpoint_there_is_nothing_to_average(tmp_path):
     with pytest.raises(UserError, match=r"holds no whole checkpoint to average; `dragoman train` writes them"):
-        chosen(tmp_path, 2, "last")
+        select_checkpoints(tmp_path, 2, "last")

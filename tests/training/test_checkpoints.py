@@ -4,10 +4,10 @@ import shutil
 import pytest
 import torch
 
-from dragoman.training import checkpoints
-from dragoman.training.checkpoints import MANIFEST, OPTIMIZER, PROGRESS, WEIGHTS, Progress
+from dragoman import checkpoints
+from dragoman.checkpoints import MANIFEST_FILE, OPTIMIZER_FILE, PROGRESS_FILE, WEIGHTS_FILE, TrainingProgress
 
-FILES = (WEIGHTS, OPTIMIZER, PROGRESS, MANIFEST)
+FILES = (WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE, MANIFEST_FILE)
 
 
 def parts(seed=1):
@@ -25,7 +25,9 @@ def original(tmp_path_factory):
     """Two checkpoints, of steps 3 and 6."""
     folder = tmp_path_factory.mktemp("original")
     for step in (3, 6):
-        checkpoints.save(folder, Progress(step=step, loss=1 / step, validated_at=step), *parts(seed=step))
+        checkpoints.save_checkpoint(
+            folder, TrainingProgress(step=step, loss=1 / step, validated_at=step), *parts(seed=step)
+        )
     return folder
 
 
@@ -79,35 +81,35 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_checkpoint_with_a_damaged_file_is_passed_over_and_the_file_is_named(saved, name, damage):
     damage(saved / "000000006" / name, saved / "000000003" / name)
-    place, damaged = checkpoints.newest(saved)
+    place, damaged = checkpoints.newest_checkpoint(saved)
     assert place == saved / "000000003"
     assert len(damaged) == 1
     assert damaged[0].startswith(f"{saved / '000000006'}: ")
     assert ".safetensors" in damaged[0] or ".json" in damaged[0]
-    assert name in damaged[0] or name == MANIFEST  # a wrong sum in the manifest looks like a wrong file
+    assert name in damaged[0] or name == MANIFEST_FILE  # a wrong sum in the manifest looks like a wrong file
 
 
 def test_no_single_bit_of_the_manifest_can_turn_unnoticed(saved):
-    manifest = saved / "000000006" / MANIFEST
+    manifest = saved / "000000006" / MANIFEST_FILE
     content = manifest.read_bytes()
     for place, bit in zip(range(len(content)), itertools.cycle(range(8)), strict=False):
         manifest.write_bytes(content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :])
-        assert checkpoints.fault(saved / "000000006") is not None, f"byte {place}, bit {bit}"
+        assert checkpoints.find_damage(saved / "000000006") is not None, f"byte {place}, bit {bit}"
 
 
 def test_if_every_checkpoint_is_damaged_each_is_named(saved):
-    for place in checkpoints.places(saved):
-        (place / PROGRESS).unlink()
-    assert checkpoints.newest(saved) == (
+    for place in checkpoints.checkpoint_dirs(saved):
+        (place / PROGRESS_FILE).unlink()
+    assert checkpoints.newest_checkpoint(saved) == (
         None,
-        [f"{saved}/{step}: {PROGRESS} is missing" for step in ("000000006", "000000003")],
+        [f"{saved}/{step}: {PROGRESS_FILE} is missing" for step in ("000000006", "000000003")],
     )
 
 
 def test_a_checkpoint_of_a_newer_format_is_said_to_be_one(saved):
-    manifest = saved / "000000006" / MANIFEST
+    manifest = saved / "000000006" / MANIFEST_FILE
     manifest.write_text(manifest.read_text().replace("dragoman-1", "dragoman-2"))
-    assert "is of format 'dragoman-2', this version reads 'dragoman-1'" in str(checkpoints.newest(saved)[1])
+    assert "is of format 'dragoman-2', this version reads 'dragoman-1'" in str(checkpoints.newest_checkpoint(saved)[1])
 
 
 def test_what_is_restored_is_what_was_saved(saved):
@@ -115,8 +117,8 @@ def test_what_is_restored_is_what_was_saved(saved):
     expected, moments = model.weight.detach().clone(), optimizer.state[model.weight]["exp_avg"].clone()
     fresh = torch.nn.Linear(40, 50)
     fresh_optimizer = torch.optim.Adam(fresh.parameters())
-    progress = checkpoints.restore(saved / "000000006", fresh, fresh_optimizer)
-    assert progress == Progress(step=6, loss=1 / 6, validated_at=6)
+    progress = checkpoints.load_checkpoint(saved / "000000006", fresh, fresh_optimizer)
+    assert progress == TrainingProgress(step=6, loss=1 / 6, validated_at=6)
     assert torch.equal(fresh.weight, expected)
     assert torch.equal(fresh_optimizer.state[fresh.weight]["exp_avg"], moments)
     assert fresh_optimizer.state[fresh.weight]["step"] == 1
@@ -124,31 +126,31 @@ def test_what_is_restored_is_what_was_saved(saved):
 
 def test_a_checkpoint_that_is_there_already_is_not_written_again(saved):
     before = (saved / "000000006").stat().st_ino
-    checkpoints.save(saved, Progress(step=6, loss=1 / 6, validated_at=6), *parts())
+    checkpoints.save_checkpoint(saved, TrainingProgress(step=6, loss=1 / 6, validated_at=6), *parts())
     assert (saved / "000000006").stat().st_ino == before
 
 
 def test_a_damaged_checkpoint_gives_way_to_a_whole_one(saved):
-    (saved / "000000006" / WEIGHTS).write_bytes(b"")
-    checkpoints.save(saved, Progress(step=6), *parts())
-    assert checkpoints.fault(saved / "000000006") is None
+    (saved / "000000006" / WEIGHTS_FILE).write_bytes(b"")
+    checkpoints.save_checkpoint(saved, TrainingProgress(step=6), *parts())
+    assert checkpoints.find_damage(saved / "000000006") is None
     assert sorted(path.name for path in saved.iterdir()) == ["000000003", "000000006"]
 
 
 def test_a_checkpoint_that_was_waiting_to_be_replaced_when_all_ended_is_put_back(saved):
-    (saved / "000000006").rename(checkpoints.set_aside(saved / "000000006"))
+    (saved / "000000006").rename(checkpoints.backup_path(saved / "000000006"))
     (saved / ".tmp-half").mkdir()
-    checkpoints.sweep(saved)
+    checkpoints.clean_up_interrupted_saves(saved)
     assert sorted(path.name for path in saved.iterdir()) == ["000000003", "000000006"]
-    assert checkpoints.fault(saved / "000000006") is None
+    assert checkpoints.find_damage(saved / "000000006") is None
 
 
 def test_old_checkpoints_go_but_the_best_the_newest_and_the_damaged_stay(saved):
     for step, loss in ((9, 0.01), (12, 0.5), (15, 0.6)):
-        checkpoints.save(saved, Progress(step=step, loss=loss, validated_at=step), *parts())
-    (saved / "000000006" / WEIGHTS).write_bytes(b"")
-    checkpoints.prune(saved, keep=1, best=1)
-    assert [place.name for place in checkpoints.places(saved)] == ["000000015", "000000009", "000000006"]
+        checkpoints.save_checkpoint(saved, TrainingProgress(step=step, loss=loss, validated_at=step), *parts())
+    (saved / "000000006" / WEIGHTS_FILE).write_bytes(b"")
+    checkpoints.prune_checkpoints(saved, keep=1, best=1)
+    assert [place.name for place in checkpoints.checkpoint_dirs(saved)] == ["000000015", "000000009", "000000006"]
 
 
 def test_new_files_can_be_read_by_whoever_may_read_files_here(saved):

@@ -7,7 +7,7 @@ validation was taken for fresh at every later one: the loss fell, and the sample
 import json
 
 import dragoman
-from dragoman.training.loop import Step
+from dragoman.training.loop import TrainingStep
 
 
 def test_what_a_validation_translates_is_what_its_checkpoint_translates(toy_recipe, tmp_path):
@@ -35,6 +35,6 @@ def test_every_step_counts_as_a_change_of_every_parameter(toy_recipe, tmp_path, 
 
     monkeypatch.setattr(Trainer, "validate", noting)
     heard = []
-    dragoman.train(toy_recipe(tmp_path / "run", "training.steps=4", "training.validate_every=2"), listen=heard.append)
-    assert sum(isinstance(event, Step) for event in heard) == 4
+    dragoman.train(toy_recipe(tmp_path / "run", "training.steps=4", "training.validate_every=2"), on_event=heard.append)
+    assert sum(isinstance(event, TrainingStep) for event in heard) == 4
     assert all(before < after for before, after in zip(*versions, strict=True))

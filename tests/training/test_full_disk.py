@@ -8,10 +8,10 @@ import pytest
 from traces import steps_saved, weights
 
 import dragoman
+from dragoman import checkpoints
 from dragoman.errors import UserError
-from dragoman.training import checkpoints
-from dragoman.training.loop import Step
-from dragoman.training.session import Notice, Saved
+from dragoman.training.loop import TrainingStep
+from dragoman.training.session import CheckpointSaved, Notice
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ class Filler:
 
     def __call__(self, event):
         self.heard.append(event)
-        if isinstance(event, Step) and event.number == self.full_from:
+        if isinstance(event, TrainingStep) and event.number == self.full_from:
             fill(self.ballast)
-        if isinstance(event, Step) and event.number == self.full_until:
+        if isinstance(event, TrainingStep) and event.number == self.full_until:
             self.ballast.unlink()
 
     def of_kind(self, kind):
@@ -56,8 +56,8 @@ def fill(path):
 def test_on_a_full_disk_training_goes_on_and_saves_when_there_is_room_again(small_disk, toy_recipe, tmp_path):
     settings = ["training.steps=12", "training.checkpoint_every=2", "training.validate_every=5"]
     filler = Filler(small_disk, full_from=4, full_until=8)
-    run = dragoman.train(toy_recipe(small_disk / "run", *settings), listen=filler).folder
-    assert [event.step for event in filler.of_kind(Saved)] == [2, 8, 10, 12]
+    run = dragoman.train(toy_recipe(small_disk / "run", *settings), on_event=filler).folder
+    assert [event.step for event in filler.of_kind(CheckpointSaved)] == [2, 8, 10, 12]
     failures = [notice.text for notice in filler.of_kind(Notice) if "could not be saved" in notice.text]
     assert [text.split(" (")[0] for text in failures] == [
         f"The checkpoint of step {step} could not be saved" for step in (4, 5, 6)
@@ -71,7 +71,7 @@ def test_on_a_full_disk_training_goes_on_and_saves_when_there_is_room_again(smal
 def test_a_training_that_cannot_save_its_end_fails_and_can_go_on_once_there_is_room(small_disk, toy_recipe):
     recipe = toy_recipe(small_disk / "run")
     with pytest.raises(UserError, match=r"step 8 could not be saved .*the checkpoint of step 6 is kept. Make room"):
-        dragoman.train(recipe, listen=Filler(small_disk, full_from=7, full_until=99))
+        dragoman.train(recipe, on_event=Filler(small_disk, full_from=7, full_until=99))
     assert steps_saved(small_disk / "run") == [3, 6]
     assert not (small_disk / "run" / "model.safetensors").exists()
     (small_disk / "ballast").unlink()
@@ -97,10 +97,10 @@ def test_a_checkpoint_that_does_not_read_back_is_not_called_saved(toy_recipe, tm
         for path in (tmp_path / "run" / "checkpoints").glob("*0006*/model.safetensors"):
             path.write_bytes(path.read_bytes()[:-1])
 
-    monkeypatch.setattr(checkpoints, "between", lose_a_byte)
+    monkeypatch.setattr(checkpoints, "save_hook", lose_a_byte)
     listener = Filler(tmp_path, full_from=99, full_until=99)
-    dragoman.train(toy_recipe(tmp_path / "run"), listen=listener)
-    assert [event.step for event in listener.of_kind(Saved)] == [3, 8]
+    dragoman.train(toy_recipe(tmp_path / "run"), on_event=listener)
+    assert [event.step for event in listener.of_kind(CheckpointSaved)] == [3, 8]
     assert "does not read back: model.safetensors has" in str(listener.of_kind(Notice))
 
 

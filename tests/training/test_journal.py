@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.training.journal import running_mean
+from dragoman.training.metrics_log import running_mean
 
 
 def test_few_points_are_drawn_as_they_are():

@@ -9,9 +9,9 @@ import pytest
 from traces import everything
 
 import dragoman
-from dragoman.training.checkpoints import MANIFEST, OPTIMIZER, PROGRESS, WEIGHTS
+from dragoman.checkpoints import MANIFEST_FILE, OPTIMIZER_FILE, PROGRESS_FILE, WEIGHTS_FILE
 
-STAGES = ["made", WEIGHTS, OPTIMIZER, PROGRESS, MANIFEST, "renamed"]  # of saving, in their order
+STAGES = ["made", WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE, MANIFEST_FILE, "renamed"]  # of saving, in their order
 SETTINGS = ["training.checkpoint_every=1", "training.validate_every=5", "training.average=3"]
 
 

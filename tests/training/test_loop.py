@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from dragoman import recipe
-from dragoman.crew import ONE
-from dragoman.errors import Diverged
-from dragoman.model.transformer import Transformer
-from dragoman.recipe import Training
+from dragoman.errors import TrainingDiverged
+from dragoman.models.transformer import Transformer
+from dragoman.parallel import SINGLE_THREAD
+from dragoman.recipe import TrainingConfig
 from dragoman.tokens import END, PAD, START
-from dragoman.training.distributed import ALONE
-from dragoman.training.loop import TensorBatch, accumulate, adam, train
+from dragoman.training.distributed import SINGLE_PROCESS
+from dragoman.training.loop import TensorBatch, accumulate_gradients, build_adam, train
 
 SENTENCES = [[5, 6, 7, 8, 9, 5], [9, 8], [6], [7, 7, 7], [5, 9, 6, 8]]
 
@@ -25,12 +25,12 @@ def batch(numbers, length):
 
 def tiny(dropout=0.0):
     torch.manual_seed(1)
-    return Transformer(recipe.Model(layers=1, width=8, inner_width=8, heads=2, dropout=dropout), 10, 10).double()
+    return Transformer(recipe.ModelConfig(layers=1, width=8, inner_width=8, heads=2, dropout=dropout), 10, 10).double()
 
 
 def gradient(batches):
     model = tiny()
-    found = accumulate(model, batches, Training(precision="float32"), 1, ALONE, ONE)
+    found = accumulate_gradients(model, batches, TrainingConfig(precision="float32"), 1, SINGLE_PROCESS, SINGLE_THREAD)
     return found, torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
@@ -62,27 +62,27 @@ def weights(model):
 @pytest.mark.parametrize("clip", [0.0, 1.0])
 def test_a_gradient_that_is_not_finite_never_reaches_the_weights_and_its_pairs_are_named(value, clip):
     model = tiny(dropout=0.1)
-    optimizer = adam(model, Training())
-    steps = train(model, optimizer, Poison(model, {3, 4}, value), Training(steps=6, clip=clip, warmup=1), width=8)
+    optimizer = build_adam(model, TrainingConfig())
+    steps = train(model, optimizer, Poison(model, {3, 4}, value), TrainingConfig(steps=6, clip=clip, warmup=1), width=8)
     next(steps), next(steps)
     before, moments = weights(model), optimizer.state_dict()["state"][0]["exp_avg"].clone()
     third, fourth = next(steps), next(steps)
     torch.testing.assert_close(weights(model), before, rtol=0, atol=0)
     torch.testing.assert_close(optimizer.state_dict()["state"][0]["exp_avg"], moments, rtol=0, atol=0)
-    assert (third.skipped, third.pairs) == (1, [0, 1, 3])
-    assert (fourth.skipped, fourth.pairs) == (2, [0, 1, 4])
+    assert (third.skipped, third.line_numbers) == (1, [0, 1, 3])
+    assert (fourth.skipped, fourth.line_numbers) == (2, [0, 1, 4])
     fifth = next(steps)
-    assert (fifth.skipped, fifth.pairs) == (0, ())
+    assert (fifth.skipped, fifth.line_numbers) == (0, ())
     assert all(torch.isfinite(tensor).all() for tensor in weights(model).values())
     assert not any(torch.equal(now, before[name]) for name, now in weights(model).items())
 
 
 def test_ten_spoilt_steps_in_a_row_end_the_training_with_advice():
     model = tiny()
-    plan = Training(steps=100, warmup=1, rate=0.5)
+    plan = TrainingConfig(steps=100, warmup=1, rate=0.5)
     taken = []
-    with pytest.raises(Diverged, match=r"10 steps in a row \(the last was step 12\)") as stopped:
-        taken += train(model, adam(model, plan), Poison(model, range(3, 100)), plan, width=8)
+    with pytest.raises(TrainingDiverged, match=r"10 steps in a row \(the last was step 12\)") as stopped:
+        taken += train(model, build_adam(model, plan), Poison(model, range(3, 100)), plan, width=8)
     for words in ("Nothing saved is damaged", "lower training.rate (now 0.5)", "training.warmup (now 1)", "clip = 1.0"):
         assert words in str(stopped.value)
     assert stopped.value.exit_code == 3
@@ -90,13 +90,13 @@ def test_ten_spoilt_steps_in_a_row_end_the_training_with_advice():
 
 def test_nine_spoilt_steps_in_a_row_do_not():
     model = tiny()
-    plan = Training(steps=24, warmup=1)
-    steps = list(train(model, adam(model, plan), Poison(model, {*range(2, 11), *range(13, 22)}), plan, width=8))
+    plan = TrainingConfig(steps=24, warmup=1)
+    steps = list(train(model, build_adam(model, plan), Poison(model, {*range(2, 11), *range(13, 22)}), plan, width=8))
     assert [step.skipped for step in steps] == [0, *range(1, 10), 0, 0, *range(1, 10), 0, 0, 0]
 
 
 def test_a_count_of_spoilt_steps_goes_on_where_a_resumed_training_had_it():
     model = tiny()
-    plan = Training(steps=24, warmup=1)
-    with pytest.raises(Diverged, match="the last was step 9"):
-        list(train(model, adam(model, plan), Poison(model, range(99)), plan, width=8, after=6, skipped=7))
+    plan = TrainingConfig(steps=24, warmup=1)
+    with pytest.raises(TrainingDiverged, match="the last was step 9"):
+        list(train(model, build_adam(model, plan), Poison(model, range(99)), plan, width=8, steps_done=6, skipped=7))

@@ -25,7 +25,7 @@ def gradients(loss, *of):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("numbers_at_a_time", [1, 7, 15, 1 << 21])
 def test_the_fused_loss_is_the_formula_in_value_and_gradient(monkeypatch, example, smoothing, numbers_at_a_time):
-    monkeypatch.setattr(losses, "CHUNK_NUMBERS", numbers_at_a_time)
+    monkeypatch.setattr(losses, "CHUNK_LOGITS", numbers_at_a_time)
     hidden, output, target = example
     fused, _ = projected_cross_entropy(hidden, output, target, smoothing)
     formula = smoothed_cross_entropy(hidden @ output.T, target, smoothing)

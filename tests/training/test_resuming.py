@@ -8,13 +8,13 @@ import pytest
 from traces import everything, journal, steps_saved, weights
 
 import dragoman
+from dragoman import checkpoints
 from dragoman.cli.signals import stop_on_signals
-from dragoman.errors import Stopped
-from dragoman.tasks.events import Plan
+from dragoman.errors import TrainingStopped
+from dragoman.tasks.events import TrainingPlan
 from dragoman.tasks.train import Trainer
-from dragoman.training import checkpoints
-from dragoman.training.loop import Step
-from dragoman.training.session import Stop
+from dragoman.training.loop import TrainingStep
+from dragoman.training.session import StopRequest
 
 VARIANTS = {
     "as usual": ["model.dropout=0.1"],
@@ -28,18 +28,18 @@ class StopAfter:
     """Listens to a training and wishes it to stop after a step."""
 
     def __init__(self, step):
-        self.step, self.stop = step, Stop()
+        self.step, self.stop = step, StopRequest()
 
     def __call__(self, event):
-        if isinstance(event, Step) and event.number == self.step:
+        if isinstance(event, TrainingStep) and event.number == self.step:
             self.stop.request()
 
 
 def train_stopping_after(recipe, steps):
     for step in steps:
         listener = StopAfter(step)
-        with pytest.raises(Stopped, match=f"Stopped after step {step}; all is saved. Go on with --resume."):
-            dragoman.train(recipe, resume=True, listen=listener, stop=listener.stop)
+        with pytest.raises(TrainingStopped, match=f"Stopped after step {step}; all is saved. Go on with --resume."):
+            dragoman.train(recipe, resume=True, on_event=listener, stop=listener.stop)
     return dragoman.train(recipe, resume=True).folder
 
 
@@ -64,7 +64,7 @@ def test_a_training_stopped_after_its_last_step_only_has_to_be_scored(undisturbe
     assert everything(train_stopping_after(toy_recipe(tmp_path / "run", *settings), [last])) == everything(expected)
 
 
-class StopInValidation(Stop):
+class StopInValidation(StopRequest):
     """A wish to stop that comes when a validation looks for one for the `number`th time."""
 
     def __init__(self, number):
@@ -75,7 +75,7 @@ class StopInValidation(Stop):
         self.left -= 1
         if self.left == 0:
             self.request()
-        super().check()
+        super().raise_if_requested()
 
 
 @pytest.mark.parametrize("number", [1, 2, 3], ids=["at its start", "before translating", "while translating"])
@@ -84,7 +84,7 @@ def test_a_validation_that_was_interrupted_is_made_up_for(toy_recipe, tmp_path, 
     expected = dragoman.train(toy_recipe(tmp_path / "undisturbed", *settings)).folder
     recipe = toy_recipe(tmp_path / "run", *settings)
     for _ in range(2):  # and that it is made up for can be interrupted too
-        with pytest.raises(Stopped, match="Stopped after step 4"):
+        with pytest.raises(TrainingStopped, match="Stopped after step 4"):
             dragoman.train(recipe, resume=True, stop=StopInValidation(number))
     assert everything(dragoman.train(recipe, resume=True).folder) == everything(expected)
 
@@ -92,8 +92,14 @@ def test_a_validation_that_was_interrupted_is_made_up_for(toy_recipe, tmp_path, 
 def test_a_signal_in_the_middle_of_saving_lets_the_checkpoint_be_finished(toy_recipe, tmp_path, monkeypatch):
     expected = dragoman.train(toy_recipe(tmp_path / "undisturbed")).folder
     recipe = toy_recipe(tmp_path / "run")
-    with monkeypatch.context() as patch, stop_on_signals() as stop, pytest.raises(Stopped, match="after step 3"):
-        patch.setattr(checkpoints, "between", lambda stage: stage == "renamed" and os.kill(os.getpid(), signal.SIGTERM))
+    with (
+        monkeypatch.context() as patch,
+        stop_on_signals() as stop,
+        pytest.raises(TrainingStopped, match="after step 3"),
+    ):
+        patch.setattr(
+            checkpoints, "save_hook", lambda stage: stage == "renamed" and os.kill(os.getpid(), signal.SIGTERM)
+        )
         dragoman.train(recipe, stop=stop)
     assert steps_saved(tmp_path / "run") == [3]
     assert everything(dragoman.train(recipe, resume=True).folder) == everything(expected)
@@ -108,7 +114,7 @@ def test_the_second_signal_leaves_at_once_and_nothing_saved_is_lost(toy_recipe, 
             os.kill(os.getpid(), number)
 
     with monkeypatch.context() as patch, stop_on_signals() as stop, pytest.raises(KeyboardInterrupt):
-        patch.setattr(checkpoints, "between", twice)
+        patch.setattr(checkpoints, "save_hook", twice)
         dragoman.train(recipe, stop=stop)
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
     assert everything(dragoman.train(recipe, resume=True).folder) == everything(expected)
@@ -117,7 +123,7 @@ def test_the_second_signal_leaves_at_once_and_nothing_saved_is_lost(toy_recipe, 
 def test_a_signal_while_the_data_is_prepared_leaves_at_once_and_the_next_start_needs_no_flag(toy_recipe, tmp_path):
     recipe = toy_recipe(tmp_path / "run")
     with stop_on_signals() as stop, pytest.raises(KeyboardInterrupt):
-        dragoman.train(recipe, stop=stop, listen=lambda _: os.kill(os.getpid(), signal.SIGINT))
+        dragoman.train(recipe, stop=stop, on_event=lambda _: os.kill(os.getpid(), signal.SIGINT))
     assert dragoman.train(recipe).weights_file.exists()
 
 
@@ -128,8 +134,8 @@ def test_a_signal_while_the_model_is_scored_leaves_something_to_resume(toy_recip
         if getattr(event, "what", "") == "Translating the validation text":
             os.kill(os.getpid(), signal.SIGTERM)
 
-    with stop_on_signals() as stop, pytest.raises(Stopped, match="before the model was scored; all is saved"):
-        dragoman.train(recipe, stop=stop, listen=interrupt_the_scoring)
+    with stop_on_signals() as stop, pytest.raises(TrainingStopped, match="before the model was scored; all is saved"):
+        dragoman.train(recipe, stop=stop, on_event=interrupt_the_scoring)
     assert dragoman.train(recipe, resume=True).card_file.exists()
 
 
@@ -138,25 +144,25 @@ class Recorder:
 
     def __init__(self, monkeypatch):
         self.seen, self.begun = [], False
-        own = Trainer.batches
+        own = Trainer.batches_of_step
 
         def noted(trainer, number):
             batches = own(trainer, number)
             if self.begun:
-                self.seen += [(number, list(batch.numbers)) for batch in batches]
+                self.seen += [(number, list(batch.line_numbers)) for batch in batches]
             return batches
 
-        monkeypatch.setattr(Trainer, "batches", noted)
+        monkeypatch.setattr(Trainer, "batches_of_step", noted)
 
     def train(self, recipe, stop_after=None):
         listener = StopAfter(stop_after)
 
         def listen(event):
-            self.begun = self.begun or isinstance(event, Plan)
+            self.begun = self.begun or isinstance(event, TrainingPlan)
             listener(event)
 
         self.begun = False
-        dragoman.train(recipe, resume=True, listen=listen, stop=listener.stop)
+        dragoman.train(recipe, resume=True, on_event=listen, stop=listener.stop)
 
 
 def test_a_resumed_training_sees_the_same_pairs_in_the_same_order(toy_recipe, tmp_path, monkeypatch):
@@ -165,7 +171,7 @@ def test_a_resumed_training_sees_the_same_pairs_in_the_same_order(toy_recipe, tm
     recorder.train(toy_recipe(tmp_path / "undisturbed", *settings))
     expected, recorder.seen = recorder.seen, []
     for step in (2, 4, 5):
-        with pytest.raises(Stopped):
+        with pytest.raises(TrainingStopped):
             recorder.train(toy_recipe(tmp_path / "run", *settings), stop_after=step)
     recorder.train(toy_recipe(tmp_path / "run", *settings))
     assert recorder.seen == expected
@@ -176,7 +182,7 @@ def test_a_resumed_training_sees_the_same_pairs_in_the_same_order(toy_recipe, tm
 def test_how_often_one_validates_or_samples_does_not_change_the_training(toy_recipe, tmp_path):
     often = dragoman.train(
         toy_recipe(tmp_path / "often", "training.validate_every=2", "training.validation_sample=8"),
-        listen=lambda event: None,
+        on_event=lambda event: None,
     ).folder
     never = dragoman.train(toy_recipe(tmp_path / "never", "training.validation_sample=0")).folder
     assert newest_weights(often) == newest_weights(never)
@@ -193,8 +199,8 @@ def test_a_line_of_the_log_that_was_cut_off_by_a_kill_is_passed_over(toy_recipe,
     expected = dragoman.train(toy_recipe(tmp_path / "undisturbed")).folder
     recipe = toy_recipe(tmp_path / "run")
     listener = StopAfter(5)
-    with pytest.raises(Stopped):
-        dragoman.train(recipe, listen=listener, stop=listener.stop)
+    with pytest.raises(TrainingStopped):
+        dragoman.train(recipe, on_event=listener, stop=listener.stop)
     with (tmp_path / "run" / "metrics.jsonl").open("ab") as log:
         log.write(b'{"event": "train", "step": 6, "loss": 1.0}\n{"step": 4}\n{"event": "train", "st')
     assert everything(dragoman.train(recipe, resume=True).folder) == everything(expected)

@@ -12,26 +12,26 @@ import torch
 from traces import everything
 
 import dragoman
-from dragoman.errors import Stopped, UserError
-from dragoman.model.transformer import Transformer
-from dragoman.model.weights import copies, statistics, weights
-from dragoman.recipe import Model, Training
-from dragoman.run import FORMAT, read_tensors, to_json, write_weights
-from dragoman.tasks.events import Plan
-from dragoman.tasks.information import information
+from dragoman import checkpoints
+from dragoman.errors import TrainingStopped, UserError
+from dragoman.models.transformer import Transformer
+from dragoman.models.weights import clone_tensors, named_weights, running_statistics
+from dragoman.recipe import ModelConfig, TrainingConfig
+from dragoman.run import FORMAT_VERSION, read_tensors, to_json, write_weights
+from dragoman.tasks.events import TrainingPlan
+from dragoman.tasks.info import run_info
 from dragoman.tasks.train import Trainer
 from dragoman.tokens import END, PAD, START
-from dragoman.training import checkpoints
-from dragoman.training.averaging import average
-from dragoman.training.loop import Step, TensorBatch, adam, seconds_per_step, train
-from dragoman.training.session import Stop
+from dragoman.training.averaging import average_checkpoints
+from dragoman.training.loop import TensorBatch, TrainingStep, build_adam, measure_seconds_per_step, train
+from dragoman.training.session import StopRequest
 
 BATCH = ["model.normalisation=batch", "model.dropout=0.1", "training.steps=7"]
 
 
 def tiny() -> Transformer:
     torch.manual_seed(1)
-    how = Model(layers=1, width=8, inner_width=8, heads=2, dropout=0.0, normalisation="batch", norm="pre")
+    how = ModelConfig(layers=1, width=8, inner_width=8, heads=2, dropout=0.0, normalisation="batch", norm="pre")
     return Transformer(how, 10, 10)
 
 
@@ -49,36 +49,36 @@ def counting(toy_recipe, tmp_path_factory):
 
 def test_a_training_stopped_and_resumed_counts_as_one_never_stopped(counting, toy_recipe, tmp_path):
     for stop_at in (1, 4):
-        stop = Stop()
+        stop = StopRequest()
 
         def listen(event, stop=stop, stop_at=stop_at):
-            if isinstance(event, Step) and event.number == stop_at:
+            if isinstance(event, TrainingStep) and event.number == stop_at:
                 stop.request()
 
-        with pytest.raises(Stopped):
-            dragoman.train(toy_recipe(tmp_path / "two", *BATCH), resume=True, listen=listen, stop=stop)
+        with pytest.raises(TrainingStopped):
+            dragoman.train(toy_recipe(tmp_path / "two", *BATCH), resume=True, on_event=listen, stop=stop)
     resumed = dragoman.train(toy_recipe(tmp_path / "two", *BATCH), resume=True).folder
     assert everything(resumed) == everything(counting)
 
 
 def test_what_was_counted_lies_beside_the_parameters_and_is_loaded_again(counting):
     held, _ = read_tensors(counting / "model.safetensors")
-    loaded = weights(dragoman.load(counting).model)
+    loaded = named_weights(dragoman.load(counting).model)
     assert loaded.keys() == held.keys()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in held.items())
     counted = [name for name in held if "running" in name]
     assert len(counted) == 2 * 5  # two around the encoder's sub-layers, three around the decoder's
     assert not torch.equal(held[counted[0]], torch.zeros(16))
-    assert information(counting)["parameters"] == sum(
+    assert run_info(counting)["parameters"] == sum(
         tensor.numel() for name, tensor in held.items() if name not in counted
     )
 
 
 def test_the_mean_of_checkpoints_is_the_mean_of_what_they_counted_too(counting):
-    places = list(checkpoints.whole(counting / "checkpoints"))[:2]
-    name = "encoder.0.around_attention.norm.running_variance"
-    each = [read_tensors(place / checkpoints.WEIGHTS)[0][name].double() for place in places]
-    assert torch.equal(average(places)[name], ((each[0] + each[1]) / 2).float())
+    places = list(checkpoints.intact_checkpoints(counting / "checkpoints"))[:2]
+    name = "encoder.0.attention_residual.norm.running_variance"
+    each = [read_tensors(place / checkpoints.WEIGHTS_FILE)[0][name].double() for place in places]
+    assert torch.equal(average_checkpoints(places)[name], ((each[0] + each[1]) / 2).float())
 
 
 def test_weights_without_what_was_counted_do_not_fit(counting, tmp_path):
@@ -95,27 +95,27 @@ def test_a_model_that_counts_is_trained_by_one_thread_at_a_time(toy_recipe, tmp_
     def note(trainer):
         sizes[trainer.recipe.model.normalisation] = trainer.crew.size
 
-    monkeypatch.setattr(Trainer, "complete", note)
+    monkeypatch.setattr(Trainer, "fit", note)
     dragoman.train(toy_recipe(tmp_path / "batch", *BATCH, "training.threads=2"))
     dragoman.train(toy_recipe(tmp_path / "layer", "training.threads=2"))
     assert sizes == {"batch": 1, "layer": 2}
 
 
 def test_a_skipped_step_counts_for_nothing():
-    model, plan = tiny(), Training(steps=2, precision="float32", warmup=1)
+    model, plan = tiny(), TrainingConfig(steps=2, precision="float32", warmup=1)
     with torch.no_grad():
         model.encoder[0].feed_forward.inner.weight[0, 0] = math.nan
-    before = copies(statistics(model).values())
-    steps = train(model, adam(model, plan), batch, plan, width=8)
+    before = clone_tensors(running_statistics(model).values())
+    steps = train(model, build_adam(model, plan), batch, plan, width=8)
     assert next(steps).skipped == 1
-    assert all(torch.equal(one, other) for one, other in zip(before, statistics(model).values(), strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(before, running_statistics(model).values(), strict=True))
 
 
 def test_measuring_the_speed_of_a_step_counts_for_nothing():
     model = tiny()
-    before = copies(statistics(model).values())
-    seconds_per_step(model, batch, Training(precision="float32"))
-    assert all(torch.equal(one, other) for one, other in zip(before, statistics(model).values(), strict=True))
+    before = clone_tensors(running_statistics(model).values())
+    measure_seconds_per_step(model, batch, TrainingConfig(precision="float32"))
+    assert all(torch.equal(one, other) for one, other in zip(before, running_statistics(model).values(), strict=True))
 
 
 def test_two_processes_agree_on_what_they_counted(toy_recipe, tmp_path):
@@ -129,7 +129,7 @@ def test_two_processes_agree_on_what_they_counted(toy_recipe, tmp_path):
     )  # fmt: skip
     assert launched.returncode == 0, launched.stderr
     model = dragoman.load(tmp_path / "run").model
-    assert all(torch.isfinite(tensor).all() for tensor in weights(model).values())
+    assert all(torch.isfinite(tensor).all() for tensor in named_weights(model).values())
 
 
 def test_a_run_of_before_these_settings_is_loaded_used_and_resumed(trained, toy_recipe, tmp_path):
@@ -143,21 +143,23 @@ def test_a_run_of_before_these_settings_is_loaded_used_and_resumed(trained, toy_
 
     recipe = old / "recipe.toml"
     recipe.write_text(aged(recipe.read_text()))
-    for place in checkpoints.places(old / "checkpoints"):
+    for place in checkpoints.checkpoint_dirs(old / "checkpoints"):
         progress = checkpoints.read_progress(place)
         origin = {**progress.origin, "recipe": aged(progress.origin["recipe"])}
-        reseal(place, progress.after(origin=origin))
+        reseal(place, progress.with_changes(origin=origin))
     assert "architecture" not in recipe.read_text()
     assert dragoman.load(old).translate("a b c") == dragoman.load(trained).translate("a b c")
     heard = []
     settings = ["training.validate_every=4", "training.steps=9"]
-    dragoman.train(toy_recipe(old, *settings), resume=True, listen=heard.append)
-    assert next(event for event in heard if isinstance(event, Plan)).steps_done == 8
+    dragoman.train(toy_recipe(old, *settings), resume=True, on_event=heard.append)
+    assert next(event for event in heard if isinstance(event, TrainingPlan)).steps_done == 8
 
 
 def reseal(place, progress):
     """Write another progress into a checkpoint, as the version that wrote it would have."""
-    (place / checkpoints.PROGRESS).write_bytes(to_json(asdict(progress)))
-    names = (checkpoints.WEIGHTS, checkpoints.OPTIMIZER, checkpoints.PROGRESS)
-    files = {name: checkpoints.seal(place / name) for name in names}
-    (place / checkpoints.MANIFEST).write_bytes(to_json({"format": FORMAT, "step": progress.step, "files": files}))
+    (place / checkpoints.PROGRESS_FILE).write_bytes(to_json(asdict(progress)))
+    names = (checkpoints.WEIGHTS_FILE, checkpoints.OPTIMIZER_FILE, checkpoints.PROGRESS_FILE)
+    files = {name: checkpoints.file_digest(place / name) for name in names}
+    (place / checkpoints.MANIFEST_FILE).write_bytes(
+        to_json({"format": FORMAT_VERSION, "step": progress.step, "files": files})
+    )

@@ -3,7 +3,7 @@
 from traces import journal
 
 from dragoman.tasks.task import Example
-from dragoman.tasks.train import SHOWN, SHOWN_CHARACTERS, shown
+from dragoman.tasks.train import MAX_SAMPLE_CHARACTERS, MAX_SAMPLES, select_samples
 
 
 def test_each_validation_in_the_journal_has_its_samples(trained):
@@ -17,11 +17,11 @@ def test_each_validation_in_the_journal_has_its_samples(trained):
 
 def test_the_first_sentence_and_others_far_from_it_are_shown():
     texts = [str(number) for number in range(200)]
-    samples = shown([Example(text, (text,)) for text in texts], texts)
+    samples = select_samples([Example(text, (text,)) for text in texts], texts)
     assert [sample.source for sample in samples] == ["0", "34", "68", "102", "136", "170"]
-    assert len(samples) == SHOWN
+    assert len(samples) == MAX_SAMPLES
 
 
 def test_few_sentences_are_all_shown_and_long_ones_cut():
-    (sample,) = shown([Example("a" * 9999, ("b", "another"))], ["c"])
-    assert (len(sample.source), sample.reference, sample.translation) == (SHOWN_CHARACTERS, "b", "c")
+    (sample,) = select_samples([Example("a" * 9999, ("b", "another"))], ["c"])
+    assert (len(sample.source), sample.reference, sample.translation) == (MAX_SAMPLE_CHARACTERS, "b", "c")

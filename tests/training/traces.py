@@ -4,16 +4,16 @@ import json
 
 from safetensors.numpy import load_file
 
-from dragoman.training import checkpoints
-from dragoman.training.checkpoints import OPTIMIZER, WEIGHTS
+from dragoman import checkpoints
+from dragoman.checkpoints import OPTIMIZER_FILE, WEIGHTS_FILE
 
 TIMES = ("seconds", "tokens_per_second")
 
 
 def weights(run):
     """The bytes of every tensor of the model, and of the newest checkpoint with its optimiser."""
-    place, _ = checkpoints.newest(run / "checkpoints")
-    files = [run / "model.safetensors", place / WEIGHTS, place / OPTIMIZER]
+    place, _ = checkpoints.newest_checkpoint(run / "checkpoints")
+    files = [run / "model.safetensors", place / WEIGHTS_FILE, place / OPTIMIZER_FILE]
     return {f"{file.name} {name}": tensor.tobytes() for file in files for name, tensor in load_file(file).items()}
 
 
@@ -25,13 +25,13 @@ def journal(run):
 
 def steps_saved(run):
     """The steps of which there are checkpoints."""
-    return sorted(int(place.name) for place in checkpoints.places(run / "checkpoints"))
+    return sorted(int(place.name) for place in checkpoints.checkpoint_dirs(run / "checkpoints"))
 
 
 def progress(run):
     """How far the training had come, without times and without the recipe, which names the run's own folder."""
-    found = checkpoints.read_progress(checkpoints.newest(run / "checkpoints")[0])
-    return found.after(seconds=0.0, origin={**found.origin, "recipe": ""})
+    found = checkpoints.read_progress(checkpoints.newest_checkpoint(run / "checkpoints")[0])
+    return found.with_changes(seconds=0.0, origin={**found.origin, "recipe": ""})
 
 
 def everything(run):

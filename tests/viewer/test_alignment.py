@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dragoman.viewer.alignment import alignments, error_rate, preferred, text_words
+from dragoman.viewer.alignment import alignment_error_rate, all_alignments, preferred_method, source_and_target_words
 from dragoman.viewer.record import AttentionRecord
 
 # "The lamp works." and "Die Lampe funktioniert.": Lampe and funktioniert in two pieces each.
@@ -34,29 +34,29 @@ def aligned_record(*, late: bool) -> AttentionRecord:
 
 
 def test_words_are_linked_as_their_pieces_look():
-    found = alignments(aligned_record(late=False))
+    found = all_alignments(aligned_record(late=False))
     assert found["arg-max"].pharaoh == found["mean"].pharaoh == GOLD
     assert found["arg-max"].layer == 1
-    assert error_rate(found["shifted"].pharaoh, GOLD) > 0.5
+    assert alignment_error_rate(found["shifted"].pharaoh, GOLD) > 0.5
 
 
 def test_a_model_that_looks_late_is_read_late():
-    found = alignments(aligned_record(late=True))
+    found = all_alignments(aligned_record(late=True))
     assert found["shifted"].pharaoh == GOLD
-    assert "layer 2" in found["shifted"].about
-    assert error_rate(found["arg-max"].pharaoh, GOLD) > 0.3
+    assert "layer 2" in found["shifted"].description
+    assert alignment_error_rate(found["arg-max"].pharaoh, GOLD) > 0.3
 
 
 def test_the_end_of_the_source_is_never_linked():
     record = aligned_record(late=False)
     sink = np.zeros_like(record.cross)
     sink[..., -1] = 1
-    for method in alignments(replace(record, cross=0.2 * record.cross + 0.8 * sink)).values():
+    for method in all_alignments(replace(record, cross=0.2 * record.cross + 0.8 * sink)).values():
         assert all(link.source < 4 for link in method.links)
 
 
 def test_links_carry_the_weight_they_are_made_of():
-    found = alignments(aligned_record(late=False))["arg-max"]
+    found = all_alignments(aligned_record(late=False))["arg-max"]
     assert all(link.weight == pytest.approx(0.92, abs=0.01) for link in found.links)
 
 
@@ -68,23 +68,23 @@ def report(written: float, late: float) -> dict:
 
 def test_the_head_report_decides_when_to_read():
     record = aligned_record(late=True)
-    assert preferred(record) == "mean"
-    assert preferred(replace(record, report=report(0.7, 0.3))) == "mean"
-    assert preferred(replace(record, report=report(0.3, 0.7))) == "shifted"
-    assert alignments(replace(record, report=report(0.3, 0.7)))["shifted"].layer == 1
-    assert alignments(replace(record, report=report(0.3, 0.7)))["arg-max"].layer == 0
+    assert preferred_method(record) == "mean"
+    assert preferred_method(replace(record, report=report(0.7, 0.3))) == "mean"
+    assert preferred_method(replace(record, report=report(0.3, 0.7))) == "shifted"
+    assert all_alignments(replace(record, report=report(0.3, 0.7)))["shifted"].layer == 1
+    assert all_alignments(replace(record, report=report(0.3, 0.7)))["arg-max"].layer == 0
 
 
 def test_punctuation_marks_are_words_of_their_own_in_alignments():
-    source, target = text_words(aligned_record(late=False))
+    source, target = source_and_target_words(aligned_record(late=False))
     assert [word.label for word in source] == ["The", "lamp", "works", "."]
     assert [word.label for word in target] == ["Die", "Lampe", "funktioniert", "."]
 
 
 def test_the_error_rate_is_that_of_och_and_ney():
-    assert error_rate("0-0 1-1", "0-0 1-1") == 0
-    assert error_rate("0-0 1-1", "0-0 1-2") == pytest.approx(0.5)
-    assert error_rate("", "") == 1 - 0
+    assert alignment_error_rate("0-0 1-1", "0-0 1-1") == 0
+    assert alignment_error_rate("0-0 1-1", "0-0 1-2") == pytest.approx(0.5)
+    assert alignment_error_rate("", "") == 1 - 0
 
 
 def test_an_empty_target_has_no_links():
@@ -93,4 +93,4 @@ def test_an_empty_target_has_no_links():
         record, target_pieces=("⟨end⟩",), target_text="", target_spans=((0, 0),),
         decoder=np.ones((2, 1, 1, 1), np.float32), cross=record.cross[:, :, -1:],
     )  # fmt: skip
-    assert all(method.links == () for method in alignments(nothing).values())
+    assert all(method.links == () for method in all_alignments(nothing).values())

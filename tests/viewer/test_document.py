@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from dragoman.viewer.document import contents
-from dragoman.viewer.record import BeamNode, BeamTree, Choice, Step
+from dragoman.viewer.document import viewer_document
+from dragoman.viewer.record import BeamNode, BeamTree, DecodingStep, TokenChoice
 
 
 def test_every_key_of_the_contract_is_there(record):
-    assert set(contents(record)) == {
+    assert set(viewer_document(record)) == {
         "title", "model", "skin", "prefix", "given", "source", "target", "kinds", "steps", "alignment", "beam",
         "report", "history", "without", "switchable", "compare",
     }  # fmt: skip
 
 
 def test_the_document_is_json_as_it_stands(record):
-    json.dumps(contents(record), allow_nan=False)
+    json.dumps(viewer_document(record), allow_nan=False)
 
 
 def test_a_beam_has_numbered_nodes_and_where_their_steps_looked(record):
@@ -26,20 +26,20 @@ def test_a_beam_has_numbered_nodes_and_where_their_steps_looked(record):
         BeamNode(parent, 7, piece, piece, 0, -0.1, -0.1, -0.1, state)
         for parent, piece, state in ((None, " Die", "chosen"), (None, " Das", "pruned"))
     )
-    shown = contents(replace(record, beam=BeamTree(nodes, 4, 0.6, record.cross[0, 0, :2], 0)))["beam"]
+    shown = viewer_document(replace(record, beam=BeamTree(nodes, 4, 0.6, record.cross[0, 0, :2], 0)))["beam"]
     assert [node["id"] for node in shown["nodes"]] == [0, 1]
     looked = np.frombuffer(base64.b64decode(shown["attention"]), np.uint8).reshape(2, -1)
     assert np.abs(looked / 255 - record.cross[0, 0, :2]).max() <= 1 / 255
 
 
 def test_steps_name_the_likeliest(record):
-    step = Step(-0.5, (Choice(" Die", -0.5), Choice(" Das", -1.25)))
-    assert contents(replace(record, steps=(step,)))["steps"] == [
+    step = DecodingStep(-0.5, (TokenChoice(" Die", -0.5), TokenChoice(" Das", -1.25)))
+    assert viewer_document(replace(record, steps=(step,)))["steps"] == [
         {"log_probability": -0.5, "best": [[" Die", -0.5], [" Das", -1.25]]}
     ]
 
 
 def test_with_gold_links_each_method_has_its_error_rate(record):
-    methods = contents(replace(record, gold="0-0 1-1"))["alignment"]["methods"]
+    methods = viewer_document(replace(record, gold="0-0 1-1"))["alignment"]["methods"]
     assert all(0 <= method["error_rate"] <= 1 for method in methods.values())
-    assert all(method["error_rate"] is None for method in contents(record)["alignment"]["methods"].values())
+    assert all(method["error_rate"] is None for method in viewer_document(record)["alignment"]["methods"].values())

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.viewer.document import contents
-from dragoman.viewer.page import STATIC, page
-from dragoman.viewer.record import BeamNode, BeamTree, Choice, Step
+from dragoman.viewer.document import viewer_document
+from dragoman.viewer.page import STATIC_FILES, render_page
+from dragoman.viewer.record import BeamNode, BeamTree, DecodingStep, TokenChoice
 
 CHROMIUM = Path("/usr/bin/chromium")
 QUIET = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
@@ -46,7 +46,9 @@ def whole(record):
         BeamNode(parent=0, piece=" Lam", step=1, state="chosen", **{**node, "text": "Die Lam"}),
         BeamNode(parent=0, piece=" Leuchte", step=1, state="pruned", **{**node, "text": "Die Leuchte"}),
     )
-    steps = tuple(Step(-0.2, (Choice(piece, -0.2), Choice(" x", -3.0))) for piece in record.target_pieces)
+    steps = tuple(
+        DecodingStep(-0.2, (TokenChoice(piece, -0.2), TokenChoice(" x", -3.0))) for piece in record.target_pieces
+    )
     spans = {side: spans_of(getattr(record, f"{side}_pieces")) for side in ("source", "target")}
     return replace(
         record,
@@ -81,14 +83,14 @@ def opened(tab, tmp_path):
 
 def test_the_script_runs_under_its_own_policy_and_leaves_hostile_pieces_text(record_of, opened):
     hostile = ("<img src=x onerror=document.title=1>", "</script><b>x</b>", "⟨end⟩")
-    tab = opened(page(record_of(hostile, hostile, title="a <run>")))
+    tab = opened(render_page(record_of(hostile, hostile, title="a <run>")))
     assert "<img src=x" in tab.inner_text(".dv-source")
     assert tab.locator("#dv-root img, #dv-root b b").count() == 0
     assert tab.title() == "Attention: a <run>"
 
 
 def test_one_pointer_marks_the_text_the_matrix_and_every_thumbnail(whole, opened):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     assert tab.locator(".dv-thumb").count() == 48
     tab.hover(".dv-target .dv-word >> nth=1")
     tab.wait_for_selector(".dv-source .dv-share:text('%')")
@@ -96,12 +98,12 @@ def test_one_pointer_marks_the_text_the_matrix_and_every_thumbnail(whole, opened
     assert "Probability 0.67" in tab.inner_text(".dv-said")
     assert tab.locator(".dv-band:visible").count() == 1
     painted = """() => [...document.querySelectorAll(".dv-overlay")].map(canvas =>
-      canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(byte => byte))"""
+      canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.select(byte => byte))"""
     assert tab.evaluate(painted) == [False, True, True]
 
 
 def test_a_click_holds_a_word_and_escape_frees_it(whole, opened):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     tab.click(".dv-source .dv-word >> nth=1")
     tab.hover(".dv-source .dv-word >> nth=3")
     tab.wait_for_selector(".dv-said:has-text('lamp was looked at by Lampe')", state="attached")
@@ -113,7 +115,7 @@ def test_a_click_holds_a_word_and_escape_frees_it(whole, opened):
 
 
 def test_arrow_keys_walk_words_thumbnails_and_the_matrix(whole, opened):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     tab.focus(".dv-target .dv-word >> nth=0")
     tab.keyboard.press("ArrowRight")
     tab.wait_for_selector(".dv-said:text('Lampe was written')")
@@ -131,7 +133,7 @@ def test_arrow_keys_walk_words_thumbnails_and_the_matrix(whole, opened):
 
 
 def test_the_table_holds_the_mean_of_the_heads_that_are_chosen(whole, opened):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     tab.click("text=Sub-words")
     tab.click("[aria-label='All heads of layer 1, Cross-attention']")
     tab.click("text=Table")
@@ -140,7 +142,7 @@ def test_the_table_holds_the_mean_of_the_heads_that_are_chosen(whole, opened):
 
 
 def test_shift_adds_a_head_to_the_mean(whole, opened):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     thumbs = tab.locator(".dv-grid >> nth=0").locator(".dv-thumb")
     thumbs.nth(1).click()
     thumbs.nth(6).click(modifiers=["Shift"])
@@ -148,16 +150,16 @@ def test_shift_adds_a_head_to_the_mean(whole, opened):
 
 
 def test_sinks_are_greyed_and_their_mass_is_printed(whole, opened):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     tab.click("text=Sub-words")
     mass = whole.cross[..., -1].mean()
     assert f"{round(100 * mass)}\N{NO-BREAK SPACE}% of this weight sits on ⟨end⟩, greyed." in tab.inner_text(".dv-sink")
 
 
 def test_the_alignment_names_its_method_and_gives_pharaohs_format(whole, opened):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     tab.click("role=tab[name='Alignment']")
-    told = contents(whole)["alignment"]["methods"]
+    told = viewer_document(whole)["alignment"]["methods"]
     assert tab.inner_text(".dv-code") == told["mean"]["pharaoh"]
     tab.click("text=Shift-Att")
     tab.wait_for_selector(".dv-note:text('read at the step after')")
@@ -165,7 +167,7 @@ def test_the_alignment_names_its_method_and_gives_pharaohs_format(whole, opened)
 
 
 def test_the_tree_shows_what_was_tried_and_what_a_step_thought(whole, opened):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     tab.click("role=tab[name='Beam']")
     tab.wait_for_selector(".dv-beam rect[role=treeitem] >> nth=2")
     assert tab.locator(".dv-beam rect[role=treeitem]").count() == 3
@@ -176,21 +178,21 @@ def test_the_tree_shows_what_was_tried_and_what_a_step_thought(whole, opened):
 
 
 def test_the_address_opens_what_was_seen(whole, opened):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     tab.click(".dv-grid >> nth=1 >> .dv-thumb >> nth=6")
     tab.click("text=Sub-words")
     tab.click(".dv-target .dv-word >> nth=2")
     tab.wait_for_function("() => location.hash.includes('lock=')")
     address = tab.evaluate("location.hash")
     tab.goto("about:blank")
-    again = opened(page(whole), address)
+    again = opened(render_page(whole), address)
     assert again.inner_text(".dv-large h3") == "Decoder self-attention, layer 2, head 3"
     assert again.inner_text(".dv-said").startswith("pe was written")
 
 
 def test_two_looks_stand_side_by_side(whole, record_of, opened):
     other = record_of((" The", " lamp", "⟨end⟩"), (" Die", " Lampe", "⟨end⟩"), title="another run")
-    tab = opened(page(whole, other))
+    tab = opened(render_page(whole, other))
     tab.click("role=tab[name='Compare']")
     tab.wait_for_selector(".dv-side h3 >> nth=1")
     assert tab.locator(".dv-side h3").all_inner_texts() == ["runs/quickstart", "another run"]
@@ -199,7 +201,7 @@ def test_two_looks_stand_side_by_side(whole, record_of, opened):
 
 @pytest.mark.parametrize(("button", "opening"), [("PNG", b"\x89PNG"), ("SVG", b"<svg"), ("CSV", b",The,lamp")])
 def test_a_panel_is_saved_as_a_picture_or_as_numbers(whole, opened, button, opening, tmp_path):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     with tab.expect_download() as download:
         tab.click(f"role=button[name='{button}']")
     download.value.save_as(tmp_path / "saved")
@@ -207,7 +209,7 @@ def test_a_panel_is_saved_as_a_picture_or_as_numbers(whole, opened, button, open
 
 
 def test_the_saved_page_opens_again_and_saves_itself_again(whole, opened, tmp_path):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     for _ in range(2):
         with tab.expect_download() as download:
             tab.click("text=Save as page")
@@ -217,7 +219,7 @@ def test_the_saved_page_opens_again_and_saves_itself_again(whole, opened, tmp_pa
 
 
 def test_a_phone_needs_no_scrolling_sideways(whole, opened):
-    tab = opened(page(whole))
+    tab = opened(render_page(whole))
     tab.set_viewport_size({"width": 360, "height": 740})
     for name in ("Heads", "Alignment", "Beam"):
         tab.click(f"role=tab[name='{name}']")
@@ -225,7 +227,7 @@ def test_a_phone_needs_no_scrolling_sideways(whole, opened):
 
 
 def test_a_text_from_right_to_left_is_set_from_right_to_left(record_of, opened):
-    tab = opened(page(record_of(("المصباح", " قديم", "⟨end⟩"), (" The", " lamp", "⟨end⟩"))))
+    tab = opened(render_page(record_of(("المصباح", " قديم", "⟨end⟩"), (" The", " lamp", "⟨end⟩"))))
     tab.wait_for_selector(".dv-source:dir(rtl)")
     assert tab.locator(".dv-target:dir(ltr)").count() == 1
 
@@ -235,13 +237,13 @@ def served(tab, whole):
     """The viewer as a page uses it, whose every question is written down and answered without the last word."""
     shorter = replace(whole, without=(("cross", 0, 0),), target_text="Die Lampe ist neu, aber sie funktioniert.")
     head = {"kind": "cross", "layer": 0, "head": 0, "badges": ["alignment"], "importance": 0.5}
-    answers = {"first": contents(whole), "then": contents(shorter), "report": {"heads": [head]}}
+    answers = {"first": viewer_document(whole), "then": viewer_document(shorter), "report": {"heads": [head]}}
     script = f"""
       import {{ show }} from "/viewer/viewer.js";
       const answers = {json.dumps(answers)};
       window.asked = [];
       show(document.getElementById("root"), answers.first, {{
-        relook: async (change) => {{ asked.push(change); return answers.then; }},
+        relook: async (change) => {{ asked.push(change); return answers.find_checkpoint_model; }},
         report: async () => answers.report,
         checkpoints: async () => [100, 200],
       }});"""
@@ -258,7 +260,7 @@ def served(tab, whole):
         path = "/" + route.request.url.split("/", 3)[3]
         if path.startswith("/viewer/"):
             kind = "text/css" if path.endswith(".css") else "text/javascript"
-            route.fulfill(body=(STATIC / path.removeprefix("/viewer/")).read_text("utf-8"), content_type=kind)
+            route.fulfill(body=(STATIC_FILES / path.removeprefix("/viewer/")).read_text("utf-8"), content_type=kind)
         else:
             kind, body = files.get(path, ("text/plain", ""))
             route.fulfill(body=body, content_type=kind, headers={"Content-Security-Policy": "default-src 'self'"})

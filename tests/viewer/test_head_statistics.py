@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dragoman.viewer.links import likely_links, posteriors
-from dragoman.viewer.statistics import FARTHEST, THRESHOLDS, Reading, Statistics
+from dragoman.viewer.head_statistics import BADGE_THRESHOLDS, MAX_OFFSET, HeadStatistics, SentenceAttention
+from dragoman.viewer.links import likely_links, link_posteriors
 
 END, COMMA = 3, 9
 
@@ -13,23 +13,23 @@ def reading(weights, columns, rows=None, *, frequency=None, special=None, **how)
     """Return a reading of one head over pieces of which END is special and COMMA is punctuation."""
     columns = np.array(columns)
     rows = columns if rows is None else np.array(rows)
-    return Reading(
+    return SentenceAttention(
         weights=np.asarray(weights, dtype=np.float32)[None, None],
-        rows=rows,
-        columns=columns,
+        row_tokens=rows,
+        column_tokens=columns,
         special_rows=rows == END if special is None else np.array(special),
-        special=columns == END if special is None else np.array(special),
-        punctuation=columns == COMMA,
-        frequency=np.ones(len(columns), dtype=np.int64) if frequency is None else np.array(frequency),
+        special_columns=columns == END if special is None else np.array(special),
+        punctuation_columns=columns == COMMA,
+        column_frequency=np.ones(len(columns), dtype=np.int64) if frequency is None else np.array(frequency),
         **how,
     )
 
 
 def numbers(*readings):
-    found = Statistics(1, 1)
+    found = HeadStatistics(1, 1)
     for each in readings:
         found.add(each)
-    return found.numbers(0, 0)
+    return found.head_measures(0, 0)
 
 
 def looking_at(columns, size):
@@ -41,13 +41,13 @@ def test_a_head_that_looks_one_back_is_positional_wherever_there_is_something_to
     found = numbers(reading(looking_at([4, 0, 1, 2, 3], 5), [5, 6, 7, 8, END], own=True))
     assert (found.positional, found.offset) == (1.0, -1)
     assert found.distance == pytest.approx(1.0)  # the first looks at END, which is no word
-    assert found.badges() == ["positional"]
+    assert found.earned_badges() == ["positional"]
 
 
 def test_a_head_that_looks_ahead_half_of_the_time_is_half_positional():
     found = numbers(reading(looking_at([1, 2, 0, 0, 4], 5), [5, 6, 7, 8, END], own=True))
     assert (found.positional, found.offset) == (0.5, 1)
-    assert "positional" not in found.badges()
+    assert "positional" not in found.earned_badges()
 
 
 def test_an_offset_that_few_queries_have_a_key_at_is_none():
@@ -68,14 +68,14 @@ def test_weight_on_end_is_a_sink_and_no_word():
     assert found.sink == pytest.approx(0.7)
     assert found.confidence == pytest.approx(0.2)
     assert found.distance == pytest.approx((0.2 + 0.2) / (0.3 + 0.3))
-    assert "sink" in found.badges()
+    assert "sink" in found.earned_badges()
 
 
 def test_weight_on_punctuation_is_compared_with_an_even_look():
     found = numbers(reading(np.tile([0.1, 0.6, 0.2, 0.1], (4, 1)), [5, COMMA, 6, END], own=True))
     assert found.punctuation == pytest.approx(0.6)
     assert found.punctuation_baseline == pytest.approx(0.25)
-    assert "punctuation" in found.badges()
+    assert "punctuation" in found.earned_badges()
 
 
 def test_entropy_is_in_bits():
@@ -87,7 +87,7 @@ def test_a_head_that_looks_at_the_rarest_word_is_compared_with_chance():
     frequency = [9, 1, 5, 9, 99]
     found = numbers(reading(looking_at([1, 1, 1, 0, 4], 5), [5, 6, 7, 8, END], frequency=frequency, own=True))
     assert (found.rare, found.rare_baseline) == (0.75, 0.25)
-    assert "rare" in found.badges()
+    assert "rare" in found.earned_badges()
 
 
 def test_equally_rare_words_all_count_and_make_chance_better():
@@ -110,7 +110,7 @@ def test_a_copying_head_finds_the_same_piece_and_not_itself():
     assert found.copy == 0.5  # the first finds its like, the third stays at itself, the second has none
     across = numbers(reading(looking_at([1, 0, 2], 3), columns=[6, 5, END], rows=[5, 6, END]))
     assert across.copy == 1.0
-    assert "copy" in across.badges()
+    assert "copy" in across.earned_badges()
 
 
 def test_alignment_is_read_when_a_piece_is_written_and_one_step_later():
@@ -119,7 +119,7 @@ def test_alignment_is_read_when_a_piece_is_written_and_one_step_later():
     found = numbers(reading(late, columns=[5, 6, 7, END], rows=[15, 16, 17, END], links=links))
     assert (found.alignment, found.alignment_shifted) == (0.0, 1.0)
     assert found.alignment_baseline == pytest.approx(1 / 3)
-    assert "alignment" in found.badges()
+    assert "alignment" in found.earned_badges()
 
 
 def test_a_head_that_only_follows_the_diagonal_is_not_alignment_like():
@@ -127,29 +127,29 @@ def test_a_head_that_only_follows_the_diagonal_is_not_alignment_like():
     links[3, 3] = False
     found = numbers(reading(np.eye(4), columns=[5, 6, 7, END], rows=[15, 16, 17, END], links=links))
     assert (found.alignment, found.alignment_baseline) == (1.0, 1.0)
-    assert found.badges() == ["positional"]
+    assert found.earned_badges() == ["positional"]
 
 
 def test_what_the_text_does_not_hold_is_not_measured():
     found = numbers(reading(np.eye(2), [5, END], own=True))
     assert (found.rare, found.copy, found.alignment, found.alignment_baseline) == (None, None, None, None)
-    assert Statistics(1, 1).numbers(0, 0).badges() == []
+    assert HeadStatistics(1, 1).head_measures(0, 0).earned_badges() == []
 
 
 def test_every_head_has_its_own_numbers_and_is_named_by_its_place():
-    found = Statistics(2, 2)
+    found = HeadStatistics(2, 2)
     weights = np.stack([looking_at([0, 1, 2], 3), looking_at([2, 2, 2], 3)] * 2).reshape(2, 2, 3, 3)
     one = reading(np.eye(3), [5, 6, END], own=True)
-    found.add(Reading(**{**vars(one), "weights": weights.astype(np.float32)}))
-    heads = found.heads()
+    found.add(SentenceAttention(**{**vars(one), "weights": weights.astype(np.float32)}))
+    heads = found.report()
     assert [(head["layer"], head["head"]) for head in heads] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert [head["sink"] for head in heads] == [0.0, 1.0, 0.0, 1.0]
     assert heads[1]["badges"] == ["sink"]
 
 
 def test_the_thresholds_are_those_of_the_design():
-    assert THRESHOLDS["positional"] == 0.90
-    assert FARTHEST >= 1
+    assert BADGE_THRESHOLDS["positional"] == 0.90
+    assert MAX_OFFSET >= 1
 
 
 def test_words_that_occur_together_are_linked_in_any_order():
@@ -160,7 +160,7 @@ def test_words_that_occur_together_are_linked_in_any_order():
     for (source, target), links in zip(pairs, found, strict=True):
         assert (links <= (target[:, None] - 100 == source)).all()
     assert sum(links.sum() for links in found) > 0.9 * sum(map(len, sources))
-    assert all(part.sum(-1) == pytest.approx(1) for part in posteriors(pairs))
+    assert all(part.sum(-1) == pytest.approx(1) for part in link_posteriors(pairs))
 
 
 def test_no_pairs_have_no_links():

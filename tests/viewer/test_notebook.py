@@ -7,7 +7,7 @@ import pytest
 
 from dragoman.errors import UserError
 from dragoman.viewer import notebook
-from dragoman.viewer.document import contents
+from dragoman.viewer.document import viewer_document
 
 
 def test_without_anywidget_the_page_stands_in_a_frame_that_can_do_little(record, monkeypatch):
@@ -22,14 +22,16 @@ def test_without_anywidget_the_page_stands_in_a_frame_that_can_do_little(record,
 @pytest.fixture
 def widget():
     pytest.importorskip("anywidget", reason="needs anywidget")
-    from dragoman.viewer.widget import widget
+    from dragoman.viewer.widget import attention_widget
 
-    return widget
+    return attention_widget
 
 
 def test_with_anywidget_it_is_a_widget(record, widget):
     assert "application/vnd.jupyter.widget-view+json" in record._repr_mimebundle_()
-    assert widget(record).look == json.loads(json.dumps(contents(record))) or widget(record).look == contents(record)
+    assert widget(record).look == json.loads(json.dumps(viewer_document(record))) or widget(
+        record
+    ).look == viewer_document(record)
 
 
 def test_only_a_record_that_can_be_made_again_has_a_live_widget(record, widget):
@@ -55,7 +57,7 @@ def test_a_widget_looks_again_with_what_was_changed_and_nothing_else(record, wid
     made = widget(replace(record, again=again))
     (sent,) = answers_of(made, {"without": [["cross", 0, 1]], "trace": True, "beam": 99})
     assert asked == [{"without": [["cross", 0, 1]], "trace": True}]
-    assert sent == {"number": 7, "look": contents(record)}
+    assert sent == {"number": 7, "look": viewer_document(record)}
 
 
 def test_a_widget_answers_what_a_person_can_mend_in_words(record, widget):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dragoman.errors import UserError
-from dragoman.viewer.alignment import alignments, preferred
-from dragoman.viewer.document import contents
-from dragoman.viewer.line_picture import line_picture
-from dragoman.viewer.page import page
-from dragoman.viewer.picture import picture
+from dragoman.viewer.alignment import all_alignments, preferred_method
+from dragoman.viewer.document import viewer_document
+from dragoman.viewer.line_picture import save_line_picture
+from dragoman.viewer.page import render_page
+from dragoman.viewer.picture import save_attention_picture
 
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -50,20 +50,23 @@ def test_a_look_that_goes_to_both_sides_at_once_sums_to_one_over_both(record):
 
 
 def test_without_cross_attention_no_words_are_linked(recurrent, headless):
-    assert set(alignments(recurrent)) == {"mean", "arg-max", "shifted"}
-    assert alignments(headless) == {}
-    look = contents(headless)
-    assert look["alignment"] == {"methods": {}, "chosen": preferred(headless), "gold": None}
+    assert set(all_alignments(recurrent)) == {"mean", "arg-max", "shifted"}
+    assert all_alignments(headless) == {}
+    look = viewer_document(headless)
+    assert look["alignment"] == {"methods": {}, "chosen": preferred_method(headless), "gold": None}
     assert {kind: of["layers"] for kind, of in look["kinds"].items()} == {"encoder": 0, "decoder": 0, "cross": 0}
     assert not look["switchable"]
 
 
 def test_a_picture_has_the_kinds_that_there_are(recurrent, headless, tmp_path):
-    picture(recurrent, tmp_path / "one.png")
-    line_picture(recurrent, tmp_path / "lines.png", "cross.1.1")
+    save_attention_picture(recurrent, tmp_path / "one.png")
+    save_line_picture(recurrent, tmp_path / "lines.png", "cross.1.1")
     with pytest.raises(UserError, match=r"name a kind \(cross\), a layer from 1 to 1"):
-        line_picture(recurrent, tmp_path / "lines.png", "encoder.1")
-    for draw in (lambda: picture(headless, tmp_path / "no.png"), lambda: line_picture(headless, "no.png", "cross.1")):
+        save_line_picture(recurrent, tmp_path / "lines.png", "encoder.1")
+    for draw in (
+        lambda: save_attention_picture(headless, tmp_path / "no.png"),
+        lambda: save_line_picture(headless, "no.png", "cross.1"),
+    ):
         with pytest.raises(UserError, match="runs/quickstart is of an architecture without attention"):
             draw()
 
@@ -87,7 +90,7 @@ def opened(browser, tmp_path):
     tab.on("pageerror", lambda error: complaints.append(str(error)))
 
     def show(record, address="", other=None):
-        (tmp_path / "page.html").write_text(page(record, other))
+        (tmp_path / "page.html").write_text(render_page(record, other))
         tab.goto(f"file://{tmp_path}/page.html{address}")
         return tab
 

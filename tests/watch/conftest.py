@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from sites import Site
 
-from dragoman.server.serving import bound
-from dragoman.watch.beside import watched
+from dragoman.server.serve import bind_socket
+from dragoman.watch.background import background_page
 
 
 @pytest.fixture(scope="module")
 def site(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The page of a copy of the trained run."""
     run = shutil.copytree(trained, tmp_path_factory.mktemp("watched") / "run")
-    listening = bound("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    with watched(run, listening):
+    with background_page(run, listening):
         yield Site(f"http://127.0.0.1:{port}/", run)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sites import Site
 
-from dragoman.server.serving import bound
-from dragoman.watch.beside import watched
+from dragoman.server.serve import bind_socket
+from dragoman.watch.background import background_page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -34,9 +34,9 @@ def browser():
 def growing(tmp_path_factory):
     """A run that has not begun, and its page."""
     run = tmp_path_factory.mktemp("growing") / "run"
-    listening = bound("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    with watched(run, listening):
+    with background_page(run, listening):
         yield Site(f"http://127.0.0.1:{port}/", run)
 
 

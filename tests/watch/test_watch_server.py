@@ -15,8 +15,8 @@ from sites import until
 
 import dragoman
 from dragoman.server.problems import Problem
-from dragoman.watch import looks
-from dragoman.watch.beside import watched
+from dragoman.watch import inspector
+from dragoman.watch.background import background_page
 
 
 def test_the_page_and_all_it_needs_come_from_here(site):
@@ -104,7 +104,7 @@ def test_a_look_that_makes_no_sense_is_refused_in_words(site, question):
 
 def test_the_page_ends_when_the_training_is_killed(trained):
     script = (
-        "import sys, time, socket\nfrom pathlib import Path\nfrom dragoman.watch.beside import watched\n"
+        "import sys, time, socket\nfrom pathlib import Path\nfrom dragoman.watch.background import watched\n"
         "listening = socket.create_server(('127.0.0.1', 0))\nport = listening.getsockname()[1]\n"
         "with watched(Path(sys.argv[1]), listening):\n    print(port, flush=True)\n    time.sleep(60)\n"
     )
@@ -138,7 +138,7 @@ def test_a_training_is_not_disturbed_by_being_watched(command, toy_recipe, tmp_p
 
 def test_a_training_goes_on_when_its_page_dies(trained, monkeypatch):
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    with watched(trained, socket.create_server(("127.0.0.1", 0))):
+    with background_page(trained, socket.create_server(("127.0.0.1", 0))):
         pass
 
 
@@ -160,11 +160,11 @@ def test_others_may_not_watch_without_a_token(command, trained):
 
 def test_a_looker_that_dies_is_an_answer_and_the_next_one_is_another(trained, monkeypatch):
     async def asked():
-        asking = looks.Looks(trained)
+        asking = inspector.Inspector(trained)
         monkeypatch.setattr(sys, "executable", shutil.which("true"))
-        process = await asking.started()
+        process = await asking._running_process()
         with pytest.raises(Problem, match="try again"):
-            await asking.ask(text="a")
+            await asking.request(text="a")
         assert asking.process is None
         assert asking.waiting == 0
         await process.communicate()

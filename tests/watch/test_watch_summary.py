@@ -10,22 +10,28 @@ import sys
 import numpy as np
 import pytest
 
+from dragoman.checkpoints import MANIFEST_FILE
 from dragoman.run import Run
-from dragoman.training.checkpoints import MANIFEST
-from dragoman.watch import state
-from dragoman.watch.summary import POINTS, Watched, thinned
+from dragoman.watch import run_status
+from dragoman.watch.summary import MAX_POINTS, WatchedRun, downsample
 
 
 def test_the_files_are_those_that_a_run_has(tmp_path):
     run = Run(tmp_path)
-    named = (state.RECIPE, state.METRICS, state.LOCK, state.CARD, state.CHECKPOINTS)
-    own = (run.recipe_file, run.metrics_file, run.lock_file, run.card_file, run.checkpoints)
+    named = (
+        run_status.RECIPE_FILE,
+        run_status.METRICS_FILE,
+        run_status.LOCK_FILE,
+        run_status.CARD_FILE,
+        run_status.CHECKPOINTS_FOLDER,
+    )
+    own = (run.recipe_file, run.metrics_file, run.lock_file, run.card_file, run.checkpoints_dir)
     assert named == tuple(path.name for path in own)
-    assert state.MANIFEST == MANIFEST
+    assert run_status.MANIFEST_FILE == MANIFEST_FILE
 
 
 def test_a_finished_run_is_told_whole(trained):
-    told = Watched(trained).summary()
+    told = WatchedRun(trained).summary()
     assert (told["run"], told["situation"], told["step"], told["steps"]) == ("trained", "finished", 8, 8)
     assert told["checkpoints"] == [4, 6, 8]
     assert told["validations"] == [4, 8]
@@ -50,22 +56,22 @@ def test_a_finished_run_is_told_whole(trained):
 )
 def test_the_facts_name_the_task_and_its_files(tmp_path, recipe, facts):
     (tmp_path / "recipe.toml").write_text(recipe + "\n[model]\nlayers = 2\n")
-    told = Watched(tmp_path).summary()["facts"]
+    told = WatchedRun(tmp_path).summary()["facts"]
     assert {name: told[name] for name in facts} == facts
 
 
 def test_a_model_of_one_stack_has_its_layers_counted_once(tmp_path):
     (tmp_path / "recipe.toml").write_text('[model]\narchitecture = "joined"\nlayers = 3\nwidth = 8\nheads = 2\n')
-    assert Watched(tmp_path).summary()["facts"]["Model"] == "3 layers, width 8, 2 heads"
+    assert WatchedRun(tmp_path).summary()["facts"]["Model"] == "3 layers, width 8, 2 heads"
 
 
 def test_a_decoder_of_its_own_depth_is_told(tmp_path):
     (tmp_path / "recipe.toml").write_text("[model]\nlayers = 3\ndecoder_layers = 1\nwidth = 8\nheads = 2\n")
-    assert Watched(tmp_path).summary()["facts"]["Model"] == "3 + 1 layers, width 8, 2 heads"
+    assert WatchedRun(tmp_path).summary()["facts"]["Model"] == "3 + 1 layers, width 8, 2 heads"
 
 
 def test_samples_of_every_validation_can_be_asked_for(trained):
-    watched = Watched(trained)
+    watched = WatchedRun(trained)
     watched.summary()
     assert watched.samples(4) and watched.samples(8)
     assert watched.samples(5) is None
@@ -76,14 +82,14 @@ def test_a_run_that_is_not_there_or_half_written_is_waited_for(tmp_path, content
     if content is not None:
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "recipe.toml").write_text(content)
-    told = Watched(tmp_path / "run").summary()
+    told = WatchedRun(tmp_path / "run").summary()
     assert (told["situation"], told["step"], told["steps"], told["checkpoints"]) == ("missing", 0, None, [])
     assert told["curves"]["loss"] == {"training": [], "validation": []}
 
 
 def test_a_run_that_is_erased_and_begun_anew_is_followed(trained, tmp_path):
     run = shutil.copytree(trained, tmp_path / "run")
-    watched = Watched(run)
+    watched = WatchedRun(run)
     assert watched.summary()["step"] == 8
     Run(run).erase()
     told = watched.summary()
@@ -106,54 +112,54 @@ def test_a_training_that_holds_its_lock_is_going_on_until_it_dies(tmp_path):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdout=subprocess.PIPE)
     assert holder.stdout
     holder.stdout.readline()
-    assert state.situation(run) == "preparing"
+    assert run_status.training_status(run) == "preparing"
     (run / "metrics.jsonl").write_text('{"event": "train", "step": 1}\n')
-    assert state.situation(run) == "training"
+    assert run_status.training_status(run) == "training"
     holder.kill()
     holder.wait()
-    assert state.situation(run) == "stopped"
+    assert run_status.training_status(run) == "stopped"
     (run / "README.md").write_text("done")
-    assert state.situation(run) == "finished"
+    assert run_status.training_status(run) == "finished"
 
 
 def test_a_process_that_only_has_the_number_of_the_trainer_is_none(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     (tmp_path / ".lock").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}))
-    assert state.situation(tmp_path) == "stopped"
+    assert run_status.training_status(tmp_path) == "stopped"
 
 
 def test_looking_never_takes_the_lock(trained, tmp_path):
     run = shutil.copytree(trained, tmp_path / "run")
     with Run(run).lock():
-        state.situation(run)
+        run_status.training_status(run)
     before = (run / ".lock").read_bytes()
-    state.situation(run)
+    run_status.training_status(run)
     assert (run / ".lock").read_bytes() == before
 
 
 def test_a_training_on_another_machine_is_known_by_its_writing(tmp_path):
     (tmp_path / ".lock").write_text(json.dumps({"process": 1, "host": "elsewhere"}))
     (tmp_path / "metrics.jsonl").write_text("{}\n")
-    assert state.situation(tmp_path) == "training"
+    assert run_status.training_status(tmp_path) == "training"
     os.utime(tmp_path / "metrics.jsonl", (1, 1))
-    assert state.situation(tmp_path) == "stopped"
+    assert run_status.training_status(tmp_path) == "stopped"
 
 
 def test_the_time_left_is_that_of_the_steps_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(state, "is_held", lambda _: True)
+    monkeypatch.setattr(run_status, "is_held", lambda _: True)
     (tmp_path / "recipe.toml").write_text("[training]\nsteps = 100\n")
     lines = [json.dumps({"event": "train", "step": step, "seconds": 2.0 * step}) + "\n" for step in range(1, 61)]
     (tmp_path / "metrics.jsonl").write_text("".join(lines))
-    assert Watched(tmp_path).summary()["left"] == pytest.approx(80)
+    assert WatchedRun(tmp_path).summary()["left"] == pytest.approx(80)
 
 
 def test_a_long_training_is_drawn_with_few_points_that_keep_its_level_and_its_end():
     steps = np.arange(1.0, 100_001)
-    points = thinned(steps, 5 + np.where(steps % 2, 1.0, -1.0))
-    assert len(points) == POINTS
+    points = downsample(steps, 5 + np.where(steps % 2, 1.0, -1.0))
+    assert len(points) == MAX_POINTS
     assert points[-1][0] == 100_000
     assert all(abs(value - 5) < 0.02 for _, value in points)
 
 
 def test_steps_without_a_number_leave_no_gap():
-    assert thinned(np.array([1.0, 2, 3]), np.array([1.0, np.nan, 3])) == [[1, 1.0], [3, 3.0]]
+    assert downsample(np.array([1.0, 2, 3]), np.array([1.0, np.nan, 3])) == [[1, 1.0], [3, 3.0]]

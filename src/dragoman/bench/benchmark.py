@@ -4,154 +4,172 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from dragoman.bench.config import BenchmarkConfig, recipe_for_size
+from dragoman.bench.data import (
+    BenchmarkCorpus,
+    BenchmarkText,
+    learn_tokenizers,
+    load_decoding_text,
+    load_training_text,
+    tokenize_text,
+    write_random_run,
+)
 from dragoman.bench.decoding import (
     OUTPUT_PIECES,
     SOURCE_PIECES,
     DecodingResult,
-    forced_sentences,
+    fixed_length_sentences,
     measure_decoding,
-    sentences_of,
+    tokenize_sentences,
 )
 from dragoman.bench.flops import check_countable
-from dragoman.bench.machine import Peak, this_machine
-from dragoman.bench.material import Material, Text, decoding_text, learned, material, random_run, training_text
-from dragoman.bench.measure import Measure
-from dragoman.bench.plan import Plan, recipe_of_size
-from dragoman.bench.report import Report
+from dragoman.bench.machine import MatmulPeak, describe_machine
+from dragoman.bench.report import BenchmarkReport
+from dragoman.bench.stats import SampleStats
 from dragoman.bench.training import TrainingResult, measure_training
-from dragoman.bench.workers import Worker, started
+from dragoman.bench.workers import EngineProcess, start_engines
 from dragoman.recipe import Recipe
 from dragoman.run import Run
-from dragoman.tasks.events import Working
-from dragoman.tasks.train import cores
+from dragoman.tasks.events import ProgressUpdate
+from dragoman.tasks.train import available_cores
 from dragoman.tasks.translator import load
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.training.session import Notice, Stop
+from dragoman.training.session import Notice, StopRequest
 
-PEAK = "dragoman's matrix products"
+_PEAK_ENGINE = "dragoman's matrix products"
 
-Listen = Callable[[Working | Notice], None]
+_OnBenchmarkEvent = Callable[[ProgressUpdate | Notice], None]
 
 
-def bench(plan: Plan, listen: Listen, stop: Stop | None = None) -> Report:
+def run_benchmark(
+    config: BenchmarkConfig, on_event: _OnBenchmarkEvent, stop: StopRequest | None = None
+) -> BenchmarkReport:
     """Measure everything that the plan asks for, or what there is by the time of a `stop`; `listen` hears of it."""
-    plan.check()
-    if plan.run:
-        load(plan.run, device="cpu")  # one that cannot be used is refused before anything starts
+    config.check()
+    if config.run:
+        load(config.run, device="cpu")  # one that cannot be used is refused before anything starts
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
-        how = plan.threads, plan.effort.side, plan.effort.peak_seconds
-        benchmark = Benchmark(plan, listen, Path(folder), stop or Stop())
-        benchmark.find_text()
-        with started({PEAK: (Peak, how)}, benchmark.say, plan.effort.pause_seconds) as workers:
-            return benchmark.report(workers[PEAK])
+        how = config.threads, config.workload.matrix_size, config.workload.peak_seconds
+        benchmark = _Benchmark(config, on_event, Path(folder), stop or StopRequest())
+        benchmark.load_text()
+        with start_engines(
+            {_PEAK_ENGINE: (MatmulPeak, how)}, benchmark.add_note, config.workload.pause_seconds
+        ) as workers:
+            return benchmark.measure(workers[_PEAK_ENGINE])
 
 
-class Benchmark:
+class _Benchmark:
     """A benchmark while it goes on."""
 
-    def __init__(self, plan: Plan, listen: Listen, folder: Path, stop: Stop) -> None:
-        self.plan, self.listen, self.folder, self.stop = plan, listen, folder, stop
-        self.run = Run(plan.run) if plan.run else None
+    def __init__(self, config: BenchmarkConfig, on_event: _OnBenchmarkEvent, folder: Path, stop: StopRequest) -> None:
+        self.config, self.on_event, self.folder, self.stop = config, on_event, folder, stop
+        self.run = Run(config.run) if config.run else None
         self.notes: list[str] = []
         self.peaks: dict[str, list[float]] = {}
 
-    def say(self, note: str) -> None:
+    def add_note(self, note: str) -> None:
         """Tell a person something that belongs into the report too."""
         self.notes.append(note)
-        self.listen(Notice(note))
+        self.on_event(Notice(note))
 
-    def find_text(self) -> None:
+    def load_text(self) -> None:
         """Read what will be trained on and translated; whatever is wrong with it is said before the first turn."""
-        self.listen(Working("Reading the text", 0))
-        plan = self.plan
-        self.recipe = self.run.read_recipe() if self.run else recipe_of_size("tiny", plan)
+        self.on_event(ProgressUpdate("Reading the text", 0))
+        plan = self.config
+        self.recipe = self.run.read_recipe() if self.run else recipe_for_size("tiny", plan)
         check_countable(self.recipe.model, self.run)
-        text = training_text(plan) if plan.only != "decoding" else None
-        self.translated = decoding_text(plan) if plan.only != "training" else None
-        self.tokenizers = self.find_tokenizers(text or self.translated)
-        self.material = material(self.folder / "text", text, self.recipe, self.tokenizers) if text else None
+        text = load_training_text(plan) if plan.only != "decoding" else None
+        self.text_to_decode = load_decoding_text(plan) if plan.only != "training" else None
+        self.tokenizers = self.load_tokenizers(text or self.text_to_decode)
+        self.corpus = tokenize_text(self.folder / "text", text, self.recipe, self.tokenizers) if text else None
 
-    def find_tokenizers(self, text: Text | None) -> tuple[Tokenizer, Tokenizer]:
+    def load_tokenizers(self, text: BenchmarkText | None) -> tuple[Tokenizer, Tokenizer]:
         """Read the run's tokenizers, or learn some."""
         assert text, "at least one part is measured"
-        return self.run.read_tokenizers(self.recipe.tokenizer.joint) if self.run else learned(text, self.recipe)
+        return (
+            self.run.read_tokenizers(self.recipe.tokenizer.joint) if self.run else learn_tokenizers(text, self.recipe)
+        )
 
-    def report(self, peak: Worker) -> Report:
+    def measure(self, peak: EngineProcess) -> BenchmarkReport:
         """Measure part after part."""
-        training = [result for size, recipe in self.recipes() for result in self.training(size, recipe, peak)]
-        decoding = [] if self.plan.only == "training" or self.stop.requested else self.decoding(peak)
-        speeds = {kind: Measure.of(values) for kind, values in self.peaks.items()}
-        machine = this_machine(self.plan.threads, cores())
-        return Report(machine, self.plan, self.notes, speeds, training, decoding)
+        training = [
+            result for size, recipe in self.training_recipes() for result in self.benchmark_training(size, recipe, peak)
+        ]
+        decoding = [] if self.config.only == "training" or self.stop.requested else self.benchmark_decoding(peak)
+        speeds = {kind: SampleStats.from_values(values) for kind, values in self.peaks.items()}
+        machine = describe_machine(self.config.threads, available_cores())
+        return BenchmarkReport(machine, self.config, self.notes, speeds, training, decoding)
 
-    def rounds(self, what: str, peak: Worker) -> Iterator[int]:
+    def count_rounds(self, title: str, peak: EngineProcess) -> Iterator[int]:
         """Count the rounds; in each of them the machine shows its own speed first. One whole round makes a report."""
-        for number in range(self.plan.repeats):
-            self.stop.granted_later |= number > 0
+        for number in range(self.config.repeats):
+            self.stop.deferred |= number > 0
             if self.stop.requested and number:
-                self.say(f"{what}: stopped after round {number} of {self.plan.repeats}.")
+                self.add_note(f"{title}: stopped after round {number} of {self.config.repeats}.")
                 return
-            self.listen(Working(f"{what}: round", number + 1, self.plan.repeats))
-            for kind, speed in peak.ask().items():
+            self.on_event(ProgressUpdate(f"{title}: round", number + 1, self.config.repeats))
+            for kind, speed in peak.run_turn().items():
                 self.peaks.setdefault(kind, []).append(speed)
             yield number
-        self.stop.granted_later = True
+        self.stop.deferred = True
 
-    def recipes(self) -> Iterator[tuple[str, Recipe]]:
+    def training_recipes(self) -> Iterator[tuple[str, Recipe]]:
         """Yield what is to be trained: the sizes that were asked for, or the run's own model."""
-        for size in self.plan.trained:
+        for size in self.config.training_sizes:
             if self.stop.requested:
                 return
-            yield size, recipe_of_size(size, self.plan, joint=self.recipe.tokenizer.joint)
-        if self.run and not self.plan.sizes and self.plan.only != "decoding":
+            yield size, recipe_for_size(size, self.config, joint=self.recipe.tokenizer.joint)
+        if self.run and not self.config.sizes and self.config.only != "decoding":
             yield self.run.folder.resolve().name, self.recipe
 
-    def training(self, size: str, recipe: Recipe, peak: Worker) -> list[TrainingResult]:
+    def benchmark_training(self, size: str, recipe: Recipe, peak: EngineProcess) -> list[TrainingResult]:
         """Measure the training of one model."""
-        assert self.material, "there is a text wherever there is a training"
-        self.say(f"Training, {size}: {described(self.material, recipe.training.batch_tokens)}")
-        self.listen(Working(f"Training, {size}: starting", 0))
-        rounds = self.rounds(f"Training, {size}", peak)
-        return measure_training(size, recipe, self.material, self.plan, rounds, self.say)
+        assert self.corpus, "there is a text wherever there is a training"
+        self.add_note(f"Training, {size}: {_describe_corpus(self.corpus, recipe.training.batch_tokens)}")
+        self.on_event(ProgressUpdate(f"Training, {size}: starting", 0))
+        rounds = self.count_rounds(f"Training, {size}", peak)
+        return measure_training(size, recipe, self.corpus, self.config, rounds, self.add_note)
 
-    def decoding(self, peak: Worker) -> list[DecodingResult]:
+    def benchmark_decoding(self, peak: EngineProcess) -> list[DecodingResult]:
         """Measure decoding with the run, or with random weights of every size that was asked for."""
         if self.run:
             name = self.run.folder.resolve().name
-            return self.decoded(name, self.run, forced=False, peak=peak)
+            return self.benchmark_model_decoding(name, self.run, fixed_length=False, peak=peak)
         results = []
-        for size in self.plan.decoded:
+        for size in self.config.decoding_sizes:
             if self.stop.requested:
                 break
             # The longest output is the source and this many pieces more, which random weights always reach.
             lengths = {"decoding": {"extra_length": OUTPUT_PIECES - SOURCE_PIECES}}
-            recipe = recipe_of_size(size, self.plan, more=lengths)
-            run = random_run(self.folder / size, recipe, self.tokenizers)
-            results += self.decoded(size, run, forced=True, peak=peak)
+            recipe = recipe_for_size(size, self.config, overrides=lengths)
+            run = write_random_run(self.folder / size, recipe, self.tokenizers)
+            results += self.benchmark_model_decoding(size, run, fixed_length=True, peak=peak)
         return results
 
-    def decoded(self, name: str, run: Run, *, forced: bool, peak: Worker) -> list[DecodingResult]:
+    def benchmark_model_decoding(
+        self, name: str, run: Run, *, fixed_length: bool, peak: EngineProcess
+    ) -> list[DecodingResult]:
         """Measure decoding with one model."""
-        self.listen(Working(f"Decoding, {name}: starting", 0))
-        assert self.translated, "there is a text wherever there is decoding"
+        self.on_event(ProgressUpdate(f"Decoding, {name}: starting", 0))
+        assert self.text_to_decode, "there is a text wherever there is decoding"
         translator = load(run, device="cpu")
-        if forced:
-            sentences = forced_sentences(self.translated, translator, self.plan)
+        if fixed_length:
+            sentences = fixed_length_sentences(self.text_to_decode, translator, self.config)
             weights = f"random weights; outputs of {OUTPUT_PIECES} pieces"
         else:
-            sentences = sentences_of(self.translated, translator, self.plan, self.say)
+            sentences = tokenize_sentences(self.text_to_decode, translator, self.config, self.add_note)
             weights = "trained weights"
-        self.say(f"Decoding, {name}: {weights}; {len(sentences.sources):,} sentences of {sentences.origin}.")
-        rounds = self.rounds(f"Decoding, {name}", peak)
-        return measure_decoding(name, run.folder, sentences, self.plan, rounds, self.say)
+        self.add_note(f"Decoding, {name}: {weights}; {len(sentences.sources):,} sentences of {sentences.origin}.")
+        rounds = self.count_rounds(f"Decoding, {name}", peak)
+        return measure_decoding(name, run.folder, sentences, self.config, rounds, self.add_note)
 
 
-def described(text: Material, batch_tokens: int) -> str:
+def _describe_corpus(corpus: BenchmarkCorpus, batch_tokens: int) -> str:
     """Say what is trained on, with what a speed depends on."""
-    pairs, (source, target) = text.pairs(), map(len, text.tokenizers())
-    pieces = f"{source:,}" if text.joint else f"{source:,} and {target:,}"
+    pairs, (source, target) = corpus.open_pairs(), map(len, corpus.read_tokenizers())
+    pieces = f"{source:,}" if corpus.joint else f"{source:,} and {target:,}"
     return (
-        f"{len(pairs):,} pairs of {text.origin}; vocabulary {pieces} pieces; on average "
+        f"{len(pairs):,} pairs of {corpus.origin}; vocabulary {pieces} pieces; on average "
         f"{pairs.source_lengths.mean():.1f} source and {pairs.target_lengths.mean():.1f} target tokens; batches of "
         f"{batch_tokens:,} tokens, padding included."
     )

@@ -8,16 +8,16 @@ target with END, D the width, F the inner width, V the vocabulary; Q and U are t
 from collections.abc import Iterable
 
 from dragoman.errors import UserError
-from dragoman.recipe import Model
+from dragoman.recipe import ModelConfig
 
-COUNTED = {"architecture": ("transformer",), "score": ("scaled_dot", "dot"), "pattern": ("full",)}
-BACKWARD = 2  # for each product of the forward pass: one for the gradient of either factor
+_COUNTABLE_SETTINGS = {"architecture": ("transformer",), "score": ("scaled_dot", "dot"), "pattern": ("full",)}
+_BACKWARD_FACTOR = 2  # for each product of the forward pass: one for the gradient of either factor
 
 
-def check_countable(how: Model, run: object) -> None:
+def check_countable(config: ModelConfig, run: object) -> None:
     """Refuse a model whose operations these formulas do not count."""
-    for name, known in COUNTED.items():
-        value = getattr(how, name)
+    for name, known in _COUNTABLE_SETTINGS.items():
+        value = getattr(config, name)
         if value not in known:
             raise UserError(
                 f'{run} cannot be measured: its [model] {name} is "{value}", and `dragoman bench` counts operations '
@@ -25,48 +25,50 @@ def check_countable(how: Model, run: object) -> None:
             )
 
 
-def training_flops(how: Model, vocabulary: int, lengths: Iterable[tuple[int, int]]) -> float:
+def training_flops(config: ModelConfig, vocabulary: int, lengths: Iterable[tuple[int, int]]) -> float:
     """Return the operations for one target token of pairs of these lengths, forward and backward."""
     forward = tokens = 0
     for source, target in lengths:
-        forward += encoder_flops(how, source) + memory_flops(how, source)
-        forward += decoder_flops(how, vocabulary, target, looked_at=target * (target + source))
+        forward += encoder_flops(config, source) + memory_flops(config, source)
+        forward += decoder_flops(config, vocabulary, target, attended_pairs=target * (target + source))
         tokens += target
-    return forward * (1 + BACKWARD) / tokens
+    return forward * (1 + _BACKWARD_FACTOR) / tokens
 
 
-def decoding_flops(how: Model, vocabulary: int, source: int, target: int, beam: int) -> int:
+def decoding_flops(config: ModelConfig, vocabulary: int, source: int, target: int, beam: int) -> int:
     """Return the operations for one sentence: the source is read once, each of the hypotheses step by step."""
     looked_at = target * (target + 1) // 2 + target * source
     return (
-        encoder_flops(how, source)
-        + memory_flops(how, source)
-        + beam * decoder_flops(how, vocabulary, target, looked_at=looked_at)
+        encoder_flops(config, source)
+        + memory_flops(config, source)
+        + beam * decoder_flops(config, vocabulary, target, attended_pairs=looked_at)
     )
 
 
-def encoder_flops(how: Model, source: int) -> int:
+def encoder_flops(config: ModelConfig, source: int) -> int:
     """Count the encoder: S (2 D (2Q + 2U) + 4 D F) + 2 S² (Q + U) a layer."""
-    keys, values = head_widths(how)
-    positions = source * (2 * how.width * 2 * (keys + values) + 4 * how.width * how.inner_width)
-    return how.layers * (positions + 2 * source * source * (keys + values))
+    keys, values = _head_widths(config)
+    positions = source * (2 * config.width * 2 * (keys + values) + 4 * config.width * config.inner_width)
+    return config.layers * (positions + 2 * source * source * (keys + values))
 
 
-def memory_flops(how: Model, source: int) -> int:
+def memory_flops(config: ModelConfig, source: int) -> int:
     """Count the projections of what the encoder leaves: S 2 D (Q + U) for each layer of the decoder."""
-    keys, values = head_widths(how)
-    return how.decoder_depth * source * 2 * how.width * (keys + values)
+    keys, values = _head_widths(config)
+    return config.decoder_depth * source * 2 * config.width * (keys + values)
 
 
-def decoder_flops(how: Model, vocabulary: int, target: int, looked_at: int) -> int:
+def decoder_flops(config: ModelConfig, vocabulary: int, target: int, attended_pairs: int) -> int:
     """Count the decoder and the output projection; `looked_at` is how many pairs of places attention compares."""
-    keys, values = head_widths(how)
-    own, cross, inner = 2 * (keys + values), keys + values, 2 * how.inner_width
-    layers = how.decoder_depth * (target * 2 * how.width * (own + cross + inner) + 2 * looked_at * (keys + values))
-    return layers + 2 * target * how.width * vocabulary
+    keys, values = _head_widths(config)
+    own, cross, inner = 2 * (keys + values), keys + values, 2 * config.inner_width
+    layers = config.decoder_depth * (
+        target * 2 * config.width * (own + cross + inner) + 2 * attended_pairs * (keys + values)
+    )
+    return layers + 2 * target * config.width * vocabulary
 
 
-def head_widths(how: Model) -> tuple[int, int]:
+def _head_widths(config: ModelConfig) -> tuple[int, int]:
     """Return the widths of the keys and of the values of all heads together."""
-    share = how.width // how.heads
-    return how.heads * (how.key_width or share), how.heads * (how.value_width or share)
+    share = config.width // config.heads
+    return config.heads * (config.key_width or share), config.heads * (config.value_width or share)

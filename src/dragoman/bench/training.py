@@ -7,26 +7,33 @@ from typing import Protocol
 
 import torch
 
+from dragoman.bench.config import BenchmarkConfig, endless_training_recipe
+from dragoman.bench.data import BenchmarkCorpus
 from dragoman.bench.flops import training_flops
-from dragoman.bench.material import Material
-from dragoman.bench.measure import Measure
-from dragoman.bench.plain import PlainTraining, can_be_plain
-from dragoman.bench.plan import Plan, measured
-from dragoman.bench.workers import OURS, Make, Say, Worker, peak_memory, started
-from dragoman.memory import keep_freed_memory
-from dragoman.model.architectures import build
+from dragoman.bench.stats import SampleStats
+from dragoman.bench.torch_baseline import TorchTraining, is_torch_compatible
+from dragoman.bench.workers import (
+    OWN_PREFIX,
+    EngineFactory,
+    EngineProcess,
+    OnBenchmarkNotice,
+    peak_memory_bytes,
+    start_engines,
+)
+from dragoman.malloc import keep_freed_memory
+from dragoman.models.architectures import build_model
 from dragoman.recipe import Recipe
 from dragoman.run import Run
-from dragoman.tasks.train import Trainer, ignore
-from dragoman.training.distributed import ALONE
+from dragoman.tasks.train import Trainer, ignore_event
+from dragoman.training.distributed import SINGLE_PROCESS
 from dragoman.training.loop import train
-from dragoman.training.session import Stop
+from dragoman.training.session import StopRequest
 
-PLAIN = {precision: f"torch.nn.Transformer {precision}" for precision in ("float32", "bfloat16")}
+TORCH_ENGINES = {precision: f"torch.nn.Transformer {precision}" for precision in ("float32", "bfloat16")}
 
 
 @dataclass(frozen=True)
-class Turn:
+class _TrainingTurn:
     """Some steps of one contender."""
 
     seconds: float
@@ -39,15 +46,15 @@ class TrainingResult:
     """How fast one contender trained one model."""
 
     size: str
-    contender: str
-    speed: Measure  # target tokens a second
+    engine: str
+    speed: SampleStats  # target tokens a second
     memory: int  # bytes
     steps: int  # a turn
     parameters: int
     flops: float  # for one target token
 
 
-class Training(Protocol):
+class _TrainingEngine(Protocol):
     """Something that makes updates."""
 
     def step(self) -> int:
@@ -55,15 +62,17 @@ class Training(Protocol):
         ...
 
 
-class OurTraining:
+class DragomanTraining:
     """What `dragoman train` does between two validations."""
 
-    def __init__(self, recipe: Recipe, material: Material) -> None:
-        trainer = Trainer(Run(material.folder), recipe, material.prepared(), ALONE, ignore, Stop())
+    def __init__(self, recipe: Recipe, corpus: BenchmarkCorpus) -> None:
+        trainer = Trainer(
+            Run(corpus.folder), recipe, corpus.prepared_data(), SINGLE_PROCESS, ignore_event, StopRequest()
+        )
         keep_freed_memory()
         self.steps = train(
-            trainer.model, trainer.optimizer, trainer.batches, recipe.training,
-            width=recipe.model.width, world=trainer.world, crew=trainer.crew,
+            trainer.model, trainer.optimizer, trainer.batches_of_step, recipe.training,
+            width=recipe.model.width, world=trainer.world, pool=trainer.pool,
         )  # fmt: skip
 
     def step(self) -> int:
@@ -74,63 +83,74 @@ class OurTraining:
 class TimedTraining:
     """A contender: a training that is asked for some steps at a time."""
 
-    def __init__(self, kind: type[OurTraining] | type[PlainTraining], recipe: Recipe, material: Material) -> None:
-        self.training: Training = kind(recipe, material)
+    def __init__(
+        self, kind: type[DragomanTraining] | type[TorchTraining], recipe: Recipe, corpus: BenchmarkCorpus
+    ) -> None:
+        self.training: _TrainingEngine = kind(recipe, corpus)
 
-    def turn(self, steps: int) -> Turn:
+    def run_turn(self, steps: int) -> _TrainingTurn:
         """Make the next steps."""
         began_at = time.perf_counter()
         tokens = sum(self.training.step() for _ in range(steps))
-        return Turn(time.perf_counter() - began_at, tokens, peak_memory())
+        return _TrainingTurn(time.perf_counter() - began_at, tokens, peak_memory_bytes())
 
 
 def measure_training(
-    size: str, recipe: Recipe, text: Material, plan: Plan, rounds: Iterable[int], say: Say
+    size: str,
+    recipe: Recipe,
+    corpus: BenchmarkCorpus,
+    config: BenchmarkConfig,
+    rounds: Iterable[int],
+    on_notice: OnBenchmarkNotice,
 ) -> list[TrainingResult]:
     """Let the contenders train in turns; all make the same steps in every round."""
-    with started(contenders(size, recipe, text, plan, say), say, plan.effort.pause_seconds) as workers:
-        steps = steps_a_turn(list(workers.values()), plan.seconds)
-        turns: dict[str, list[Turn]] = {name: [] for name in workers}
+    with start_engines(
+        _training_engines(size, recipe, corpus, config, on_notice), on_notice, config.workload.pause_seconds
+    ) as workers:
+        steps = _calibrate_steps(list(workers.values()), config.turn_seconds)
+        turns: dict[str, list[_TrainingTurn]] = {name: [] for name in workers}
         for _ in rounds:
             for name, worker in workers.items():
-                turns[name].append(worker.ask(steps))
-    parameters, flops = size_of(recipe, text)
+                turns[name].append(worker.run_turn(steps))
+    parameters, flops = _model_size(recipe, corpus)
     results = []
     for name, had in turns.items():
-        speed = Measure.of([turn.tokens / turn.seconds for turn in had])
+        speed = SampleStats.from_values([turn.tokens / turn.seconds for turn in had])
         results.append(TrainingResult(size, name, speed, had[-1].memory, steps, parameters, flops))
     return results
 
 
-def contenders(size: str, recipe: Recipe, text: Material, plan: Plan, say: Say) -> dict[str, Make]:
+def _training_engines(
+    size: str, recipe: Recipe, corpus: BenchmarkCorpus, config: BenchmarkConfig, on_notice: OnBenchmarkNotice
+) -> dict[str, EngineFactory]:
     """Return who takes part."""
 
-    def made(kind: type[OurTraining] | type[PlainTraining], precision: str) -> Make:
-        return TimedTraining, (kind, measured(recipe, plan, precision), text)
+    def made(kind: type[DragomanTraining] | type[TorchTraining], precision: str) -> EngineFactory:
+        return TimedTraining, (kind, endless_training_recipe(recipe, config, precision), corpus)
 
-    found = {OURS: made(OurTraining, recipe.training.precision)}
-    if plan.bfloat16:
-        found[f"{OURS} bfloat16"] = made(OurTraining, "bfloat16")
-    if can_be_plain(recipe.model):
-        found |= {name: made(PlainTraining, precision) for precision, name in PLAIN.items()}
+    found = {OWN_PREFIX: made(DragomanTraining, recipe.training.precision)}
+    if config.bfloat16:
+        found[f"{OWN_PREFIX} bfloat16"] = made(DragomanTraining, "bfloat16")
+    if is_torch_compatible(recipe.model):
+        found |= {name: made(TorchTraining, precision) for precision, name in TORCH_ENGINES.items()}
     else:
-        say(f"{size}: torch.nn.Transformer cannot be a model like this one; it is left out.")
+        on_notice(f"{size}: torch.nn.Transformer cannot be a model like this one; it is left out.")
     return found
 
 
-def steps_a_turn(workers: list[Worker], seconds: float) -> int:
+def _calibrate_steps(workers: list[EngineProcess], seconds: float) -> int:
     """Warm everybody up, and choose how many steps last so many seconds for the slowest."""
     for worker in workers:
-        worker.ask(1)
-    slowest: float = max(worker.ask(1).seconds for worker in workers)
+        worker.run_turn(1)
+    slowest: float = max(worker.run_turn(1).seconds for worker in workers)
     return max(1, round(seconds / slowest))
 
 
-def size_of(recipe: Recipe, text: Material) -> tuple[int, float]:
+def _model_size(recipe: Recipe, corpus: BenchmarkCorpus) -> tuple[int, float]:
     """Return the number of parameters and the operations for one target token."""
-    source, target = map(len, text.tokenizers())
+    source, target = map(len, corpus.read_tokenizers())
     with torch.device("meta"):
-        model = build(recipe.model, source, target)
-    pairs = text.pairs()
+        model = build_model(recipe.model, source, target)
+    pairs = corpus.open_pairs()
     lengths = zip(pairs.source_lengths.tolist(), pairs.target_lengths.tolist(), strict=True)
     return sum(each.numel() for each in model.parameters()), training_flops(recipe.model, target, lengths)

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import dragoman
-from dragoman.cli.options import Beam, Device, RunPath
-from dragoman.cli.progress import say
+from dragoman.cli.options import BeamOption, DeviceOption, RunArgument
+from dragoman.cli.progress import print_stderr
 from dragoman.errors import UserError
 
 if TYPE_CHECKING:
     from dragoman.viewer.record import AttentionRecord
 
-PICTURES = (".png", ".svg", ".pdf")
+_PICTURE_FORMATS = (".png", ".svg", ".pdf")
 
 
 def attention(
-    run: RunPath,
+    run: RunArgument,
     text: Annotated[str, typer.Argument(help="The sentence, the word or whatever else the model reads.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="A page (.html) or a picture (.png, .svg, .pdf).")
@@ -35,46 +35,46 @@ def attention(
         typer.Option(metavar="KIND.LAYER[.HEAD]", help="A picture of lines, as in the paper: encoder.5 or cross.2.1."),
     ] = None,
     word: Annotated[str | None, typer.Option(help="With --lines: only the lines of this word.")] = None,
-    beam: Beam = None,
-    device: Device = "auto",
+    beam: BeamOption = None,
+    device: DeviceOption = "auto",
 ) -> None:
     """Show where every head of every layer looks while the model in RUN works on TEXT."""
     from dataclasses import replace
 
     suffix = output.suffix.lower()
-    if suffix not in (".html", *PICTURES):
-        raise UserError(f"{output}: write a page (.html) or a picture ({', '.join(PICTURES)}).")
+    if suffix not in (".html", *_PICTURE_FORMATS):
+        raise UserError(f"{output}: write a page (.html) or a picture ({', '.join(_PICTURE_FORMATS)}).")
     how: dict[str, Any] = {"target": target, "prefix": prefix, "beam": beam, "trace": suffix == ".html"}
     model = dragoman.load(run, device=device)
-    record = model.look(text, **how)
-    record = replace(record, gold=gold, report=known_report(run))
-    other = dragoman.load(compare, device=device).look(text, **how) if compare else None
-    write(record, other, output, lines, word)
+    record = model.inspect(text, **how)
+    record = replace(record, gold_alignment=gold, report=_cached_head_report(run))
+    other = dragoman.load(compare, device=device).inspect(text, **how) if compare else None
+    _write_output(record, other, output, lines, word)
     for each in filter(None, (record, other)):
-        print(model.task.shown(each.source_text, each.target_text))
-    say(f"Written: {output}")
+        print(model.task.from_model_output(each.source_text, each.target_text))
+    print_stderr(f"Written: {output}")
 
 
-def known_report(run: Path) -> dict[str, Any] | None:
+def _cached_head_report(run: Path) -> dict[str, Any] | None:
     """Return what `dragoman heads` has found out about the model, if it has."""
     from dragoman.run import Run
-    from dragoman.tasks.head_cache import cached_history, cached_report
+    from dragoman.tasks.head_cache import cached_head_history, cached_head_report
 
-    found = cached_report(Run(run))
-    return {**found, "history": cached_history(Run(run))} if found else None
+    found = cached_head_report(Run(run))
+    return {**found, "history": cached_head_history(Run(run))} if found else None
 
 
-def write(
+def _write_output(
     record: "AttentionRecord", other: "AttentionRecord | None", output: Path, lines: str | None, word: str | None
 ) -> None:
     """Write a page or a picture, by the ending of the name."""
-    from dragoman.viewer.line_picture import line_picture
-    from dragoman.viewer.page import page
-    from dragoman.viewer.picture import picture
+    from dragoman.viewer.line_picture import save_line_picture
+    from dragoman.viewer.page import render_page
+    from dragoman.viewer.picture import save_attention_picture
 
     if output.suffix.lower() == ".html":
-        output.write_text(page(record, other), encoding="utf-8")
+        output.write_text(render_page(record, other), encoding="utf-8")
     elif lines:
-        line_picture(record, output, lines, word)
+        save_line_picture(record, output, lines, word)
     else:
-        picture(record, output)
+        save_attention_picture(record, output)

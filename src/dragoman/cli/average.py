@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from dragoman.cli.options import RunPath
-from dragoman.cli.progress import say
+from dragoman.cli.options import RunArgument
+from dragoman.cli.progress import print_stderr
 from dragoman.errors import UserError
 
 
 def average(
-    run: RunPath,
+    run: RunArgument,
     count: Annotated[int, typer.Option("--last", "--count", min=1, help="How many checkpoints.")] = 5,
     best: Annotated[
         bool, typer.Option("--best", help="Those of lowest validation loss instead of the newest.")
@@ -18,13 +18,15 @@ def average(
 ) -> None:
     """Make the mean of RUN's newest (or best) checkpoints its model, as section 6.1 of the paper does."""
     from dragoman.run import Run
-    from dragoman.tasks.train import write_average
+    from dragoman.tasks.train import write_averaged_weights
 
     place = Run(run)
     place.read_recipe()
-    if not place.begun:
+    if not place.has_started:
         raise UserError(f"{place} holds no checkpoints to average; `dragoman train` writes them.")
     kind: Literal["best", "last"] = "best" if best else "last"
     with place.lock():
-        steps = write_average(place, count, kind)
-    say(f"{place.weights_file} is now the mean of {len(steps)}: the checkpoints of steps {', '.join(map(str, steps))}.")
+        steps = write_averaged_weights(place, count, kind)
+    print_stderr(
+        f"{place.weights_file} is now the mean of {len(steps)}: the checkpoints of steps {', '.join(map(str, steps))}."
+    )

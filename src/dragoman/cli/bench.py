@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.check import Source
-from dragoman.cli.progress import say
+from dragoman.cli.check import SourceOption
+from dragoman.cli.progress import print_stderr
 from dragoman.errors import UserError
 
 if TYPE_CHECKING:
-    from dragoman.bench.report import Table
+    from dragoman.bench.report import BenchmarkTable
 
-WIDEST = 250  # columns of a table that is not shown on a terminal
+_PLAIN_TEXT_COLUMNS = 250  # columns of a table that is not shown on a terminal
 
 
 def bench(
@@ -22,7 +22,7 @@ def bench(
     size: Annotated[
         list[str] | None, typer.Option(help="A model size: tiny, small, base, big or wide; may be repeated.")
     ] = None,
-    source: Source = None,
+    source: SourceOption = None,
     target: Annotated[
         str | None, typer.Option("--target", "--reference", help="Its translation, line by line.")
     ] = None,
@@ -47,32 +47,35 @@ def bench(
     weights, Hugging Face Transformers. Without --source and --target the text is the run's own, or the built-in
     phrasebook. With a RUN, --source and --target (or --reference) are what is translated and scored. Ctrl-C ends it
     after the present round, with a report of what was measured."""
-    from dragoman.bench.benchmark import bench as measure
-    from dragoman.bench.picture import picture
-    from dragoman.bench.plan import FULL, QUICK, Plan
-    from dragoman.cli.display import Display
+    from dragoman.bench.benchmark import run_benchmark as measure
+    from dragoman.bench.config import FULL_WORKLOAD, QUICK_WORKLOAD, BenchmarkConfig
+    from dragoman.bench.plot import plot_report
+    from dragoman.cli.display import TerminalDisplay
     from dragoman.cli.signals import stop_on_signals
-    from dragoman.tasks.train import cores
+    from dragoman.tasks.train import available_cores
 
     sizes = tuple(dict.fromkeys(size or (["tiny"] if quick and run is None else [])))
     if quick:
         repeats, seconds, sentences, singles = 1, 0.0, min(sentences, 12), min(singles, 3)
-    plan = Plan(
-        run, source, target, only, sizes, repeats, seconds, sentences, singles, threads or cores(), bfloat16,
-        QUICK if quick else FULL,
+    plan = BenchmarkConfig(
+        run, source, target, only, sizes, repeats, seconds, sentences, singles, threads or available_cores(), bfloat16,
+        QUICK_WORKLOAD if quick else FULL_WORKLOAD,
     )  # fmt: skip
     plan.check()
-    make_place(output)
-    with stop_on_signals("Stopping after this round, with a report of what there is") as stop, Display() as display:
+    _make_output_folder(output)
+    with (
+        stop_on_signals("Stopping after this round, with a report of what there is") as stop,
+        TerminalDisplay() as display,
+    ):
         report = measure(plan, display, stop)
-    show(report.facts(), report.tables())
+    _print_report(report.conditions(), report.tables())
     (output / "bench.json").write_text(json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
     (output / "bench.md").write_text(report.to_markdown(), "utf-8")
-    picture(report, output / "bench.png")
-    say(f"Written: {output}/bench.json, bench.md and bench.png")
+    plot_report(report, output / "bench.png")
+    print_stderr(f"Written: {output}/bench.json, bench.md and bench.png")
 
 
-def make_place(output: Path) -> None:
+def _make_output_folder(output: Path) -> None:
     """Make the directory for the results before the first hour is spent."""
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -80,7 +83,7 @@ def make_place(output: Path) -> None:
         raise UserError(f"{output}: this directory cannot be made ({error.strerror}); choose another -o.") from None
 
 
-def show(facts: list[str], tables: list["Table"]) -> None:
+def _print_report(facts: list[str], tables: list["BenchmarkTable"]) -> None:
     """Print what came out, as plain text where it is not a terminal that reads it."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -88,11 +91,11 @@ def show(facts: list[str], tables: list["Table"]) -> None:
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=WIDEST)
+        console = Console(highlight=False, markup=False, width=_PLAIN_TEXT_COLUMNS)
     for table in tables:
         drawn = RichTable(box=SIMPLE_HEAD)
         for number, heading in enumerate(table.headings):
-            drawn.add_column(heading, justify="left" if number < table.names else "right")
+            drawn.add_column(heading, justify="left" if number < table.name_columns else "right")
         for row in table.rows:
             drawn.add_row(*row)
         console.print(table.title)

@@ -5,90 +5,98 @@ import time
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from dragoman.cli.progress import console, duration, say
-from dragoman.tasks.events import Finished, Plan, Working
-from dragoman.training.loop import Step
-from dragoman.training.session import Event, Notice, Saved, Validation
+from dragoman.cli.progress import console, format_duration, print_stderr
+from dragoman.tasks.events import ProgressUpdate, TrainingFinished, TrainingPlan
+from dragoman.training.loop import TrainingStep
+from dragoman.training.session import CheckpointSaved, Notice, TrainingEvent, ValidationResult
 
-LINE_EVERY_SECONDS = 15.0  # where there is no terminal to draw a bar on
-BAR_WIDTH = 12
-SMOOTHING = 0.95  # of the loss and the speed that are shown
+_LINE_EVERY_SECONDS = 15.0  # where there is no terminal to draw a bar on
+_BAR_WIDTH = 12
+_SMOOTHING = 0.95  # of the loss and the speed that are shown
 
 
-class Display:
+class TerminalDisplay:
     """Listens to a training and shows it. Use it as a context: the bar needs an end."""
 
     def __init__(self) -> None:
         self.bar = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(BAR_WIDTH), TextColumn("{task.fields[facts]}"),
-            console=console, transient=True, disable=not console.is_terminal,
-        )  # fmt: skip
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(_BAR_WIDTH),
+            TextColumn("{task.fields[facts]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
         self.task: TaskID | None = None
         self.what = ""
-        self.plan: Plan | None = None
+        self.plan: TrainingPlan | None = None
         self.score = ""
         self.loss = self.nll = self.speed = 0.0
         self.step_at = self.line_at = time.monotonic()
         self.seconds_left, self.ends_at = math.nan, math.inf
 
-    def __enter__(self) -> "Display":
+    def __enter__(self) -> "TerminalDisplay":
         self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def __call__(self, event: Event | Working | Plan | Finished) -> None:
+    def __call__(self, event: TrainingEvent | ProgressUpdate | TrainingPlan | TrainingFinished) -> None:
         """Show one event."""
         match event:
-            case Working():
-                self.work(event)
-            case Plan():
-                self.show_plan(event)
-            case Step():
-                self.step(event)
-            case Validation():
-                self.validation(event)
+            case ProgressUpdate():
+                self._show_work(event)
+            case TrainingPlan():
+                self._show_plan(event)
+            case TrainingStep():
+                self._show_step(event)
+            case ValidationResult():
+                self._show_validation(event)
             case Notice():
-                say(event.text, "yellow" if event.serious else None)
-            case Saved():
+                print_stderr(event.text, "yellow" if event.serious else None)
+            case CheckpointSaved():
                 self.step_at = time.monotonic()
-            case Finished():
-                self.show_end(event)
+            case TrainingFinished():
+                self._show_finished(event)
 
-    def work(self, event: Working) -> None:
+    def _show_work(self, event: ProgressUpdate) -> None:
         """Move the bar of something other than training."""
-        self.move(
-            event.what, event.done, event.total, f"{event.done:,}" + (f" of {event.total:,}" if event.total else "")
+        self._update_bar(
+            event.description,
+            event.done,
+            event.total,
+            f"{event.done:,}" + (f" of {event.total:,}" if event.total else ""),
         )
 
-    def show_plan(self, plan: Plan) -> None:
+    def _show_plan(self, plan: TrainingPlan) -> None:
         """Print what is about to happen."""
         self.plan = plan
         left = plan.steps - plan.steps_done
-        source, target = plan.vocabulary
+        source, target = plan.vocabulary_sizes
         pieces = f"{source:,} pieces" if source == target else f"{source:,} and {target:,} pieces"
-        say(
+        print_stderr(
             f"Training into {plan.run}: {plan.pairs:,} {plan.unit}, {plan.valid_pairs:,} to validate with; "
             f"vocabulary {pieces}; {plan.parameters / 1e6:.1f} million parameters; "
             f"{plan.device} with {plan.threads} thread{'s' if plan.threads > 1 else ''}."
         )
-        soon = duration(min(left * plan.seconds_per_step, plan.seconds_left))
+        soon = format_duration(min(left * plan.seconds_per_step, plan.seconds_left))
         begun = f"{left:,} of {plan.steps:,} steps left" if plan.steps_done else f"{plan.steps:,} steps"
-        say(
+        print_stderr(
             f"{begun}, {plan.steps / plan.steps_per_epoch:.1f} times through the data; on this machine about "
             f"{soon}. Ctrl-C saves and stops; --resume goes on."
         )
         self.step_at = self.line_at = time.monotonic()
         self.ends_at = self.step_at + plan.seconds_left
 
-    def step(self, step: Step) -> None:
+    def _show_step(self, step: TrainingStep) -> None:
         """Move the bar on by one step."""
         assert self.plan is not None, "a training says its plan before its first step"
         now = time.monotonic()
         seconds, self.step_at = max(now - self.step_at, 1e-6), now
         if math.isfinite(step.loss):
-            weight = SMOOTHING if self.speed else 0.0
+            weight = _SMOOTHING if self.speed else 0.0
             self.loss = weight * self.loss + (1 - weight) * step.loss
             self.nll = weight * self.nll + (1 - weight) * step.nll
             self.speed = weight * self.speed + (1 - weight) * step.tokens / seconds
@@ -97,47 +105,58 @@ class Display:
         self.seconds_left = min(smooth, max(0.0, self.ends_at - now))
         what = f"step {step.number:,}/{self.plan.steps:,}"
         facts = [
-            f"{duration(self.seconds_left)} left",
+            f"{format_duration(self.seconds_left)} left",
             f"loss {self.loss:.3f}",
             f"perplexity {math.exp(min(self.nll, 50)):.2f}",
             *([self.score] if self.score else []),
             f"{self.speed:,.0f} tokens/s",
-            f"rate {step.rate:.1e}",
+            f"rate {step.learning_rate:.1e}",
         ]
-        self.move(what, step.number, self.plan.steps, fitting(facts, console.width - len(what) - BAR_WIDTH - 5))
-        if not console.is_terminal and now - self.line_at > LINE_EVERY_SECONDS:
+        self._update_bar(
+            what, step.number, self.plan.steps, join_fitting(facts, console.width - len(what) - _BAR_WIDTH - 5)
+        )
+        if not console.is_terminal and now - self.line_at > _LINE_EVERY_SECONDS:
             self.line_at = now
-            say("  ".join([what, *facts]))
+            print_stderr("  ".join([what, *facts]))
 
-    def validation(self, found: Validation) -> None:
+    def _show_validation(self, validation: ValidationResult) -> None:
         """Print a line about a validation, and the sentence that is always the same."""
-        self.score = "" if found.score is None else f"{found.measure} {found.score:.1f}"
+        self.score = "" if validation.score is None else f"{validation.measure} {validation.score:.1f}"
         score = f"  {self.score}" if self.score else ""
-        best = "  (best so far)" if found.better else ""
-        say(f"Validation at step {found.step:,}: loss {found.loss:.3f}  perplexity {found.perplexity:.2f}{score}{best}")
-        for sample in found.samples[:1]:
-            say(f"  {sample.source}\n  → {sample.translation}")
+        best = "  (best so far)" if validation.is_best else ""
+        print_stderr(
+            f"Validation at step {validation.step:,}: loss {validation.loss:.3f}  perplexity "
+            f"{validation.perplexity:.2f}{score}{best}"
+        )
+        for sample in validation.samples[:1]:
+            print_stderr(f"  {sample.source}\n  → {sample.translation}")
         self.step_at = time.monotonic()
 
-    def show_end(self, finished: Finished) -> None:
+    def _show_finished(self, finished: TrainingFinished) -> None:
         """Print what came out."""
         progress = finished.progress
-        mean = f"the mean of {finished.averaged} checkpoints" if finished.averaged > 1 else "one checkpoint"
-        say(f"Trained {progress.step:,} steps in {duration(progress.seconds)}. {finished.run} holds {mean}.")
+        mean = (
+            f"the mean of {finished.averaged_checkpoints} checkpoints"
+            if finished.averaged_checkpoints > 1
+            else "one checkpoint"
+        )
+        print_stderr(
+            f"Trained {progress.step:,} steps in {format_duration(progress.seconds)}. {finished.run} holds {mean}."
+        )
         if progress.skipped_ever:
-            say(f"{progress.skipped_ever:,} steps were skipped because their loss was not finite.", "yellow")
-        say("On the validation text:")
+            print_stderr(f"{progress.skipped_ever:,} steps were skipped because their loss was not finite.", "yellow")
+        print_stderr("On the validation text:")
         for score in finished.scores:
-            say(f"  {score}")
+            print_stderr(f"  {score}")
 
-    def move(self, what: str, done: int, total: int | None, facts: str) -> None:
+    def _update_bar(self, what: str, done: int, total: int | None, facts: str) -> None:
         """Draw the one bar there is."""
         if self.task is None:
             self.task = self.bar.add_task(what, total=total, completed=done, facts=facts)
         self.bar.update(self.task, description=what, total=total, completed=done, facts=facts)
 
 
-def fitting(facts: list[str], width: int) -> str:
+def join_fitting(facts: list[str], width: int) -> str:
     """Join as many of the facts, the most wanted first, as a line has room for."""
     line = facts[0]
     for fact in facts[1:]:

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import RunPath
-from dragoman.cli.progress import busy, say
+from dragoman.cli.options import RunArgument
+from dragoman.cli.progress import print_stderr, status_spinner
 
 
 def export(
-    run: RunPath,
+    run: RunArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
     to: Annotated[str, typer.Option(help="The engine to write for: ctranslate2.")] = "ctranslate2",
     quantization: Annotated[
@@ -23,8 +23,8 @@ def export(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
 ) -> None:
     """Write the model in RUN for CTranslate2, with its tokenizer and a README that says how to use them."""
-    from dragoman.tasks import export as task
+    from dragoman.interop import ctranslate2 as task
 
-    with busy(f"Writing {output}"):
-        task.export(run, output, to=to, quantization=quantization, overwrite=overwrite)
-    say(f"Written: {output}. Its README.md says how to use it.")
+    with status_spinner(f"Writing {output}"):
+        task.export_run(run, output, to=to, quantization=quantization, overwrite=overwrite)
+    print_stderr(f"Written: {output}. Its README.md says how to use it.")

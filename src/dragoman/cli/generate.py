@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.answers import loaded
-from dragoman.cli.options import Device, RunPath
-from dragoman.cli.progress import say
+from dragoman.cli.line_io import load_for_task
+from dragoman.cli.options import DeviceOption, RunArgument
+from dragoman.cli.progress import print_stderr
 from dragoman.errors import UserError
 
 
 def generate(
-    run: RunPath,
+    run: RunArgument,
     prompt: Annotated[str | None, typer.Argument(help="How the text begins; without it, standard input.")] = None,
     length: Annotated[int, typer.Option(min=1, help="Tokens to write, at most.")] = 500,
     temperature: Annotated[
@@ -27,18 +27,18 @@ def generate(
     stop: Annotated[str, typer.Option(metavar="TEXT", help="Stop before this is written.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line: prompt, text, how it ended.")] = False,
     no_stream: Annotated[bool, typer.Option("--no-stream", help="Print each text when it is complete.")] = False,
-    device: Device = "auto",
+    device: DeviceOption = "auto",
 ) -> None:
     """Go on with PROMPT, or with the whole of standard input, with the language model in RUN.
 
     The prompt is printed first, then the text as it is written. Several samples have a line of dashes between them."""
-    from dragoman.decoding.generation import Draw
+    from dragoman.decoding.generate import SamplingOptions
 
-    model = loaded(run, "generate", device)
-    begun = stdin_text() if prompt is None else prompt
-    draw, heard = Draw(temperature, top_k, top_p, seed), Once()
+    model = load_for_task(run, "generate", device)
+    begun = _stdin_text() if prompt is None else prompt
+    draw, heard = SamplingOptions(temperature, top_k, top_p, seed), _PrintOnce()
     for number in range(samples):
-        writing = model.stream(begun, draw=draw, length=length, stop=stop, sample=number, say=heard)
+        writing = model.stream(begun, sampling=draw, length=length, stop=stop, sample=number, on_notice=heard)
         if number and not as_json:
             print("-" * 20)
         if as_json or no_stream:
@@ -51,7 +51,7 @@ def generate(
         print(flush=True)
 
 
-class Once:
+class _PrintOnce:
     """Says each thing once, however many texts it is true of."""
 
     def __init__(self) -> None:
@@ -61,13 +61,13 @@ class Once:
         """Say it, unless it has been said."""
         if text not in self.said:
             self.said.add(text)
-            say(text)
+            print_stderr(text)
 
 
-def stdin_text() -> str:
+def _stdin_text() -> str:
     """Read standard input to its end; the last line end is the shell's and not part of a prompt."""
     if sys.stdin.isatty():
-        say("Type how the text begins; Ctrl-D on a line of its own ends it.")
+        print_stderr("Type how the text begins; Ctrl-D on a line of its own ends it.")
     raw = sys.stdin.buffer.read().removesuffix(b"\n").removesuffix(b"\r")
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")

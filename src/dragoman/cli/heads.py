@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dragoman.cli.options import RunPath
-from dragoman.cli.progress import say
+from dragoman.cli.options import RunArgument
+from dragoman.cli.progress import print_stderr
 
 if TYPE_CHECKING:
-    from dragoman.data.corpus import Corpus
+    from dragoman.data.corpus import ParallelCorpus
 
-COLUMNS = ("sink", "punctuation", "copy", "entropy", "distance", "confidence")
+_COLUMNS = ("sink", "punctuation", "copy", "entropy", "distance", "confidence")
 
 
 def heads(
-    run: RunPath,
+    run: RunArgument,
     source: Annotated[str | None, typer.Option(help="Text to measure on; unset: the run's validation text.")] = None,
     target: Annotated[str | None, typer.Option(help="Its translation, line by line.")] = None,
     sentences: Annotated[int, typer.Option(min=1, help="Pairs to measure on, from the first, at most.")] = 1000,
@@ -32,44 +32,44 @@ def heads(
 
     The report is kept in RUN/heads, where the served page finds it, and made anew when the weights or the text are
     others. docs/heads.md explains every number."""
-    from dragoman.cli.display import Display
+    from dragoman.cli.display import TerminalDisplay
     from dragoman.run import Run
-    from dragoman.tasks.heads import head_report, history_reports
+    from dragoman.tasks.head_report import make_head_report, make_history_reports
 
-    place, corpus = Run(run), given(source, target)
+    place, corpus = Run(run), _given_corpus(source, target)
     place.read_recipe()
-    with Display() as display:
+    with TerminalDisplay() as display:
         if history:
-            history_reports(place, display, corpus=corpus, sentences=sentences)
-        report = head_report(
+            make_history_reports(place, display, corpus=corpus, sentences=sentences)
+        report = make_head_report(
             place, display, checkpoint=checkpoint, corpus=corpus, sentences=sentences, importance=importance
         )
     if as_json:
         print(json.dumps(report, ensure_ascii=False))
     else:
-        show(report)
-        say(f"Kept in {place.heads}; docs/heads.md explains every number.")
+        _print_report(report)
+        print_stderr(f"Kept in {place.head_reports_dir}; docs/heads.md explains every number.")
 
 
-def given(source: str | None, target: str | None) -> "Corpus | None":
+def _given_corpus(source: str | None, target: str | None) -> "ParallelCorpus | None":
     """Return the text that the options name, or nothing."""
-    from dragoman.data.corpus import Corpus
+    from dragoman.data.corpus import ParallelCorpus
 
-    return Corpus.of(source, target) if source is not None or target is not None else None
+    return ParallelCorpus.from_files(source, target) if source is not None or target is not None else None
 
 
-def show(report: dict[str, Any]) -> None:
+def _print_report(report: dict[str, Any]) -> None:
     """Print a line for each head, and what it was measured on."""
-    from dragoman.evaluation.tables import aligned
+    from dragoman.evaluation.tables import align_columns
 
-    heading = ["kind", "layer", "head", "importance", "offset", "rare", "alignment", *COLUMNS, "badges"]
-    rows = aligned([heading, *(line(head) for head in report["heads"])])
+    heading = ["kind", "layer", "head", "importance", "offset", "rare", "alignment", *_COLUMNS, "badges"]
+    rows = align_columns([heading, *(_report_row(head) for head in report["heads"])])
     print(rows)
     data = report["data"]
     print(f"loss {report['loss']:.4f} on {data['sentences']:,} pairs of {data['name']}")
 
 
-def line(head: dict[str, Any]) -> list[str]:
+def _report_row(head: dict[str, Any]) -> list[str]:
     """Write one head; layers and heads are counted from 1."""
     linked = [head[name] for name in ("alignment", "alignment_shifted") if head[name] is not None]
     importance = head.get("importance")
@@ -80,19 +80,19 @@ def line(head: dict[str, Any]) -> list[str]:
         "" if importance is None else f"{importance:+.4f}",
         ""
         if head["offset"] is None
-        else f"{number(head['positional'])} at {head['offset'] or 0:+d}".replace("+0", "0"),
-        against(head["rare"], head["rare_baseline"]),
-        against(max(linked, default=None), head["alignment_baseline"]),
-        *(number(head[name]) for name in COLUMNS),
+        else f"{_format_number(head['positional'])} at {head['offset'] or 0:+d}".replace("+0", "0"),
+        _format_with_baseline(head["rare"], head["rare_baseline"]),
+        _format_with_baseline(max(linked, default=None), head["alignment_baseline"]),
+        *(_format_number(head[name]) for name in _COLUMNS),
         ", ".join(head["badges"]),
     ]
 
 
-def number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     """Write a number, or nothing."""
     return "" if value is None else f"{value:.2f}"
 
 
-def against(value: float | None, baseline: float | None) -> str:
+def _format_with_baseline(value: float | None, baseline: float | None) -> str:
     """Write a number with what it is compared to."""
-    return "" if value is None else f"{number(value)} / {number(baseline)}"
+    return "" if value is None else f"{_format_number(value)} / {_format_number(baseline)}"

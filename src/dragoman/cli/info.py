@@ -5,23 +5,25 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.cli.options import RunPath
+from dragoman.cli.options import RunArgument
 
 
-def info(run: RunPath, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+def info(
+    run: RunArgument, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
+) -> None:
     """Say what the model in RUN is, what it was trained on, and how far it has come."""
-    from dragoman.tasks.information import information
+    from dragoman.tasks.info import run_info
 
-    found = information(run)
+    found = run_info(run)
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return
     width = max(map(len, found))
     for name, value in found.items():
-        print(f"{name.replace('_', ' '):<{width}}  {readable(value)}")
+        print(f"{name.replace('_', ' '):<{width}}  {_format_value(value)}")
 
 
-def readable(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Write a value for people."""
     if isinstance(value, float):
         return f"{value:,.3f}"

@@ -4,28 +4,30 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.options import Preset
-from dragoman.errors import UserError, nearest
-from dragoman.presets import READS, TASKS, usual_preset
+from dragoman.cli.options import PresetOption
+from dragoman.errors import UserError, did_you_mean
+from dragoman.presets import TASK_DATA_KEYS, TASK_DEFAULTS, default_preset
 from dragoman.recipe import Recipe
 
-EXAMPLES = {"source": "train.source.txt", "target": "train.target.txt", "file": "train.txt"}
+_EXAMPLE_FILES = {"source": "train.source.txt", "target": "train.target.txt", "file": "train.txt"}
 
 
-def check_task(task: str) -> None:
+def _check_task(task: str) -> None:
     """Refuse a task that there is not."""
-    if task not in TASKS:
-        raise UserError(f'There is no task "{task}"; there is {", ".join(TASKS)}.{nearest(task, list(TASKS))}')
+    if task not in TASK_DEFAULTS:
+        raise UserError(
+            f'There is no task "{task}"; there is {", ".join(TASK_DEFAULTS)}.{did_you_mean(task, list(TASK_DEFAULTS))}'
+        )
 
 
 def init(
     task: Annotated[
         str, typer.Argument(help="What to learn: translate, pronounce, inflect, parse or generate.")
     ] = "translate",
-    preset: Preset = None,
+    preset: PresetOption = None,
 ) -> None:
     """Print a commented recipe with every setting and its default, to edit: dragoman init translate > recipe.toml"""
-    check_task(task)
-    data = {name: EXAMPLES[name] for name in READS[task] if name in EXAMPLES}
-    recipe = Recipe.from_table({"task": task, "data": data}, preset=preset or usual_preset(task))
+    _check_task(task)
+    data = {name: _EXAMPLE_FILES[name] for name in TASK_DATA_KEYS[task] if name in _EXAMPLE_FILES}
+    recipe = Recipe.from_table({"task": task, "data": data}, preset=preset or default_preset(task))
     print(recipe.to_toml(comments=True), end="")

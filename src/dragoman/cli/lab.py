@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.progress import say
-from dragoman.errors import Stopped
+from dragoman.cli.progress import print_stderr
+from dragoman.errors import TrainingStopped
 
 if TYPE_CHECKING:
-    from dragoman.lab.report import Chapter
+    from dragoman.lab.report import ReportSection
 
 
 def lab(
@@ -44,40 +44,50 @@ def lab(
 
     complexity is the paper's table 1, architectures table 2, variations table 3, heads figures 3 to 5; docs/paper.md
     explains them all. An experiment that was interrupted goes on when it is called again."""
-    from dragoman.lab.plan import needed, parsed_budget, refuse_idle_model, refuse_short, refuse_unknown
+    from dragoman.lab.driver import (
+        check_budget,
+        check_experiment_name,
+        check_model_is_used,
+        default_budget,
+        parse_budget,
+    )
 
-    refuse_unknown(experiment)
-    seconds = None if budget is None else parsed_budget(budget)
-    from dragoman.cli.display import Display
+    check_experiment_name(experiment)
+    seconds = None if budget is None else parse_budget(budget)
+    from dragoman.cli.display import TerminalDisplay
     from dragoman.cli.signals import stop_on_signals
-    from dragoman.lab.experiments import chosen
-    from dragoman.lab.material import material
-    from dragoman.lab.plan import Order, carry_out
-    from dragoman.run import Run, make_folder
+    from dragoman.lab.corpus import find_corpus
+    from dragoman.lab.driver import LabOptions, run_experiments
+    from dragoman.lab.experiments import select_experiments
+    from dragoman.run import Run, make_directory
 
-    wanted = chosen(experiment)
-    refuse_short(wanted, needed(wanted) if seconds is None else seconds)
+    wanted = select_experiments(experiment)
+    check_budget(wanted, default_budget(wanted) if seconds is None else seconds)
     given = None if run is None else Run(run)
     if given is not None:
-        refuse_idle_model(wanted)
+        check_model_is_used(wanted)
         given.read_recipe()
-    make_folder(folder)
+    make_directory(folder)
     command = shlex.join(["dragoman", *sys.argv[1:]])
     try:
-        with stop_on_signals() as stop, Display() as display:
-            text = material(corpus, folder / "corpus", seed, languages)
-            order = Order(folder, text, seed, given, command, overwrite)
-            chapters = carry_out(wanted, order, needed(wanted) if seconds is None else seconds, display, stop)
+        with stop_on_signals() as stop, TerminalDisplay() as display:
+            text = find_corpus(corpus, folder / "corpus", seed, languages)
+            order = LabOptions(folder, text, seed, given, command, overwrite)
+            chapters = run_experiments(
+                wanted, order, default_budget(wanted) if seconds is None else seconds, display, stop
+            )
     except KeyboardInterrupt:
-        raise Stopped("Stopped; what is finished is kept. The same command goes on.") from None
-    show(chapters, folder)
+        raise TrainingStopped("Stopped; what is finished is kept. The same command goes on.") from None
+    _print_findings(chapters, folder)
 
 
-def show(chapters: "list[Chapter]", folder: Path) -> None:
+def _print_findings(chapters: "list[ReportSection]", folder: Path) -> None:
     """Print what was found, and where the whole of it is."""
     for chapter in chapters:
         print(chapter.title)
         for finding in chapter.report.findings:
             print(f"  {finding}")
     place = folder if len(chapters) > 1 else chapters[0].folder
-    say(f"The report is {place / 'report.html'}, and again report.md; the figures of each experiment: results.json.")
+    print_stderr(
+        f"The report is {place / 'report.html'}, and again report.md; the figures of each experiment: results.json."
+    )

@@ -28,7 +28,7 @@ from dragoman.cli.train import train
 from dragoman.cli.translate import translate
 from dragoman.cli.watch import watch
 from dragoman.errors import UserError
-from dragoman.memory import keep_freed_memory
+from dragoman.malloc import keep_freed_memory
 
 app = typer.Typer(
     name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -40,7 +40,7 @@ for verb in (
     app.command()(verb)
 
 
-def version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     """Print the version and leave."""
     if wanted:
         print(__version__)
@@ -49,7 +49,9 @@ def version(wanted: bool) -> None:
 
 @app.callback()
 def dragoman(
-    _version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
+    _version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
 ) -> None:
     """Train a model that translates, pronounces, inflects, parses or goes on with a text, from plain files on your own
     machine; evaluate it, use it, and look inside it."""
@@ -57,24 +59,24 @@ def dragoman(
 
 def main() -> None:
     """Run the program; errors that a person can mend are shown as a sentence, and Ctrl-C leaves with 130."""
-    write_utf8()
+    _write_utf8()
     keep_freed_memory()
     try:
         app()
     except UserError as error:
-        sys.exit(complain(str(error), error.exit_code))
+        sys.exit(_print_error(str(error), error.exit_code))
     except OSError as error:
         where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        sys.exit(complain(f"{where}{error.strerror or error}.", UserError.exit_code))
+        sys.exit(_print_error(f"{where}{error.strerror or error}.", UserError.exit_code))
 
 
-def write_utf8() -> None:
+def _write_utf8() -> None:
     """Have results written as UTF-8 in every locale; a file name in another encoding comes out as it is."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
-def complain(text: str, code: int) -> int:
+def _print_error(text: str, code: int) -> int:
     """Say what is wrong on the standard error, and return the exit code."""
     print(f"dragoman: {text}", file=sys.stderr)
     return code

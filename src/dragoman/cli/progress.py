@@ -10,30 +10,30 @@ console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 
 @contextmanager
-def busy(what: str) -> Iterator[None]:
+def status_spinner(description: str) -> Iterator[None]:
     """Show that something of unknown length goes on."""
-    with console.status(what):
+    with console.status(description):
         yield
 
 
 @contextmanager
-def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress_bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show a bar that moves on by the number it is told; nothing where the standard error is not a terminal."""
     bar = Progress(
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         console=console, transient=True, disable=not console.is_terminal,
     )  # fmt: skip
     with bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(description, total=total)
         yield lambda more: bar.advance(task, more)
 
 
-def say(text: str, style: str | None = None) -> None:
+def print_stderr(text: str, style: str | None = None) -> None:
     """Write a line to the standard error."""
     console.print(text, style=style)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Write a time as a person would: 45 s, 2 min 05 s, 12 min, 3 h 05 min."""
     whole = round(seconds)
     minutes = round(seconds / 60)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import dragoman
-from dragoman.cli.progress import counting, duration, say
-from dragoman.cli.train import train_and_show
+from dragoman.cli.progress import format_duration, print_stderr, progress_bar
+from dragoman.cli.train import train_with_display
 from dragoman.recipe import Recipe
 
 if TYPE_CHECKING:
     from dragoman.tasks.translator import Translator
 
-SIZES = {"train": 20_000, "valid": 500, "test": 500}
-STEPS = 650
-SHOWN = 5
-LOOKED_AT = "The lamp is old, but it works."
+_CORPUS_SIZES = {"train": 20_000, "valid": 500, "test": 500}
+_STEPS = 650
+SHOWN_SENTENCES = 5
+_ATTENTION_SENTENCE = "The lamp is old, but it works."
 
 
 def quickstart(
@@ -30,31 +30,31 @@ def quickstart(
     began_at = time.monotonic()
     corpus = run / "corpus"
     if overwrite or not (corpus / "test.de").exists():
-        write_corpus(corpus)
+        _write_corpus(corpus)
     if overwrite or not (run / "README.md").exists():
-        train_and_show(recipe(run, corpus), resume=not overwrite, overwrite=overwrite)
+        train_with_display(_quickstart_recipe(run, corpus), resume=not overwrite, overwrite=overwrite)
     else:
-        say(f"{run} is trained already; --overwrite trains it again.")
+        print_stderr(f"{run} is trained already; --overwrite trains it again.")
     model = dragoman.load(run)
-    show(model, corpus)
+    _print_translations(model, corpus)
     page = run / "attention.html"
-    write_page(model, page)
-    say(f"\nAll this took {duration(time.monotonic() - began_at)}. What to try next:")
-    say(f'  dragoman translate {run} "The woman who reads the book is not tired."')
-    say(f"  open {page} in a browser: every head of every layer, reading “{LOOKED_AT}”")
-    say(f"  dragoman evaluate {run} --source {corpus}/test.en --reference {corpus}/test.de --worst 5")
-    say("  dragoman train --source your.en --target your.de --run runs/yours")
+    _write_attention_page(model, page)
+    print_stderr(f"\nAll this took {format_duration(time.monotonic() - began_at)}. What to try next:")
+    print_stderr(f'  dragoman translate {run} "The woman who reads the book is not tired."')
+    print_stderr(f"  open {page} in a browser: every head of every layer, reading “{_ATTENTION_SENTENCE}”")
+    print_stderr(f"  dragoman evaluate {run} --source {corpus}/test.en --reference {corpus}/test.de --worst 5")
+    print_stderr("  dragoman train --source your.en --target your.de --run runs/yours")
 
 
-def write_corpus(folder: Path) -> None:
+def _write_corpus(folder: Path) -> None:
     """Write the phrasebook as plain text files, as a user's own would be."""
     from dragoman.corpora.phrasebook import write_phrasebook
 
-    say(f"Writing {sum(SIZES.values()):,} sentence pairs of the built-in phrasebook to {folder}.")
-    write_phrasebook(folder, SIZES)
+    print_stderr(f"Writing {sum(_CORPUS_SIZES.values()):,} sentence pairs of the built-in phrasebook to {folder}.")
+    write_phrasebook(folder, _CORPUS_SIZES)
 
 
-def recipe(run: Path, corpus: Path) -> Recipe:
+def _quickstart_recipe(run: Path, corpus: Path) -> Recipe:
     """Return the recipe of the quick start: a small model, norm first, with a short warm-up."""
     return Recipe.from_table(
         {
@@ -68,29 +68,29 @@ def recipe(run: Path, corpus: Path) -> Recipe:
             "tokenizer": {"size": 3000},
             "model": {"layers": 2, "width": 128, "inner_width": 256, "heads": 4, "dropout": 0.1, "norm": "pre"},
             "training": {
-                "steps": STEPS, "batch_tokens": 2048, "schedule": "linear", "rate": 0.005, "warmup": 100, "clip": 1.0,
+                "steps": _STEPS, "batch_tokens": 2048, "schedule": "linear", "rate": 0.005, "warmup": 100, "clip": 1.0,
                 "validate_every": 200, "checkpoint_every": 100, "average": 2,
             },
         }
     )  # fmt: skip
 
 
-def show(model: "Translator", corpus: Path) -> None:
+def _print_translations(model: "Translator", corpus: Path) -> None:
     """Score the test sentences, and print some with their translations."""
     from dragoman.data.lines import read_lines
-    from dragoman.evaluation.scores import score
+    from dragoman.evaluation.scores import score_translations
 
     sources, references = (list(read_lines(corpus / f"test.{side}")) for side in ("en", "de"))
-    with counting("Translating sentences it never saw", len(sources)) as progress:
+    with progress_bar("Translating sentences it never saw", len(sources)) as progress:
         found = model.translate(sources, progress=progress)
-    for source, translation, reference in list(zip(sources, found, references, strict=True))[:SHOWN]:
+    for source, translation, reference in list(zip(sources, found, references, strict=True))[:SHOWN_SENTENCES]:
         right = "" if translation == reference else f"\n     expected: {reference}"
         print(f"{source}\n  → {translation}{right}")
-    print(score(found, references, intervals=False).bleu)
+    print(score_translations(found, references, intervals=False).bleu)
 
 
-def write_page(model: "Translator", page: Path) -> None:
+def _write_attention_page(model: "Translator", page: Path) -> None:
     """Write the attention page of a sentence with a pronoun to resolve."""
-    from dragoman.viewer.page import page as drawn
+    from dragoman.viewer.page import render_page as drawn
 
-    page.write_text(drawn(model.look(LOOKED_AT)), encoding="utf-8")
+    page.write_text(drawn(model.inspect(_ATTENTION_SENTENCE)), encoding="utf-8")

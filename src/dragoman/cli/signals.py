@@ -5,19 +5,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from dragoman.cli.progress import say
-from dragoman.training.session import Stop
+from dragoman.cli.progress import print_stderr
+from dragoman.training.session import StopRequest
 
 
 @contextmanager
-def stop_on_signals(answer: str = "Stopping after this step, then saving") -> Iterator[Stop]:
+def stop_on_signals(message: str = "Stopping after this step, then saving") -> Iterator[StopRequest]:
     """Turn the signals that ask a program to end into a wish to stop."""
-    stop = Stop()
+    stop = StopRequest()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
         stop.request()
         with suppress(RuntimeError):  # the signal came in the middle of writing to the same stream
-            say(f"{answer}; once more to leave at once.", "yellow")
+            print_stderr(f"{message}; once more to leave at once.", "yellow")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

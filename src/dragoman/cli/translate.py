@@ -5,18 +5,25 @@ from typing import Annotated, Any
 import typer
 
 import dragoman
-from dragoman.cli.answers import answer, stdin_lines, waited_for
-from dragoman.cli.options import Beam, Device, LengthPenalty, Precision, RunPath, Shortlist
+from dragoman.cli.line_io import is_interactive, print_outputs, stdin_lines
+from dragoman.cli.options import (
+    BeamOption,
+    DeviceOption,
+    LengthPenaltyOption,
+    PrecisionOption,
+    RunArgument,
+    ShortlistOption,
+)
 
 
 def translate(
-    run: RunPath,
+    run: RunArgument,
     text: Annotated[list[str] | None, typer.Argument(help="What to translate; without it, standard input.")] = None,
-    beam: Beam = None,
+    beam: BeamOption = None,
     n_best: Annotated[int, typer.Option(min=1, max=512, help="Translations of each line, the best first.")] = 1,
-    length_penalty: LengthPenalty = None,
-    precision: Precision = None,
-    shortlist: Shortlist = None,
+    length_penalty: LengthPenaltyOption = None,
+    precision: PrecisionOption = None,
+    shortlist: ShortlistOption = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching for the best.")] = False,
     temperature: Annotated[float, typer.Option(help="With --sample: above 1 is bolder, below 1 is tamer.")] = 1.0,
     top_k: Annotated[int, typer.Option(min=0, help="With --sample: only the k likeliest pieces; 0 is all.")] = 0,
@@ -32,7 +39,7 @@ def translate(
     line_by_line: Annotated[
         bool, typer.Option("--line-by-line", help="Answer each line before reading the next; slower in bulk.")
     ] = False,
-    device: Device = "auto",
+    device: DeviceOption = "auto",
 ) -> None:
     """Translate TEXT, or every line of standard input, with the model in RUN: one line out for each line in.
 
@@ -43,8 +50,8 @@ def translate(
         "shortlist": shortlist, "exact": exact,
     }  # fmt: skip
     if sample:
-        from dragoman.tasks.translator import Sampling
+        from dragoman.tasks.translator import TranslationSampling
 
-        options["sampling"] = Sampling(temperature, top_k, top_p, seed)
-    at_once = line_by_line or waited_for(text)
-    answer(model, text or stdin_lines(), options, scores=scores, as_json=as_json, at_once=at_once)
+        options["sampling"] = TranslationSampling(temperature, top_k, top_p, seed)
+    at_once = line_by_line or is_interactive(text)
+    print_outputs(model, text or stdin_lines(), options, scores=scores, as_json=as_json, one_at_a_time=at_once)

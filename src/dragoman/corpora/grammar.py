@@ -14,7 +14,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dragoman.corpora.lexicon import BE, LIKE, Adverb, Noun, Verb
-from dragoman.corpora.meanings import WHO, Case, Clause, Order, Phrase, Predicate, Pronoun, Sentence
+from dragoman.corpora.meanings import (
+    WHO,
+    Clause,
+    ClauseOrder,
+    GrammaticalCase,
+    NounPhrase,
+    Predicate,
+    Pronoun,
+    SentenceMeaning,
+)
 
 
 class Mention(NamedTuple):
@@ -25,7 +34,7 @@ class Mention(NamedTuple):
     again: bool = False  # by a pronoun
 
 
-class Word(NamedTuple):
+class AlignedWord(NamedTuple):
     """A word of a sentence, with the keys of the meanings that it expresses."""
 
     text: str
@@ -33,47 +42,47 @@ class Word(NamedTuple):
     mention: Mention | None = None  # of an English noun, at its last word, and of an English pronoun
 
 
-class Both(NamedTuple):
+class _BilingualWords(NamedTuple):
     """A piece of a sentence in English and in German."""
 
-    english: list[Word]
-    german: list[Word]
+    english: list[AlignedWord]
+    german: list[AlignedWord]
 
 
 # Endings by case and then by gender, "p" for the plural.
-STRONG = {
+_STRONG_ENDINGS = {
     "nom": {"m": "er", "f": "e", "n": "es", "p": "e"},
     "acc": {"m": "en", "f": "e", "n": "es", "p": "e"},
     "dat": {"m": "em", "f": "er", "n": "em", "p": "en"},
 }
-MIXED = {
+_MIXED_ENDINGS = {
     "nom": {"m": "er", "f": "e", "n": "es", "p": "en"},
     "acc": {"m": "en", "f": "e", "n": "es", "p": "en"},
     "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
 }
-WEAK = {
+_WEAK_ENDINGS = {
     "nom": {"m": "e", "f": "e", "n": "e", "p": "en"},
     "acc": {"m": "en", "f": "e", "n": "e", "p": "en"},
     "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
 }
-EIN = {
+_EIN_ENDINGS = {
     "nom": {"m": "", "f": "e", "n": "", "p": "e"},
     "acc": {"m": "en", "f": "e", "n": "", "p": "e"},
     "dat": {"m": "em", "f": "er", "n": "em", "p": "en"},
 }
-DEFINITE = {
+_DEFINITE_ARTICLES = {
     "nom": {"m": "der", "f": "die", "n": "das", "p": "die"},
     "acc": {"m": "den", "f": "die", "n": "das", "p": "die"},
     "dat": {"m": "dem", "f": "der", "n": "dem", "p": "den"},
 }
 
 # A determiner of each language, the endings it takes itself and those of the adjective after it.
-EIN_WORDS = {"my": "mein", "your": "dein", "his": "sein", "her": "ihr", "our": "unser", "their": "ihr", "a": "ein"}
-DER_WORDS = {"this": "dies", "these": "dies", "every": "jed", "which": "welch"}
-COUNTING_WORDS = {"many": "viel", "some": "einig"}
-NUMBERS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "how many": "wie viele"}
+_EIN_WORDS = {"my": "mein", "your": "dein", "his": "sein", "her": "ihr", "our": "unser", "their": "ihr", "a": "ein"}
+_DER_WORDS = {"this": "dies", "these": "dies", "every": "jed", "which": "welch"}
+_QUANTITY_WORDS = {"many": "viel", "some": "einig"}
+_NUMBERS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "how many": "wie viele"}
 
-CONTRACTIONS = {
+_CONTRACTIONS = {
     "in dem": "im",
     "in das": "ins",
     "an dem": "am",
@@ -82,280 +91,299 @@ CONTRACTIONS = {
     "von dem": "vom",
 }
 
-GERMAN_BE = ("bin", "bist", "ist", "sind")
-GERMAN_HAVE = ("habe", "hast", "hat", "haben")
-PRETERITES = {"be": ("war", "warst", "war", "waren"), "have": ("hatte", "hattest", "hatte", "hatten")}
+_GERMAN_BE = ("bin", "bist", "ist", "sind")
+_GERMAN_HAVE = ("habe", "hast", "hat", "haben")
+_PRETERITES = {"be": ("war", "warst", "war", "waren"), "have": ("hatte", "hattest", "hatte", "hatten")}
 
 
-def spread(text: str, *keys: object) -> list[Word]:
+def _words_with_keys(text: str, *keys: object) -> list[AlignedWord]:
     """Return the words of a text, each with the same keys."""
-    return [Word(word, keys) for word in text.split()]
+    return [AlignedWord(word, keys) for word in text.split()]
 
 
 # Noun phrases
 
 
-def german_determiner(
-    determiner: str, case: Case, gender: str, *, negated: bool
+def _german_determiner(
+    determiner: str, case: GrammaticalCase, gender: str, *, negated: bool
 ) -> tuple[str, dict[str, dict[str, str]]]:
     """Return the German determiner and the endings that an adjective takes after it."""
     if negated:
-        return "kein" + EIN[case][gender], MIXED
+        return "kein" + _EIN_ENDINGS[case][gender], _MIXED_ENDINGS
     if determiner == "the":
-        return DEFINITE[case][gender], WEAK
-    if determiner in EIN_WORDS:
-        return EIN_WORDS[determiner] + EIN[case][gender], MIXED
-    if determiner in DER_WORDS:
-        return DER_WORDS[determiner] + STRONG[case][gender], WEAK
-    if determiner in COUNTING_WORDS:
-        return COUNTING_WORDS[determiner] + STRONG[case][gender], STRONG
-    return NUMBERS.get(determiner, ""), STRONG
+        return _DEFINITE_ARTICLES[case][gender], _WEAK_ENDINGS
+    if determiner in _EIN_WORDS:
+        return _EIN_WORDS[determiner] + _EIN_ENDINGS[case][gender], _MIXED_ENDINGS
+    if determiner in _DER_WORDS:
+        return _DER_WORDS[determiner] + _STRONG_ENDINGS[case][gender], _WEAK_ENDINGS
+    if determiner in _QUANTITY_WORDS:
+        return _QUANTITY_WORDS[determiner] + _STRONG_ENDINGS[case][gender], _STRONG_ENDINGS
+    return _NUMBERS.get(determiner, ""), _STRONG_ENDINGS
 
 
-def german_noun(noun: Noun, case: Case, *, plural: bool) -> str:
+def _german_noun(noun: Noun, case: GrammaticalCase, *, plural: bool) -> str:
     """Return the form of a German noun."""
     if not plural:
         return noun.german if case == "nom" else noun.oblique
     return noun.german_plural + ("n" if case == "dat" and noun.german_plural[-1] not in "ns" else "")
 
 
-def noun_phrase(phrase: Phrase | Pronoun, case: Case, negation: object = None) -> Both:
+def _render_noun_phrase(
+    phrase: NounPhrase | Pronoun, case: GrammaticalCase, negation: object = None
+) -> _BilingualWords:
     """Render a phrase; a negation given here is expressed by "kein"."""
     if isinstance(phrase, Pronoun):
         key = object()
         form = phrase.english if case == "nom" else phrase.english_object
         again = None if phrase.noun is None else Mention(phrase.noun, phrase.plural, again=True)
-        return Both([Word(form, (key,), again)], [Word(getattr(phrase, case), (key,))])
+        return _BilingualWords([AlignedWord(form, (key,), again)], [AlignedWord(getattr(phrase, case), (key,))])
     noun, adjective, plural = phrase.noun, phrase.adjective, phrase.plural
     gender = "p" if plural else noun.gender
     which, what = object(), object()
-    determiner, endings = german_determiner(phrase.determiner, case, gender, negated=negation is not None)
-    english = spread(phrase.determiner, which)
-    german = spread(determiner, *((which,) if negation is None else (which, negation)))
+    determiner, endings = _german_determiner(phrase.determiner, case, gender, negated=negation is not None)
+    english = _words_with_keys(phrase.determiner, which)
+    german = _words_with_keys(determiner, *((which,) if negation is None else (which, negation)))
     if adjective is not None:
         how = object()
-        english.append(Word(adjective.english, (how,)))
-        german.append(Word(adjective.stem + endings[case][gender], (how,)))
-    english += spread(noun.english_plural if plural else noun.english, what)
+        english.append(AlignedWord(adjective.english, (how,)))
+        german.append(AlignedWord(adjective.stem + endings[case][gender], (how,)))
+    english += _words_with_keys(noun.english_plural if plural else noun.english, what)
     english[-1] = english[-1]._replace(mention=Mention(noun, plural))
-    german.append(Word(german_noun(noun, case, plural=plural), (what,)))
+    german.append(AlignedWord(_german_noun(noun, case, plural=plural), (what,)))
     if phrase.determiner == "a" and english[1].text[0] in "aeiou":
-        english[0] = Word("an", (which,))
+        english[0] = AlignedWord("an", (which,))
     if phrase.relative is not None:
-        inner = render_clause(phrase.relative.clause, "subordinate")
+        inner = _render_clause(phrase.relative.clause, "subordinate")
         english += inner.english
-        german += [Word(","), *inner.german, Word(",")]
-    return Both(english, german)
+        german += [AlignedWord(","), *inner.german, AlignedWord(",")]
+    return _BilingualWords(english, german)
 
 
-def contracted(preposition: Word, rest: list[Word], *, definite: bool) -> list[Word]:
+def _contract_article(preposition: AlignedWord, rest: list[AlignedWord], *, definite: bool) -> list[AlignedWord]:
     """Join a German preposition and the article after it, where people do: "im", "zur"."""
-    short = CONTRACTIONS.get(f"{preposition.text} {rest[0].text}") if definite else None
+    short = _CONTRACTIONS.get(f"{preposition.text} {rest[0].text}") if definite else None
     if short is None:
         return [preposition, *rest]
-    return [Word(short, preposition.keys + rest[0].keys), *rest[1:]]
+    return [AlignedWord(short, preposition.keys + rest[0].keys), *rest[1:]]
 
 
-def prepositional(english: str, german: str, phrase: Phrase | Pronoun, case: Case, key: object) -> Both:
+def _render_prepositional_phrase(
+    english: str, german: str, phrase: NounPhrase | Pronoun, case: GrammaticalCase, key: object
+) -> _BilingualWords:
     """Render a phrase after a preposition, which is expressed under the given key."""
-    inner = noun_phrase(phrase, case)
-    definite = isinstance(phrase, Phrase) and phrase.determiner == "the"
+    inner = _render_noun_phrase(phrase, case)
+    definite = isinstance(phrase, NounPhrase) and phrase.determiner == "the"
     words = inner.english
     if english and words[0].text == "that":  # the relative pronoun after a preposition: "on which"
         words = [words[0]._replace(text="which")]
-    return Both(spread(english, key) + words, contracted(Word(german, (key,)), inner.german, definite=definite))
+    return _BilingualWords(
+        _words_with_keys(english, key) + words,
+        _contract_article(AlignedWord(german, (key,)), inner.german, definite=definite),
+    )
 
 
 # Verbs
 
 
-def form_index(subject: Phrase | Pronoun) -> int:
+def _verb_form_index(subject: NounPhrase | Pronoun) -> int:
     """Return which verb form a subject takes: ich 0, du 1, er 2, and 3 for every plural."""
     return 3 if subject.plural else subject.person - 1
 
 
-def english_present(base: str, third: str, index: int) -> str:
+def _english_present(base: str, third: str, index: int) -> str:
     """Return the present form of an English verb."""
     if base == "be":
         return ("am", "are", "is", "are")[index]
     return third if index == 2 else base
 
 
-def english_past(verb: Verb, index: int) -> str:
+def _english_past(verb: Verb, index: int) -> str:
     """Return the past form of an English verb."""
     return ("was", "were", "was", "were")[index] if verb.base == "be" else verb.past
 
 
-def english_verbs(clause: Clause, key: object, modal_key: object, *, supported: bool) -> tuple[list[Word], list[Word]]:
+def _english_verbs(
+    clause: Clause, key: object, modal_key: object, *, needs_auxiliary: bool
+) -> tuple[list[AlignedWord], list[AlignedWord]]:
     """Return the auxiliary, which "not" and questions need and so get one if supported, and the other verbs."""
-    verb, modal, index = clause.verb, clause.modal, form_index(clause.subject)
+    verb, modal, index = clause.verb, clause.modal, _verb_form_index(clause.subject)
     if modal is not None:
-        rest = spread(modal.rest, modal_key) + spread(verb.base, key)
+        rest = _words_with_keys(modal.rest, modal_key) + _words_with_keys(verb.base, key)
         if modal.rest == "to":  # want to, like to: verbs like any other
-            if supported:
-                return spread("does" if index == 2 else "do", modal_key), spread(modal.base, modal_key) + rest
-            return [], spread(english_present(modal.base, modal.third, index), modal_key) + rest
-        return spread(english_present(modal.base, modal.third, index), modal_key), rest
+            if needs_auxiliary:
+                return _words_with_keys("does" if index == 2 else "do", modal_key), _words_with_keys(
+                    modal.base, modal_key
+                ) + rest
+            return [], _words_with_keys(_english_present(modal.base, modal.third, index), modal_key) + rest
+        return _words_with_keys(_english_present(modal.base, modal.third, index), modal_key), rest
     if verb is BE:
-        return spread(
-            english_past(BE, index) if clause.tense == "past" else english_present("be", "is", index), key
+        return _words_with_keys(
+            _english_past(BE, index) if clause.tense == "past" else _english_present("be", "is", index), key
         ), []
     if clause.tense == "progressive":
-        return spread(english_present("be", "is", index), key), spread(verb.progressive, key)
-    if supported:
+        return _words_with_keys(_english_present("be", "is", index), key), _words_with_keys(verb.progressive, key)
+    if needs_auxiliary:
         support = "did" if clause.tense == "past" else "does" if index == 2 else "do"
-        return spread(support, key), spread(verb.base, key)
-    return [], spread(verb.past if clause.tense == "past" else english_present(verb.base, verb.third, index), key)
+        return _words_with_keys(support, key), _words_with_keys(verb.base, key)
+    return [], _words_with_keys(
+        verb.past if clause.tense == "past" else _english_present(verb.base, verb.third, index), key
+    )
 
 
-def german_verbs(clause: Clause, key: object, modal_key: object) -> tuple[Word, list[Word], str]:
+def _german_verbs(clause: Clause, key: object, modal_key: object) -> tuple[AlignedWord, list[AlignedWord], str]:
     """Return the finite verb, the words at the end of the clause, and the prefix that the finite verb has lost."""
-    verb, modal, index = clause.verb, clause.modal, form_index(clause.subject)
+    verb, modal, index = clause.verb, clause.modal, _verb_form_index(clause.subject)
     if modal is not None and modal is not LIKE:
-        return Word(modal.german[index], (modal_key,)), [Word(verb.prefix + verb.infinitive, (key,))], ""
-    if clause.tense == "past" and verb.base in PRETERITES:
-        return Word(PRETERITES[verb.base][index], (key,)), [], ""
+        return AlignedWord(modal.german[index], (modal_key,)), [AlignedWord(verb.prefix + verb.infinitive, (key,))], ""
+    if clause.tense == "past" and verb.base in _PRETERITES:
+        return AlignedWord(_PRETERITES[verb.base][index], (key,)), [], ""
     if clause.tense == "past":
-        auxiliary = GERMAN_BE if verb.auxiliary == "sein" else GERMAN_HAVE
-        return Word(auxiliary[index], (key,)), [Word(verb.participle, (key,))], ""
-    present = GERMAN_BE if verb is BE else (verb.ich, verb.du, verb.er, verb.infinitive)
-    return Word(present[index], (key,)), [], verb.prefix
+        auxiliary = _GERMAN_BE if verb.auxiliary == "sein" else _GERMAN_HAVE
+        return AlignedWord(auxiliary[index], (key,)), [AlignedWord(verb.participle, (key,))], ""
+    present = _GERMAN_BE if verb is BE else (verb.ich, verb.du, verb.er, verb.infinitive)
+    return AlignedWord(present[index], (key,)), [], verb.prefix
 
 
 # Clauses
 
 
-class Parts(NamedTuple):
+class _ClauseParts(NamedTuple):
     """A clause's phrases in both languages, before either language orders them; absent ones are empty."""
 
-    subject: Both
-    direct: Both
-    receiver: Both
-    place: Both
-    adverb: Both
-    predicate: Both
+    subject: _BilingualWords
+    direct: _BilingualWords
+    receiver: _BilingualWords
+    place: _BilingualWords
+    adverb: _BilingualWords
+    predicate: _BilingualWords
     verb: object  # keys
     preposition: object
     modal: object
     negation: object
-    end: object  # of the infinitive's "to"
-    kein: bool  # whether the object expresses the negation
+    infinitive_marker: object  # of the infinitive's "to"
+    has_kein: bool  # whether the object expresses the negation
 
 
-def says_kein(clause: Clause) -> bool:
+def _negates_with_kein(clause: Clause) -> bool:
     """Tell whether the negation of a clause goes into its object: not a, not any."""
     return (
         clause.negated
-        and isinstance(clause.direct, Phrase)
+        and isinstance(clause.direct, NounPhrase)
         and clause.direct.determiner in ("a", "")
         and not clause.verb.german_preposition
         and clause.modal is not LIKE
     )
 
 
-def render_adverb(adverb: Adverb | None) -> Both:
+def _render_adverb(adverb: Adverb | None) -> _BilingualWords:
     """Render a fixed expression."""
-    both = Both([], [])
+    both = _BilingualWords([], [])
     for english, german in adverb.pieces if adverb is not None else ():
         key = object()
-        both.english.extend(spread(english, key))
-        both.german.extend(spread(german, key))
+        both.english.extend(_words_with_keys(english, key))
+        both.german.extend(_words_with_keys(german, key))
     return both
 
 
-def render_predicate(predicate: Predicate | None) -> Both:
+def _render_predicate(predicate: Predicate | None) -> _BilingualWords:
     """Render what is said with "be"."""
     if predicate is None:
-        return Both([], [])
+        return _BilingualWords([], [])
     how, degree, adjective = object(), object(), predicate.adjective
-    plain = Both(spread(adjective.english, how), spread(adjective.german, how))
+    plain = _BilingualWords(_words_with_keys(adjective.english, how), _words_with_keys(adjective.german, how))
     if predicate.degree in ("very", "too"):
         german = {"very": "sehr", "too": "zu"}[predicate.degree]
-        return Both([Word(predicate.degree, (degree,)), *plain.english], [Word(german, (degree,)), *plain.german])
+        return _BilingualWords(
+            [AlignedWord(predicate.degree, (degree,)), *plain.english], [AlignedWord(german, (degree,)), *plain.german]
+        )
     if predicate.other is None:
         return plain
-    other, joint = noun_phrase(predicate.other, "nom"), object()
+    other, joint = _render_noun_phrase(predicate.other, "nom"), object()
     if predicate.degree == "as":
-        english = [Word("as", (degree,)), *plain.english, Word("as", (joint,)), *other.english]
-        return Both(english, [Word("so", (degree,)), *plain.german, Word("wie", (joint,)), *other.german])
-    english = [*spread(adjective.english_comparative, how), Word("than", (joint,)), *other.english]
-    return Both(english, [*spread(adjective.german_comparative, how), Word("als", (joint,)), *other.german])
+        english = [AlignedWord("as", (degree,)), *plain.english, AlignedWord("as", (joint,)), *other.english]
+        return _BilingualWords(
+            english, [AlignedWord("so", (degree,)), *plain.german, AlignedWord("wie", (joint,)), *other.german]
+        )
+    english = [*_words_with_keys(adjective.english_comparative, how), AlignedWord("than", (joint,)), *other.english]
+    return _BilingualWords(
+        english, [*_words_with_keys(adjective.german_comparative, how), AlignedWord("als", (joint,)), *other.german]
+    )
 
 
-def render_direct(clause: Clause, key: object, negation: object) -> Both:
+def _render_object(clause: Clause, key: object, negation: object) -> _BilingualWords:
     """Render the object with the prepositions that either language wants before it, expressed under the given key."""
     verb, direct = clause.verb, clause.direct
     if direct is None:
-        return Both([], [])
+        return _BilingualWords([], [])
     # English leaves the preposition behind when the object moves to the front: "What is she looking for?"
     english = "" if clause.front == "direct" else verb.preposition
     if verb.german_preposition:
-        return prepositional(english, verb.german_preposition, direct, case_of(verb), key)
-    inner = noun_phrase(direct, case_of(verb), negation if says_kein(clause) else None)
-    return Both(spread(english, key) + inner.english, inner.german)
+        return _render_prepositional_phrase(english, verb.german_preposition, direct, _object_case(verb), key)
+    inner = _render_noun_phrase(direct, _object_case(verb), negation if _negates_with_kein(clause) else None)
+    return _BilingualWords(_words_with_keys(english, key) + inner.english, inner.german)
 
 
-def case_of(verb: Verb) -> Case:
+def _object_case(verb: Verb) -> GrammaticalCase:
     """Return the case of a verb's object."""
     return "dat" if verb.case == "dat" else "acc"
 
 
-def parts_of(clause: Clause) -> Parts:
+def _render_parts(clause: Clause) -> _ClauseParts:
     """Render the phrases of a clause."""
     verb, negation, place = object(), object(), clause.place
     preposition = object() if clause.verb.german_preposition else verb  # "looks for" is one word, "sucht"
-    return Parts(
-        subject=noun_phrase(clause.subject, "nom"),
-        direct=render_direct(clause, preposition, negation),
-        receiver=Both([], []) if clause.receiver is None else noun_phrase(clause.receiver, "dat"),
-        place=Both([], [])
+    return _ClauseParts(
+        subject=_render_noun_phrase(clause.subject, "nom"),
+        direct=_render_object(clause, preposition, negation),
+        receiver=_BilingualWords([], []) if clause.receiver is None else _render_noun_phrase(clause.receiver, "dat"),
+        place=_BilingualWords([], [])
         if place is None
-        else prepositional(place.english, place.german, place.phrase, place.case, object()),
-        adverb=render_adverb(clause.adverb),
-        predicate=render_predicate(clause.predicate),
+        else _render_prepositional_phrase(place.english, place.german, place.phrase, place.case, object()),
+        adverb=_render_adverb(clause.adverb),
+        predicate=_render_predicate(clause.predicate),
         verb=verb,
         preposition=preposition,
         modal=object(),
         negation=negation,
-        end=object(),
-        kein=says_kein(clause),
+        infinitive_marker=object(),
+        has_kein=_negates_with_kein(clause),
     )
 
 
-def english_clause(clause: Clause, parts: Parts, order: Order) -> list[Word]:
+def _english_clause(clause: Clause, parts: _ClauseParts, order: ClauseOrder) -> list[AlignedWord]:
     """Put the English words of a clause in order."""
     front = clause.front
     inverts = order == "question" and clause.subject is not WHO
-    auxiliary, verbs = english_verbs(clause, parts.verb, parts.modal, supported=clause.negated or inverts)
+    auxiliary, verbs = _english_verbs(clause, parts.verb, parts.modal, needs_auxiliary=clause.negated or inverts)
     often = parts.adverb.english if clause.adverb is not None and clause.adverb.frequency and front != "adverb" else []
     later = parts.adverb.english if front != "adverb" and not often else []
     fronted = {"adverb": parts.adverb, "direct": parts.direct, "place": parts.place}.get(front)
     first = fronted.english if fronted is not None else []
-    rest = english_objects(clause, parts) + ([] if front == "place" else parts.place.english) + later
+    rest = _english_objects(clause, parts) + ([] if front == "place" else parts.place.english) + later
     if order == "infinitive":
-        return [Word("to", (parts.end,)), Word(clause.verb.base, (parts.verb,)), *rest]
+        return [AlignedWord("to", (parts.infinitive_marker,)), AlignedWord(clause.verb.base, (parts.verb,)), *rest]
     subject = [] if order == "shared" else parts.subject.english
-    not_ = [Word("not", (parts.negation,))] if clause.negated else []
+    not_ = [AlignedWord("not", (parts.negation,))] if clause.negated else []
     if inverts:
         opening = [*auxiliary, *subject, *not_]
     elif clause.negated and auxiliary[0].text == "can":  # written as one word, unless a question parts them
-        opening = [*subject, Word("cannot", (parts.modal, parts.negation))]
+        opening = [*subject, AlignedWord("cannot", (parts.modal, parts.negation))]
     else:
         opening = [*subject, *auxiliary, *not_]
     return [*first, *opening, *often, *verbs, *parts.predicate.english, *rest]
 
 
-def english_objects(clause: Clause, parts: Parts) -> list[Word]:
+def _english_objects(clause: Clause, parts: _ClauseParts) -> list[AlignedWord]:
     """Return receiver, object and particle: "switches on the lamp", but "switches it on"."""
-    particle = spread(clause.verb.particle, parts.verb)
+    particle = _words_with_keys(clause.verb.particle, parts.verb)
     if clause.front == "direct":
-        return [*parts.receiver.english, *particle, *spread(clause.verb.preposition, parts.preposition)]
+        return [*parts.receiver.english, *particle, *_words_with_keys(clause.verb.preposition, parts.preposition)]
     if isinstance(clause.direct, Pronoun):
         return [*parts.receiver.english, *parts.direct.english, *particle]
     return [*parts.receiver.english, *particle, *parts.direct.english]
 
 
-def german_middle(clause: Clause, parts: Parts) -> list[Word]:
+def _german_middle_field(clause: Clause, parts: _ClauseParts) -> list[AlignedWord]:
     """Put in order what stands between the German verbs: what is known first, then when, where, and what is new."""
     direct, adverb, place = parts.direct.german, parts.adverb.german, parts.place.german
     front, verb = clause.front, clause.verb
@@ -363,9 +391,9 @@ def german_middle(clause: Clause, parts: Parts) -> list[Word]:
     adverb = [] if front == "adverb" else adverb
     place = [] if front == "place" else place
     pronoun = isinstance(clause.direct, Pronoun)
-    new = isinstance(clause.direct, Phrase) and clause.direct.determiner not in KNOWN_DETERMINERS
-    not_ = [Word("nicht", (parts.negation,))] if clause.negated and not parts.kein else []
-    gern = [Word("gern", (parts.modal,))] if clause.modal is LIKE else []
+    new = isinstance(clause.direct, NounPhrase) and clause.direct.determiner not in _DEFINITE_DETERMINERS
+    not_ = [AlignedWord("nicht", (parts.negation,))] if clause.negated and not parts.has_kein else []
+    gern = [AlignedWord("gern", (parts.modal,))] if clause.modal is LIKE else []
     receiver = parts.receiver.german
     if verb.german_preposition:
         return [*adverb, *not_, *gern, *place, *direct, *parts.predicate.german]
@@ -378,21 +406,21 @@ def german_middle(clause: Clause, parts: Parts) -> list[Word]:
     return [*receiver, *adverb, *gern, *direct, *place, *parts.predicate.german]
 
 
-KNOWN_DETERMINERS = frozenset(("the", "this", "these", "my", "your", "his", "her", "our", "their"))
+_DEFINITE_DETERMINERS = frozenset(("the", "this", "these", "my", "your", "his", "her", "our", "their"))
 
 
-def german_clause(clause: Clause, parts: Parts, order: Order) -> list[Word]:
+def _german_clause(clause: Clause, parts: _ClauseParts, order: ClauseOrder) -> list[AlignedWord]:
     """Put the German words of a clause in order: the verb second, first, or last."""
-    finite, tail, prefix = german_verbs(clause, parts.verb, parts.modal)
-    middle = german_middle(clause, parts)
+    finite, tail, prefix = _german_verbs(clause, parts.verb, parts.modal)
+    middle = _german_middle_field(clause, parts)
     fronted = {"adverb": parts.adverb, "direct": parts.direct, "place": parts.place}.get(clause.front)
     first = fronted.german if fronted is not None else []
     subject = parts.subject.german
     if order == "infinitive":
-        return [*middle, *german_infinitive(clause.verb, parts)]
+        return [*middle, *_german_infinitive(clause.verb, parts)]
     if order == "subordinate":
-        return [*first, *subject, *middle, *tail, Word(prefix + finite.text, finite.keys)]
-    end = [*tail, *spread(prefix, parts.verb)]
+        return [*first, *subject, *middle, *tail, AlignedWord(prefix + finite.text, finite.keys)]
+    end = [*tail, *_words_with_keys(prefix, parts.verb)]
     if order == "shared":
         return [finite, *middle, *end]
     if first or order == "inverted" or (order == "question" and clause.subject is not WHO):
@@ -400,46 +428,46 @@ def german_clause(clause: Clause, parts: Parts, order: Order) -> list[Word]:
     return [*subject, finite, *middle, *end]
 
 
-def german_infinitive(verb: Verb, parts: Parts) -> list[Word]:
+def _german_infinitive(verb: Verb, parts: _ClauseParts) -> list[AlignedWord]:
     """Return the infinitive with "zu", which goes inside a separable verb."""
     if verb.prefix:
-        return [Word(f"{verb.prefix}zu{verb.infinitive}", (parts.end, parts.verb))]
-    return [Word("zu", (parts.end,)), Word(verb.infinitive, (parts.verb,))]
+        return [AlignedWord(f"{verb.prefix}zu{verb.infinitive}", (parts.infinitive_marker, parts.verb))]
+    return [AlignedWord("zu", (parts.infinitive_marker,)), AlignedWord(verb.infinitive, (parts.verb,))]
 
 
-def render_clause(clause: Clause, order: Order) -> Both:
+def _render_clause(clause: Clause, order: ClauseOrder) -> _BilingualWords:
     """Render a clause in both languages."""
-    parts = parts_of(clause)
-    return Both(english_clause(clause, parts, order), german_clause(clause, parts, order))
+    parts = _render_parts(clause)
+    return _BilingualWords(_english_clause(clause, parts, order), _german_clause(clause, parts, order))
 
 
 # Sentences
 
 
-def render(sentence: Sentence) -> Both:
+def render_sentence(sentence: SentenceMeaning) -> _BilingualWords:
     """Render a sentence in both languages, without capitals."""
-    both = Both([], [])
+    both = _BilingualWords([], [])
     for number, joined in enumerate(sentence.clauses):
         conjunction, key = joined.conjunction, object()
         after_front = joined.order == "inverted"
         if number and (after_front or (conjunction is not None and conjunction.english_comma)):
-            both.english.append(Word(",", (key,)))
+            both.english.append(AlignedWord(",", (key,)))
         if number and (after_front or conjunction is None or conjunction.german_comma):
-            both.german.append(Word(",", (key,)))
+            both.german.append(AlignedWord(",", (key,)))
         if conjunction is not None:
             link = object()
-            both.english.extend(spread(conjunction.english, link))
-            both.german.extend(spread(conjunction.german, link))
-        clause = render_clause(joined.clause, joined.order)
+            both.english.extend(_words_with_keys(conjunction.english, link))
+            both.german.extend(_words_with_keys(conjunction.german, link))
+        clause = _render_clause(joined.clause, joined.order)
         both.english.extend(clause.english)
         both.german.extend(clause.german)
-    mark = Word(sentence.mark, (object(),))
-    return Both([*both.english, mark], without_double_commas([*both.german, mark]))
+    mark = AlignedWord(sentence.mark, (object(),))
+    return _BilingualWords([*both.english, mark], _drop_double_commas([*both.german, mark]))
 
 
-def without_double_commas(line: list[Word]) -> list[Word]:
+def _drop_double_commas(words: list[AlignedWord]) -> list[AlignedWord]:
     """Drop a comma that stands before another mark."""
-    after = [*line[1:], Word("")]
+    after = [*words[1:], AlignedWord("")]
     return [
-        word for word, following in zip(line, after, strict=True) if word.text != "," or following.text not in ",.?"
+        word for word, following in zip(words, after, strict=True) if word.text != "," or following.text not in ",.?"
     ]

@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 # Each kind of noun, "english[/plural] = article German[/plural[/other singular cases]]"; without plural: a mass noun.
-NOUN_TABLE = {
+_NOUN_TABLE = {
     "person": """
         man/men = der Mann/Männer; woman/women = die Frau/Frauen; child/children = das Kind/Kinder
         girl = das Mädchen/Mädchen; boy = der Junge/Jungen/Jungen; doctor = der Arzt/Ärzte
@@ -133,7 +133,7 @@ NOUN_TABLE = {
 }
 
 # Shorthand for several kinds, so that a verb's line stays short.
-GROUPS = {
+_KIND_GROUPS = {
     "people": "person relative",
     "beings": "person relative animal",
     "edible": "fruit dish pastry staple",
@@ -146,7 +146,7 @@ GROUPS = {
 
 # "english comparative; German comparative; scale and whether it pleases; kinds". A word of the same scale never
 # contrasts with another ("old, but new"); a word that neither pleases nor displeases stands in no contrast at all.
-ADJECTIVE_TABLE = """
+_ADJECTIVE_TABLE = """
     old older; alt älter; age -; people animal goods print opening building transit
     new newer; neu neuer; age +; goods print
     modern more_modern; modern moderner; age +; device vehicle building transit furniture
@@ -212,13 +212,13 @@ ADJECTIVE_TABLE = """
 """
 
 # The German stem before an ending, where it is not the word itself.
-STEMS = {"teuer": "teur", "dunkel": "dunkl", "sauer": "saur", "müde": "müd"}
+_ADJECTIVE_STEMS = {"teuer": "teur", "dunkel": "dunkl", "sauer": "saur", "müde": "müd"}
 
 # "four English forms [+particle] [preposition]; German infinitive, du, er, participle [preposition] [dative] [sein];
 # subjects; objects; marks". The third English form is the past; "-" as the fourth: no progressive. Marks: "state"
 # (present tense only), "located" (may name a place), "liked" (one likes to do it), "give" (to someone); and which
 # place a verb must name: "put" (where to, on or under something), "keep", "rest" and "sit" (where), "enter", "reach".
-VERB_TABLE = """
+_VERB_TABLE = """
     see sees saw -; sehen siehst sieht gesehen; beings; beings vehicle thing
     hear hears heard -; hören hörst hört gehört; beings; beings transit
     watch watches watched watching; beobachten beobachtest beobachtet beobachtet; beings; beings
@@ -321,12 +321,12 @@ class Noun(NamedTuple):
     kind: str
 
     @property
-    def mass(self) -> bool:
+    def is_mass(self) -> bool:
         """Tell whether the noun is never counted."""
         return not self.german_plural
 
     @property
-    def living(self) -> bool:
+    def is_person(self) -> bool:
         """Tell whether English says he or she of it."""
         return self.kind in ("person", "relative")
 
@@ -340,7 +340,7 @@ class Adjective(NamedTuple):
     german_comparative: str
     stem: str  # German, before an ending
     scale: str
-    pleases: int  # 1, 0 or -1
+    polarity: int  # 1, 0 or -1
     kinds: frozenset[str]
 
 
@@ -383,16 +383,16 @@ class Modal(NamedTuple):
     german: tuple[str, str, str, str]  # ich, du, er, wir; empty words stand for "gern" beside the verb itself
 
 
-def expand(text: str) -> frozenset[str]:
+def expand_kinds(text: str) -> frozenset[str]:
     """Return the kinds that a list of kinds and groups names."""
-    return frozenset(kind for word in text.split() for kind in GROUPS.get(word, word).split())
+    return frozenset(kind for word in text.split() for kind in _KIND_GROUPS.get(word, word).split())
 
 
-def _optional(word: str) -> str:
+def _parse_optional(word: str) -> str:
     return "" if word == "-" else word.replace("_", " ")
 
 
-def _noun(entry: str, kind: str) -> Noun:
+def _parse_noun(entry: str, kind: str) -> Noun:
     english, german = entry.split(" = ")
     singular, _, plural = english.partition("/")
     article, forms = german.split(" ", 1)
@@ -401,35 +401,35 @@ def _noun(entry: str, kind: str) -> Noun:
     return Noun(singular, plural or singular + "s", word, german_plural, oblique or word, gender, kind)
 
 
-def _nouns() -> tuple[Noun, ...]:
-    lines = ((line, kind) for kind, table in NOUN_TABLE.items() for line in table.strip().splitlines())
-    return tuple(_noun(entry.strip(), kind) for line, kind in lines for entry in line.split(";"))
+def _parse_nouns() -> tuple[Noun, ...]:
+    lines = ((line, kind) for kind, table in _NOUN_TABLE.items() for line in table.strip().splitlines())
+    return tuple(_parse_noun(entry.strip(), kind) for line, kind in lines for entry in line.split(";"))
 
 
-def _adjective(line: str) -> Adjective:
+def _parse_adjective(line: str) -> Adjective:
     english, german, scale, kinds = line.split(";")
     word, comparative = english.split()
     german_word, german_comparative = german.split()
     name, sign = scale.split()
     return Adjective(
         word,
-        _optional(comparative),
+        _parse_optional(comparative),
         german_word,
-        _optional(german_comparative),
-        STEMS.get(german_word, german_word),
+        _parse_optional(german_comparative),
+        _ADJECTIVE_STEMS.get(german_word, german_word),
         name,
         {"+": 1, "0": 0, "-": -1}[sign],
-        expand(kinds),
+        expand_kinds(kinds),
     )
 
 
-def _ich(infinitive: str, er: str) -> str:
+def _first_person(infinitive: str, er: str) -> str:
     if not er.endswith("t"):  # mögen and wissen: ich mag, er mag
         return er
     return infinitive[:-1] if infinitive.endswith("en") else infinitive[:-1] + "e"
 
 
-def _verb(line: str) -> Verb:
+def _parse_verb(line: str) -> Verb:
     english, german, subjects, objects, marks = (*line.split(";"), "", "")[:5]
     base, third, past, progressive, *rest = english.split()
     infinitive, du, er, participle, *government = german.split()
@@ -439,11 +439,11 @@ def _verb(line: str) -> Verb:
         base=base,
         third=third,
         past=past,
-        progressive=_optional(progressive),
+        progressive=_parse_optional(progressive),
         particle=next((word[1:] for word in rest if word.startswith("+")), ""),
         preposition=next((word for word in rest if not word.startswith("+")), ""),
         infinitive=stem,
-        ich=_ich(stem, er),
+        ich=_first_person(stem, er),
         du=du,
         er=er,
         participle=participle,
@@ -451,44 +451,44 @@ def _verb(line: str) -> Verb:
         german_preposition=preposition,
         case=case or ("dat" if "dative" in government else "acc"),
         auxiliary="sein" if "sein" in government else "haben",
-        subjects=expand(subjects),
-        objects=expand(objects),
+        subjects=expand_kinds(subjects),
+        objects=expand_kinds(objects),
         marks=frozenset(marks.split()),
     )
 
 
-def _adverb(text: str, *, frequency: bool = False) -> Adverb:
+def _parse_adverb(text: str, *, frequency: bool = False) -> Adverb:
     """Read "every=jeden day=Tag"; a plus sign joins words of one piece."""
     pieces = (piece.split("=") for piece in text.split())
     return Adverb(tuple((english.replace("+", " "), german.replace("+", " ")) for english, german in pieces), frequency)
 
 
-def _adverbs(text: str, *, frequency: bool = False) -> tuple[Adverb, ...]:
-    return tuple(_adverb(part, frequency=frequency) for part in text.split(";"))
+def _parse_adverbs(text: str, *, frequency: bool = False) -> tuple[Adverb, ...]:
+    return tuple(_parse_adverb(part, frequency=frequency) for part in text.split(";"))
 
 
-NOUNS = _nouns()
-ADJECTIVES = tuple(_adjective(line) for line in ADJECTIVE_TABLE.strip().splitlines())
-VERBS = tuple(_verb(line) for line in VERB_TABLE.strip().splitlines())
+NOUNS = _parse_nouns()
+ADJECTIVES = tuple(_parse_adjective(line) for line in _ADJECTIVE_TABLE.strip().splitlines())
+VERBS = tuple(_parse_verb(line) for line in _VERB_TABLE.strip().splitlines())
 
 # "Be" is every sentence's own verb rather than one to draw; the others here take a whole clause as their object.
-BE = _verb("be is was -; sein bist ist gewesen sein;;; state")._replace(ich="bin")
-SAY = _verb("say says said -; sagen sagst sagt gesagt; people;; state")
-BELIEVE = _verb("believe believes believed -; glauben glaubst glaubt geglaubt; people;; state")
-HOPE = _verb("hope hopes hoped -; hoffen hoffst hofft gehofft; people;; state")
-KNOW = _verb("know knows knew -; wissen weißt weiß gewusst; people;; state")
-ASK = _verb("ask asks asked -; fragen fragst fragt gefragt; people;; state")
-TRY = _verb("try tries tried -; versuchen versuchst versucht versucht; people;; state")
-FORGET = _verb("forget forgets forgot -; vergessen vergisst vergisst vergessen; people;; state")
+BE = _parse_verb("be is was -; sein bist ist gewesen sein;;; state")._replace(ich="bin")
+SAY = _parse_verb("say says said -; sagen sagst sagt gesagt; people;; state")
+BELIEVE = _parse_verb("believe believes believed -; glauben glaubst glaubt geglaubt; people;; state")
+HOPE = _parse_verb("hope hopes hoped -; hoffen hoffst hofft gehofft; people;; state")
+KNOW = _parse_verb("know knows knew -; wissen weißt weiß gewusst; people;; state")
+ASK = _parse_verb("ask asks asked -; fragen fragst fragt gefragt; people;; state")
+TRY = _parse_verb("try tries tried -; versuchen versuchst versucht versucht; people;; state")
+FORGET = _parse_verb("forget forgets forgot -; vergessen vergisst vergisst vergessen; people;; state")
 
-PAST_TIMES = _adverbs("last=letzte week=Woche; yesterday=gestern; on=am Monday=Montag; on=am Saturday=Samstag")
-FUTURE_TIMES = _adverbs("next=nächste week=Woche; tomorrow=morgen; on=am Friday=Freitag; today=heute")
-PRESENT_TIMES = _adverbs("now=jetzt; today=heute; at+the=im moment=Moment")
-HABITS = _adverbs(
+PAST_TIMES = _parse_adverbs("last=letzte week=Woche; yesterday=gestern; on=am Monday=Montag; on=am Saturday=Samstag")
+FUTURE_TIMES = _parse_adverbs("next=nächste week=Woche; tomorrow=morgen; on=am Friday=Freitag; today=heute")
+PRESENT_TIMES = _parse_adverbs("now=jetzt; today=heute; at+the=im moment=Moment")
+HABITS = _parse_adverbs(
     "every=jeden day=Tag; in+the=am morning=Morgen; in+the=am evening=Abend; at+the=am weekend=Wochenende"
 )
-FREQUENCIES = _adverbs("always=immer; often=oft; sometimes=manchmal; never=nie; rarely=selten", frequency=True)
-WHERE, WHEN, WHY = _adverbs("where=wo; when=wann; why=warum")
+FREQUENCIES = _parse_adverbs("always=immer; often=oft; sometimes=manchmal; never=nie; rarely=selten", frequency=True)
+WHERE, WHEN, WHY = _parse_adverbs("where=wo; when=wann; why=warum")
 
 CAN = Modal("can", "can", "", ("kann", "kannst", "kann", "können"))
 MUST = Modal("must", "must", "", ("muss", "musst", "muss", "müssen"))
@@ -500,7 +500,7 @@ LIKE = Modal("like", "likes", "to", ("", "", "", ""))
 
 
 @cache
-def nouns_of(kinds: frozenset[str]) -> tuple[Noun, ...]:
+def nouns_of_kinds(kinds: frozenset[str]) -> tuple[Noun, ...]:
     """Return the nouns of any of these kinds."""
     return tuple(noun for noun in NOUNS if noun.kind in kinds)
 
@@ -512,6 +512,6 @@ def adjectives_for(kind: str) -> tuple[Adjective, ...]:
 
 
 @cache
-def verbs_with(mark: str) -> tuple[Verb, ...]:
+def verbs_with_mark(mark: str) -> tuple[Verb, ...]:
     """Return the verbs that carry this mark."""
     return tuple(verb for verb in VERBS if mark in verb.marks)

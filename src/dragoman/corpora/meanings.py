@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 from dragoman.corpora.lexicon import Adjective, Adverb, Modal, Noun, Verb
 
-Case = Literal["nom", "acc", "dat"]
-Order = Literal["statement", "inverted", "shared", "question", "subordinate", "infinitive"]
-Front = Literal["subject", "adverb", "direct", "place"]
+GrammaticalCase = Literal["nom", "acc", "dat"]
+ClauseOrder = Literal["statement", "inverted", "shared", "question", "subordinate", "infinitive"]
+_FrontedPart = Literal["subject", "adverb", "direct", "place"]
 Tense = Literal["present", "progressive", "past"]
 
 
@@ -25,30 +25,30 @@ class Pronoun(NamedTuple):
     noun: Noun | None = None  # what it stands for, if that has been said
 
 
-class Relative(NamedTuple):
+class RelativeClause(NamedTuple):
     """A clause about a noun; one of its phrases is the relative pronoun, which stands in front."""
 
     clause: Clause
 
 
-class Phrase(NamedTuple):
+class NounPhrase(NamedTuple):
     """A noun with what belongs to it; an empty determiner means none."""
 
     noun: Noun
     determiner: str = "the"
     adjective: Adjective | None = None
     plural: bool = False
-    relative: Relative | None = None
+    relative: RelativeClause | None = None
     person: int = 3
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where something is (dative) or where it goes (mostly accusative)."""
 
     english: str
     german: str
-    case: Case
-    phrase: Phrase | Pronoun
+    case: GrammaticalCase
+    phrase: NounPhrase | Pronoun
     bound: bool = False  # whether the verb asks for it
 
 
@@ -57,23 +57,23 @@ class Predicate(NamedTuple):
 
     adjective: Adjective
     degree: Literal["", "very", "too", "as", "than"] = ""
-    other: Phrase | None = None
+    other: NounPhrase | None = None
 
 
 class Clause(NamedTuple):
     """Who does what to whom, where and when."""
 
-    subject: Phrase | Pronoun
+    subject: NounPhrase | Pronoun
     verb: Verb
-    direct: Phrase | Pronoun | None = None
-    receiver: Phrase | Pronoun | None = None
-    place: Place | None = None
+    direct: NounPhrase | Pronoun | None = None
+    receiver: NounPhrase | Pronoun | None = None
+    place: Location | None = None
     adverb: Adverb | None = None
     predicate: Predicate | None = None
     tense: Tense = "present"
     modal: Modal | None = None
     negated: bool = False
-    front: Front = "subject"
+    front: _FrontedPart = "subject"
 
 
 class Conjunction(NamedTuple):
@@ -85,18 +85,18 @@ class Conjunction(NamedTuple):
     german_comma: bool = True
 
 
-class Joined(NamedTuple):
+class SentenceClause(NamedTuple):
     """A clause in its place in a sentence."""
 
     clause: Clause
-    order: Order = "statement"
+    order: ClauseOrder = "statement"
     conjunction: Conjunction | None = None
 
 
-class Sentence(NamedTuple):
+class SentenceMeaning(NamedTuple):
     """A whole sentence: its clauses in order and the mark at its end."""
 
-    clauses: tuple[Joined, ...]
+    clauses: tuple[SentenceClause, ...]
     mark: str = "."
 
 
@@ -109,8 +109,8 @@ THEY = Pronoun("they", "them", "sie", "sie", "ihnen", plural=True)
 WHO = Pronoun("who", "who", "wer", "wen", "wem")
 WHAT = Pronoun("what", "what", "was", "was", "was")
 
-GERMAN_PRONOUNS = {"m": ("er", "ihn", "ihm"), "f": ("sie", "sie", "ihr"), "n": ("es", "es", "ihm")}
-RELATIVE_PRONOUNS = {
+_GERMAN_PRONOUNS = {"m": ("er", "ihn", "ihm"), "f": ("sie", "sie", "ihr"), "n": ("es", "es", "ihm")}
+_RELATIVE_PRONOUNS = {
     "m": ("der", "den", "dem"),
     "f": ("die", "die", "der"),
     "n": ("das", "das", "dem"),
@@ -118,18 +118,18 @@ RELATIVE_PRONOUNS = {
 }
 
 
-def pronoun_for(phrase: Phrase) -> Pronoun:
+def pronoun_for(phrase: NounPhrase) -> Pronoun:
     """Return the pronoun that stands for a phrase: German gives it the gender of the noun, English does not."""
     if phrase.plural:
         return THEY._replace(noun=phrase.noun)
     english, english_object = "it", "it"
-    if phrase.noun.living:
+    if phrase.noun.is_person:
         english, english_object = ("he", "him") if phrase.noun.gender == "m" else ("she", "her")
-    return Pronoun(english, english_object, *GERMAN_PRONOUNS[phrase.noun.gender], noun=phrase.noun)
+    return Pronoun(english, english_object, *_GERMAN_PRONOUNS[phrase.noun.gender], noun=phrase.noun)
 
 
-def relative_pronoun(phrase: Phrase) -> Pronoun:
+def relative_pronoun(phrase: NounPhrase) -> Pronoun:
     """Return the relative pronoun for a phrase."""
-    english, english_object = ("who", "whom") if phrase.noun.living else ("that", "that")
-    forms = RELATIVE_PRONOUNS["p" if phrase.plural else phrase.noun.gender]
+    english, english_object = ("who", "whom") if phrase.noun.is_person else ("that", "that")
+    forms = _RELATIVE_PRONOUNS["p" if phrase.plural else phrase.noun.gender]
     return Pronoun(english, english_object, *forms, plural=phrase.plural, noun=phrase.noun)

@@ -27,21 +27,21 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from dragoman.corpora.grammar import Mention, Word, render
-from dragoman.corpora.lexicon import BE, VERBS, adjectives_for, nouns_of
-from dragoman.corpora.meanings import Clause, Phrase, Sentence
+from dragoman.corpora.grammar import AlignedWord, Mention, render_sentence
+from dragoman.corpora.lexicon import BE, VERBS, adjectives_for, nouns_of_kinds
+from dragoman.corpora.meanings import Clause, NounPhrase, SentenceMeaning
 from dragoman.corpora.patterns import draw_sentence
-from dragoman.errors import UserError, nearest
+from dragoman.errors import UserError, did_you_mean
 
 SPLITS = ("train", "valid", "test")
-HELD_OUT_PERCENT = {"test": 4, "valid": 2}  # of all combinations
-SHORTEST, LONGEST = 4, 20  # English words and marks
-LESSONS = 8000  # training pairs whose words the other splits may use
-PERSONAL = frozenset(("it", "he", "him", "she", "her", "they", "them"))
+_HELD_OUT_PERCENT = {"test": 4, "valid": 2}  # of all combinations
+_MIN_WORDS, _MAX_WORDS = 4, 20  # English words and marks
+_VOCABULARY_PAIRS = 8000  # training pairs whose words the other splits may use
+PERSONAL_PRONOUN_WORDS = frozenset(("it", "he", "him", "she", "her", "they", "them"))
 
 
 @dataclass(frozen=True)
-class Pair:
+class PhrasebookPair:
     """A sentence, its translation, and which word of the one stands for which word of the other."""
 
     source: str
@@ -53,29 +53,37 @@ class Pair:
     @property
     def anaphora(self) -> tuple[tuple[int, int], ...]:
         """Return the antecedents of personal pronouns; those of relative ones stand right before them."""
-        said = words(self.source)
-        return tuple((pronoun, noun) for pronoun, noun in self.antecedents if said[pronoun].lower() in PERSONAL)
+        said = split_words(self.source)
+        return tuple(
+            (pronoun, noun) for pronoun, noun in self.antecedents if said[pronoun].lower() in PERSONAL_PRONOUN_WORDS
+        )
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Split a sentence into words and punctuation marks, as the links count them."""
     return re.findall(r"\w+|[^\w\s]", text)
 
 
-def pair(sentence: Sentence) -> Pair:
+def render_pair(sentence: SentenceMeaning) -> PhrasebookPair:
     """Write a sentence out in both languages."""
-    english, german = render(sentence)
+    english, german = render_sentence(sentence)
     nouns = tuple(place for place, word in enumerate(english) if word.mention and not word.mention.again)
-    return Pair(written(english), written(german), links(english, german), nouns, antecedents(english))
+    return PhrasebookPair(
+        _format_sentence(english),
+        _format_sentence(german),
+        _word_links(english, german),
+        nouns,
+        _antecedent_links(english),
+    )
 
 
-def written(line: list[Word]) -> str:
+def _format_sentence(words: list[AlignedWord]) -> str:
     """Join words to a sentence: a capital at the start, no space before a mark."""
-    text = " ".join(word.text for word in line)
+    text = " ".join(word.text for word in words)
     return (text[0].upper() + text[1:]).replace(" ,", ",").replace(" .", ".").replace(" ?", "?")
 
 
-def links(english: list[Word], german: list[Word]) -> tuple[tuple[int, int], ...]:
+def _word_links(english: list[AlignedWord], german: list[AlignedWord]) -> tuple[tuple[int, int], ...]:
     """Return the positions of all two words that express the same."""
     places: dict[object, list[int]] = {}
     for position, word in enumerate(german):
@@ -85,7 +93,7 @@ def links(english: list[Word], german: list[Word]) -> tuple[tuple[int, int], ...
     return tuple(sorted(found))
 
 
-def antecedents(english: list[Word]) -> tuple[tuple[int, int], ...]:
+def _antecedent_links(english: list[AlignedWord]) -> tuple[tuple[int, int], ...]:
     """Return the positions of each pronoun and of the noun that it takes up: the last of its kind before it."""
     said: dict[Mention, int] = {}
     found = []
@@ -103,15 +111,15 @@ def antecedents(english: list[Word]) -> tuple[tuple[int, int], ...]:
 # The splits
 
 
-def combinations(sentence: Sentence) -> set[tuple[str, str]]:
+def combinations(sentence: SentenceMeaning) -> set[tuple[str, str]]:
     """Return the pairs of content words that belong together in a sentence, in English."""
     found: set[tuple[str, str]] = set()
     for joined in sentence.clauses:
-        add_combinations(joined.clause, found)
+        _add_combinations(joined.clause, found)
     return found
 
 
-def add_combinations(clause: Clause, found: set[tuple[str, str]]) -> None:
+def _add_combinations(clause: Clause, found: set[tuple[str, str]]) -> None:
     """Add the combinations of a clause, and of the clauses inside its phrases."""
     place = None if clause.place is None else clause.place.phrase
     predicate = clause.predicate
@@ -123,76 +131,78 @@ def add_combinations(clause: Clause, found: set[tuple[str, str]]) -> None:
             found.add((verb, phrase.noun.english))
         elif predicate is not None:
             found.add((predicate.adjective.english, phrase.noun.english))
-        if isinstance(phrase, Phrase) and phrase.adjective is not None:
+        if isinstance(phrase, NounPhrase) and phrase.adjective is not None:
             found.add((phrase.adjective.english, phrase.noun.english))
-        if isinstance(phrase, Phrase) and phrase.relative is not None:
-            add_combinations(phrase.relative.clause, found)
+        if isinstance(phrase, NounPhrase) and phrase.relative is not None:
+            _add_combinations(phrase.relative.clause, found)
 
 
 @cache
-def split_of_combination(combination: tuple[str, str]) -> str:
+def _split_of_combination(combination: tuple[str, str]) -> str:
     """Return the split that a combination of words is kept for, the same on every machine and in every run."""
     digest = blake2b(" ".join(combination).encode(), digest_size=8).digest()
     percent = int.from_bytes(digest, "big") % 100
-    if percent < HELD_OUT_PERCENT["test"]:
+    if percent < _HELD_OUT_PERCENT["test"]:
         return "test"
-    return "valid" if percent < HELD_OUT_PERCENT["test"] + HELD_OUT_PERCENT["valid"] else "train"
+    return "valid" if percent < _HELD_OUT_PERCENT["test"] + _HELD_OUT_PERCENT["valid"] else "train"
 
 
-def split_of(sentence: Sentence) -> str:
+def _split_of_sentence(sentence: SentenceMeaning) -> str:
     """Return the split that a sentence belongs to."""
-    splits = {split_of_combination(combination) for combination in combinations(sentence)}
+    splits = {_split_of_combination(combination) for combination in combinations(sentence)}
     return next((split for split in ("test", "valid") if split in splits), "train")
 
 
 # The corpus
 
 
-def sentences(split: str, seed: int) -> Iterator[Sentence]:
+def draw_sentences(split: str, seed: int) -> Iterator[SentenceMeaning]:
     """Draw sentences of a split for ever."""
     rng = Random(f"{split} {seed}")
     while True:
         sentence = draw_sentence(rng)
-        if split_of(sentence) == split:
+        if _split_of_sentence(sentence) == split:
             yield sentence
 
 
-def pairs(split: str, seed: int) -> Iterator[Pair]:
+def _draw_pairs(split: str, seed: int) -> Iterator[PhrasebookPair]:
     """Write out the sentences of a split that have the right length, none twice."""
     seen = set[str]()
-    for drawn in map(pair, sentences(split, seed)):
-        if drawn.source not in seen and SHORTEST <= len(words(drawn.source)) <= LONGEST:
+    for drawn in map(render_pair, draw_sentences(split, seed)):
+        if drawn.source not in seen and _MIN_WORDS <= len(split_words(drawn.source)) <= _MAX_WORDS:
             seen.add(drawn.source)
             yield drawn
 
 
 @lru_cache(maxsize=4)
-def taught(seed: int) -> frozenset[str]:
+def _training_vocabulary(seed: int) -> frozenset[str]:
     """Return every word, of either language, in the first training pairs."""
-    lessons = islice(pairs("train", seed), LESSONS)
-    return frozenset(word for each in lessons for text in (each.source, each.target) for word in words(text))
+    lessons = islice(_draw_pairs("train", seed), _VOCABULARY_PAIRS)
+    return frozenset(word for each in lessons for text in (each.source, each.target) for word in split_words(text))
 
 
-def fair(drawn: Pair, known: frozenset[str]) -> bool:
+def _has_only_words_of(pair: PhrasebookPair, known: frozenset[str]) -> bool:
     """Tell whether a pair has only known words, so that what it tests is their combination."""
-    return known.issuperset(words(drawn.source)) and known.issuperset(words(drawn.target))
+    return known.issuperset(split_words(pair.source)) and known.issuperset(split_words(pair.target))
 
 
-def every(_: Pair) -> bool:
+def _accept_all(_: PhrasebookPair) -> bool:
     """Take any pair."""
     return True
 
 
-def phrasebook(split: str, count: int, *, seed: int = 1, keep: Callable[[Pair], bool] = every) -> Iterator[Pair]:
+def phrasebook(
+    split: str, count: int, *, seed: int = 1, accept: Callable[[PhrasebookPair], bool] = _accept_all
+) -> Iterator[PhrasebookPair]:
     """Return `count` different pairs of a split that one keeps, always the same ones for the same arguments."""
     if split not in SPLITS:
         raise UserError(
-            f'The phrasebook has the splits {", ".join(SPLITS)}, not "{split}".{nearest(split, list(SPLITS))}'
+            f'The phrasebook has the splits {", ".join(SPLITS)}, not "{split}".{did_you_mean(split, list(SPLITS))}'
         )
-    drawn = filter(keep, pairs(split, seed))
+    drawn = filter(accept, _draw_pairs(split, seed))
     if split == "train":
         return islice(drawn, count)
-    return islice((each for each in drawn if fair(each, taught(seed))), count)
+    return islice((each for each in drawn if _has_only_words_of(each, _training_vocabulary(seed))), count)
 
 
 def write_phrasebook(folder: Path, sizes: Mapping[str, int], *, seed: int = 1) -> None:
@@ -202,13 +212,13 @@ def write_phrasebook(folder: Path, sizes: Mapping[str, int], *, seed: int = 1) -
         drawn = list(phrasebook(split, count, seed=seed))
         write_lines(folder / f"{split}.en", (each.source for each in drawn))
         write_lines(folder / f"{split}.de", (each.target for each in drawn))
-        write_lines(folder / f"{split}.links", (pharaoh(each.links) for each in drawn))
-        write_lines(folder / f"{split}.antecedents", (pharaoh(each.antecedents) for each in drawn))
+        write_lines(folder / f"{split}.links", (_format_pharaoh(each.links) for each in drawn))
+        write_lines(folder / f"{split}.antecedents", (_format_pharaoh(each.antecedents) for each in drawn))
 
 
-def pharaoh(linked: tuple[tuple[int, int], ...]) -> str:
+def _format_pharaoh(links: tuple[tuple[int, int], ...]) -> str:
     """Write pairs of positions as "0-0 1-2"."""
-    return " ".join(f"{source}-{target}" for source, target in linked)
+    return " ".join(f"{source}-{target}" for source, target in links)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -216,11 +226,15 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
 
-def possible() -> int:
+def min_sentence_count() -> int:
     """Return a lower bound of the sentences there are: "the" or "this" subject, verb in the present, such an object."""
-    return sum(phrases(verb.subjects) * phrases(verb.objects) for verb in VERBS if verb.objects and not verb.marks)
+    return sum(
+        _count_phrases(verb.subjects) * _count_phrases(verb.objects)
+        for verb in VERBS
+        if verb.objects and not verb.marks
+    )
 
 
-def phrases(kinds: frozenset[str]) -> int:
+def _count_phrases(kinds: frozenset[str]) -> int:
     """Count the singular phrases with "the" or "this", with one adjective or none, of some kinds of noun."""
-    return sum(2 * (1 + len(adjectives_for(noun.kind))) for noun in nouns_of(kinds) if noun.kind != "relative")
+    return sum(2 * (1 + len(adjectives_for(noun.kind))) for noun in nouns_of_kinds(kinds) if noun.kind != "relative")

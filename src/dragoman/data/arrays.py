@@ -19,16 +19,16 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.cache import clear_abandoned, default_cache, discard, written_whole
-from dragoman.data.chunks import Progress, Rule, Tally, chunks
-from dragoman.data.corpus import Pairs
-from dragoman.data.split import Part
+from dragoman.cache import atomic_directory, default_cache_dir, remove_abandoned, remove_directory
+from dragoman.data.chunks import FilterCounts, OnLinesDone, PairFilter, pair_chunks
+from dragoman.data.corpus import TextPairs
+from dragoman.data.split import SplitPart
 from dragoman.errors import UserError
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
 
-FORMAT = 1
-FILES = ("source.tokens", "source.offsets", "target.tokens", "target.offsets", "lines")
+ARRAY_FORMAT = 1
+_FILES = ("source.tokens", "source.offsets", "target.tokens", "target.offsets", "lines")
 
 Array = npt.NDArray[Any]
 
@@ -46,7 +46,7 @@ class TokenPairs:
     target_tokens: Array
     target_offsets: Array
     line_numbers: Array  # in the corpus, counted from 1
-    passes = 1  # how often a token of the corpus is among them
+    repeats = 1  # how often a token of the corpus is among them
 
     def __len__(self) -> int:
         return len(self.line_numbers)
@@ -75,34 +75,36 @@ class TokenPairs:
         return self.target_tokens[self.target_offsets[number] : self.target_ends[number]]
 
 
-def prepare(
-    corpus: Pairs,
+def tokenize_corpus(
+    corpus: TextPairs,
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
     longest: int,
     cache_dir: str | PathLike[str] | None = None,
-    progress: Progress | None = None,
-    keep: Part | None = None,
+    on_lines_done: OnLinesDone | None = None,
+    part: SplitPart | None = None,
 ) -> TokenPairs:
     """Cut a corpus into tokens, or find it cut already; `progress` hears how many lines have been done."""
-    key = key_of(corpus, source_tokenizer, target_tokenizer, longest, keep)
-    tokenizers, rule = (source_tokenizer, target_tokenizer), Rule(longest, keep)
-    return opened(kept(key, cache_dir, lambda folder: write(folder, corpus, tokenizers, rule, progress)))
+    key = _cache_key(corpus, source_tokenizer, target_tokenizer, longest, part)
+    tokenizers, rule = (source_tokenizer, target_tokenizer), PairFilter(longest, part)
+    return open_arrays(
+        find_or_build(key, cache_dir, lambda folder: write_arrays(folder, corpus, tokenizers, rule, on_lines_done))
+    )
 
 
-def kept(
-    key: str, cache_dir: str | PathLike[str] | None, fill: Callable[[Path], None], files: Sequence[str] = FILES
+def find_or_build(
+    key: str, cache_dir: str | PathLike[str] | None, build: Callable[[Path], None], files: Sequence[str] = _FILES
 ) -> Path:
     """Return the folder of this name in the cache; if it is not there, or some file in it is damaged, `fill` it."""
-    cache = Path(cache_dir) if cache_dir is not None else default_cache()
+    cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
     folder = cache / key
-    if not is_valid(folder, files):
+    if not _is_intact(folder, files):
         try:
-            clear_abandoned(cache)
-            if folder.exists() and not is_valid(folder, files):
-                discard(folder)
-            with written_whole(folder) as unfinished:
-                fill(unfinished)
+            remove_abandoned(cache)
+            if folder.exists() and not _is_intact(folder, files):
+                remove_directory(folder)
+            with atomic_directory(folder) as unfinished:
+                build(unfinished)
         except OSError as error:
             raise UserError(
                 f"{cache}: prepared data cannot be written there ({error.strerror or error}); "
@@ -111,14 +113,14 @@ def kept(
     return folder
 
 
-def key_of(corpus: Pairs, source: Tokenizer, target: Tokenizer, longest: int, keep: Part | None) -> str:
+def _cache_key(corpus: TextPairs, source: Tokenizer, target: Tokenizer, longest: int, keep: SplitPart | None) -> str:
     """Return the hash of everything that the arrays depend on."""
     part = keep.fingerprint if keep else "all"
-    facts = [FORMAT, corpus.fingerprint(), source.fingerprint, target.fingerprint, longest, part]
+    facts = [ARRAY_FORMAT, corpus.fingerprint(), source.fingerprint, target.fingerprint, longest, part]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def is_valid(folder: Path, files: Sequence[str] = FILES) -> bool:
+def _is_intact(folder: Path, files: Sequence[str] = _FILES) -> bool:
     """Tell whether the folder holds arrays of the sizes that its header says."""
     try:
         header = json.loads((folder / "header.json").read_text())
@@ -127,42 +129,48 @@ def is_valid(folder: Path, files: Sequence[str] = FILES) -> bool:
         return False
 
 
-def opened(folder: Path) -> TokenPairs:
+def open_arrays(folder: Path) -> TokenPairs:
     """Map the arrays of a folder into memory."""
     header = json.loads((folder / "header.json").read_text())
-    kinds = dict.fromkeys(FILES, "<i8") | {name: header["tokens"] for name in FILES if name.endswith(".tokens")}
+    kinds = dict.fromkeys(_FILES, "<i8") | {name: header["tokens"] for name in _FILES if name.endswith(".tokens")}
     # As plain arrays: cutting a `memmap` costs several times more than cutting an array over the same memory.
-    arrays = [np.asarray(np.memmap(folder / name, dtype=kinds[name], mode="r")) for name in FILES]
+    arrays = [np.asarray(np.memmap(folder / name, dtype=kinds[name], mode="r")) for name in _FILES]
     return TokenPairs(folder, folder.name, header["dropped_empty"], header["dropped_long"], *arrays)
 
 
-def write(
+def write_arrays(
     folder: Path,
-    corpus: Pairs,
+    corpus: TextPairs,
     tokenizers: tuple[Tokenizer, Tokenizer],
-    rule: Rule,
-    progress: Progress | None,
+    pair_filter: PairFilter,
+    on_lines_done: OnLinesDone | None,
 ) -> None:
     """Fill the folder with the arrays of a corpus and their header."""
     kind = "<u2" if max(map(len, tokenizers)) <= 1 << 16 else "<u4"
-    tally = Tally()
+    tally = FilterCounts()
     with ExitStack() as open_files:
-        sources, targets = (open_files.enter_context(TokenFile(folder, side, kind)) for side in ("source", "target"))
+        sources, targets = (
+            open_files.enter_context(_TokenFileWriter(folder, side, kind)) for side in ("source", "target")
+        )
         lines = open_files.enter_context((folder / "lines").open("wb"))
-        for chunk in chunks(corpus, rule, tally, progress):
+        for chunk in pair_chunks(corpus, pair_filter, tally, on_lines_done):
             source, target = tokenizers[0].encode_batch(chunk.sources), tokenizers[1].encode_batch(chunk.targets)
-            fitting = [i for i in range(len(source)) if rule.fits(source[i]) and rule.fits(target[i])]
+            fitting = [
+                i
+                for i in range(len(source))
+                if pair_filter.has_allowed_length(source[i]) and pair_filter.has_allowed_length(target[i])
+            ]
             tally.long += len(source) - len(fitting)
             tally.kept += len(fitting)
             sources.append([source[i] for i in fitting])
             targets.append([target[i] for i in fitting])
-            np.array([chunk.numbers[i] for i in fitting], dtype="<i8").tofile(lines)
+            np.array([chunk.line_numbers[i] for i in fitting], dtype="<i8").tofile(lines)
     if not tally.kept:
-        raise nothing_usable(corpus, tally, rule)
-    write_header(folder, kind, tally)
+        raise _no_usable_pairs_error(corpus, tally, pair_filter)
+    _write_header(folder, kind, tally)
 
 
-class TokenFile:
+class _TokenFileWriter:
     """One side of the corpus on its way to disk: tokens in one file, where each sequence begins in another."""
 
     def __init__(self, folder: Path, side: str, kind: str) -> None:
@@ -188,22 +196,22 @@ class TokenFile:
         self.offsets.close()
 
 
-def write_header(folder: Path, kind: str, tally: Tally) -> None:
+def _write_header(folder: Path, kind: str, counts: FilterCounts) -> None:
     """Write what the arrays hold, with their sizes, by which a damaged folder is known."""
     header = {
-        "format": FORMAT,
+        "format": ARRAY_FORMAT,
         "tokens": kind,
-        "pairs": tally.kept,
-        "dropped_empty": tally.empty,
-        "dropped_long": tally.long,
-        "bytes": {name: (folder / name).stat().st_size for name in FILES},
+        "pairs": counts.kept,
+        "dropped_empty": counts.empty,
+        "dropped_long": counts.long,
+        "bytes": {name: (folder / name).stat().st_size for name in _FILES},
     }
     (folder / "header.json").write_text(json.dumps(header, indent=2) + "\n")
 
 
-def nothing_usable(corpus: Pairs, tally: Tally, rule: Rule) -> UserError:
+def _no_usable_pairs_error(corpus: TextPairs, counts: FilterCounts, pair_filter: PairFilter) -> UserError:
     """Say why no pair is left."""
     return UserError(
-        f"{corpus}: no usable pair: {tally.empty:,} are empty on a side and {tally.long:,} are longer than "
-        f"{rule.longest:,} pieces ([data] longest)."
+        f"{corpus}: no usable pair: {counts.empty:,} are empty on a side and {counts.long:,} are longer than "
+        f"{pair_filter.longest:,} pieces ([data] longest)."
     )

@@ -14,35 +14,35 @@ import numpy.typing as npt
 from dragoman.data.arrays import TokenPairs
 from dragoman.tokens import END, PAD, START
 
-Numbers = npt.NDArray[np.int64]
-Lengths = npt.NDArray[Any]
+IndexArray = npt.NDArray[np.int64]
+_LengthArray = npt.NDArray[Any]
 
-TIES, BATCHES = 0, 1  # two independent streams of random numbers an epoch
+_TIE_STREAM, _BATCH_STREAM = 0, 1  # two independent streams of random numbers an epoch
 
 
 @dataclass(frozen=True)
-class Batch:
+class ArrayBatch:
     """Pairs side by side, the shorter ones filled with PAD."""
 
-    source: Numbers  # B S
-    prefix: Numbers  # B T  what the decoder is given: START, then the target without its END
-    target: Numbers  # B T  what it should say
+    source: IndexArray  # B S
+    prefix: IndexArray  # B T  what the decoder is given: START, then the target without its END
+    target: IndexArray  # B T  what it should say
     tokens: int  # of the target, without padding
-    numbers: Numbers  # B  which pairs these are
+    indices: IndexArray  # B  which pairs these are
 
 
-def collate(pairs: TokenPairs, numbers: Sequence[int] | Numbers) -> Batch:
+def collate(pairs: TokenPairs, indices: Sequence[int] | IndexArray) -> ArrayBatch:
     """Put the pairs of these numbers side by side."""
-    numbers = np.asarray(numbers, dtype=np.int64)
-    source = padded(pairs.source_tokens, pairs.source_offsets[numbers], pairs.source_offsets[numbers + 1])
-    target = padded(pairs.target_tokens, pairs.target_offsets[numbers], pairs.target_ends[numbers])
+    indices = np.asarray(indices, dtype=np.int64)
+    source = _pad(pairs.source_tokens, pairs.source_offsets[indices], pairs.source_offsets[indices + 1])
+    target = _pad(pairs.target_tokens, pairs.target_offsets[indices], pairs.target_ends[indices])
     prefix = np.full_like(target, START)
     prefix[:, 1:] = target[:, :-1]
     prefix[prefix == END] = PAD  # nothing is said after END
-    return Batch(source, prefix, target, tokens=int((target != PAD).sum()), numbers=numbers)
+    return ArrayBatch(source, prefix, target, tokens=int((target != PAD).sum()), indices=indices)
 
 
-def padded(tokens: npt.NDArray[Any], starts: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Numbers:
+def _pad(tokens: npt.NDArray[Any], starts: npt.NDArray[Any], ends: npt.NDArray[Any]) -> IndexArray:
     """Return the sequences between these places as rows, filled up with PAD."""
     places = starts[:, None] + np.arange((ends - starts).max())  # B S
     inside = places < ends[:, None]
@@ -51,7 +51,7 @@ def padded(tokens: npt.NDArray[Any], starts: npt.NDArray[Any], ends: npt.NDArray
     return rows
 
 
-def batch_plan(source_lengths: Lengths, target_lengths: Lengths, batch_tokens: int) -> Numbers:
+def batch_boundaries(source_lengths: _LengthArray, target_lengths: _LengthArray, batch_tokens: int) -> IndexArray:
     """Return where each batch ends among the pairs sorted by length.
 
     A batch is the longest run whose padded size, pairs × longest, is within `batch_tokens`; a pair that is larger by
@@ -60,11 +60,11 @@ def batch_plan(source_lengths: Lengths, target_lengths: Lengths, batch_tokens: i
     longest = np.sort(np.maximum(source_lengths, target_lengths).astype(np.int64))
     ends = [0]
     while ends[-1] < len(longest):
-        ends.append(ends[-1] + run_length(longest[ends[-1] :], batch_tokens))
+        ends.append(ends[-1] + _first_batch_size(longest[ends[-1] :], batch_tokens))
     return np.array(ends[1:], dtype=np.int64)
 
 
-def run_length(longest: Numbers, batch_tokens: int) -> int:
+def _first_batch_size(longest: IndexArray, batch_tokens: int) -> int:
     """Return how many of the first pairs, sorted by length, fit into one batch."""
     # The padded size of the first n grows with n; no more than this many can fit, since none is shorter than the first.
     most = min(len(longest), batch_tokens // max(1, int(longest[0])))
@@ -76,42 +76,47 @@ class Order:
     """Which pairs each update of a training is made of."""
 
     def __init__(
-        self, source_lengths: Lengths, target_lengths: Lengths, batch_tokens: int, accumulate: int = 1, seed: int = 1
+        self,
+        source_lengths: _LengthArray,
+        target_lengths: _LengthArray,
+        batch_tokens: int,
+        accumulate: int = 1,
+        seed: int = 1,
     ) -> None:
         self.longest = np.maximum(source_lengths, target_lengths)
         self.target_lengths = target_lengths
-        self.ends = batch_plan(source_lengths, target_lengths, batch_tokens)
+        self.boundaries = batch_boundaries(source_lengths, target_lengths, batch_tokens)
         self.accumulate = accumulate
         self.seed = seed
-        self.current: tuple[int, list[Numbers]] = (-1, [])  # the epoch worked out last, and its batches
+        self.cached_epoch: tuple[int, list[IndexArray]] = (-1, [])  # the epoch worked out last, and its batches
 
     def updates_per_epoch(self, world: int = 1) -> int:
         """Return how many updates see every pair once, in so many processes."""
-        return -(-len(self.ends) // (self.accumulate * world))
+        return -(-len(self.boundaries) // (self.accumulate * world))
 
-    def update(self, step: int, rank: int = 0, world: int = 1) -> list[Numbers]:
+    def update(self, step: int, rank: int = 0, world: int = 1) -> list[IndexArray]:
         """Return the batches of one process at a step (from 0): arrays of pair numbers.
 
         The last update of an epoch takes what is left; a process may then get nothing.
         """
         epoch, position = divmod(step, self.updates_per_epoch(world))
         share = self.accumulate * world
-        return self.batches(epoch)[position * share : (position + 1) * share][rank::world]
+        return self.epoch_batches(epoch)[position * share : (position + 1) * share][rank::world]
 
-    def batches(self, epoch: int) -> list[Numbers]:
+    def epoch_batches(self, epoch: int) -> list[IndexArray]:
         """Return all batches of an epoch in the order of use."""
-        if self.current[0] != epoch:
-            by_length = self.sorted_pairs(epoch)
-            runs = np.split(by_length, self.ends[:-1])
-            self.current = (epoch, [runs[number] for number in self.shuffled(len(runs), epoch, BATCHES)])
-        return self.current[1]
+        if self.cached_epoch[0] != epoch:
+            by_length = self.pairs_by_length(epoch)
+            runs = np.split(by_length, self.boundaries[:-1])
+            self.cached_epoch = (epoch, [runs[number] for number in self.permutation(len(runs), epoch, _BATCH_STREAM)])
+        return self.cached_epoch[1]
 
-    def sorted_pairs(self, epoch: int) -> Numbers:
+    def pairs_by_length(self, epoch: int) -> IndexArray:
         """Return the pair numbers by length; equal ones fall together differently in every epoch."""
-        ties = self.shuffled(len(self.longest), epoch, TIES)
+        ties = self.permutation(len(self.longest), epoch, _TIE_STREAM)
         return np.lexsort((ties, self.target_lengths, self.longest))
 
-    def shuffled(self, count: int, epoch: int, stream: int) -> Numbers:
+    def permutation(self, count: int, epoch: int, stream: int) -> IndexArray:
         """Return a permutation that depends on the seed, the epoch and the stream alone."""
         # The raw numbers of Philox are the same in every version of NumPy; what `Generator` makes of them may change.
         numbers = np.random.Philox(np.random.SeedSequence([self.seed, epoch, stream])).random_raw(count)

@@ -14,25 +14,25 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.lines import Notice, read_blocks, read_lines
+from dragoman.data.lines import OnFileNotice, read_line_blocks, read_lines
 from dragoman.errors import UserError
 
 FilePath = str | PathLike[str]
 Pair = tuple[str, str]
-Floats = npt.NDArray[np.float64]
+_FloatArray = npt.NDArray[np.float64]
 
-FEWEST_LINES = 20  # below this a person finds the place sooner than statistics do
+_MIN_LINES = 20  # below this a person finds the place sooner than statistics do
 # Lines that belong together mismatch by 0.2 to 0.65 of what strangers do (Multi30k, NTREX, Tanaka).
-CLEAR = 0.7
+_CLEAR_MISMATCH_RATIO = 0.7
 
 
-class Pairs(Protocol):
+class TextPairs(Protocol):
     """Pairs of texts on disk, whatever format they are stored in: what a model reads, and what it should write."""
 
     def __str__(self) -> str:
         """Name the files."""
 
-    def check_counts(self) -> int:
+    def count_pairs(self) -> int:
         """Read everything once, refuse what is malformed, and return the number of pairs."""
 
     def fingerprint(self) -> str:
@@ -46,7 +46,7 @@ class Pairs(Protocol):
 
 
 @dataclass(frozen=True)
-class Survey:
+class CorpusScan:
     """What one pass over the files found."""
 
     count: int  # pairs
@@ -54,37 +54,37 @@ class Survey:
     notices: tuple[str, ...]
 
 
-class Surveyed(ABC):
+class ScannedCorpus(ABC):
     """Pairs on disk of which one pass over the files tells all there is to know."""
 
     @property
     @abstractmethod
-    def survey(self) -> Survey:
+    def scan(self) -> CorpusScan:
         """Read everything, refuse what is malformed, and say what was found; made once."""
 
-    def check_counts(self) -> int:
+    def count_pairs(self) -> int:
         """Read everything once, refuse what is malformed, and return the number of pairs."""
-        return self.survey.count
+        return self.scan.count
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of what was read."""
-        return self.survey.fingerprint
+        return self.scan.fingerprint
 
     def notices(self) -> tuple[str, ...]:
         """Return what was taken off the text on the way in, one sentence each."""
-        return self.survey.notices
+        return self.scan.notices
 
 
 @dataclass(frozen=True)
-class Corpus(Surveyed):
+class ParallelCorpus(ScannedCorpus):
     """Sentence pairs in two files, line by line, or in one file with a tab between source and target."""
 
     files: tuple[Path, ...]
 
     @classmethod
-    def of(
+    def from_files(
         cls, source: FilePath | None = None, target: FilePath | None = None, pairs: FilePath | None = None
-    ) -> "Corpus":
+    ) -> "ParallelCorpus":
         """Name the files of a corpus: source and target, or pairs."""
         if pairs is not None and source is None and target is None:
             return cls((Path(pairs),))
@@ -98,28 +98,28 @@ class Corpus(Surveyed):
     def pairs(self) -> Iterator[Pair]:
         """Yield every pair, in order."""
         if len(self.files) == 1:
-            return tabbed_pairs(self.files[0])
-        return lined_up_pairs(*self.files)
+            return _read_tab_separated_pairs(self.files[0])
+        return _read_aligned_pairs(*self.files)
 
     @cached_property
-    def survey(self) -> Survey:
+    def scan(self) -> CorpusScan:
         """The number of pairs, and the SHA-256 of the lines."""
         for file in self.files:
-            refuse_pipe(file)
+            check_regular_file(file)
         notices: list[str] = []
-        readings = [read_through(file, notices.append) for file in self.files]
+        readings = [_count_and_hash_lines(file, notices.append) for file in self.files]
         if len({count for count, _ in readings}) > 1:
-            raise different_counts(self.files, [count for count, _ in readings])
+            raise _different_line_counts_error(self.files, [count for count, _ in readings])
         if len(self.files) == 1:
             for _ in self.pairs():  # every line has its tab
                 pass
         digest = hashlib.sha256("".join(digest for _, digest in readings).encode()).hexdigest()
-        return Survey(readings[0][0], digest, tuple(dict.fromkeys(notices)))
+        return CorpusScan(readings[0][0], digest, tuple(dict.fromkeys(notices)))
 
 
-def pairs_at(corpus: Pairs, numbers: Iterable[int]) -> list[Pair]:
+def select_pairs(corpus: TextPairs, line_numbers: Iterable[int]) -> list[Pair]:
     """Return the pairs of these numbers (counted from 1), in the order of the file."""
-    wanted = {int(number) for number in numbers}
+    wanted = {int(number) for number in line_numbers}
     last = max(wanted, default=0)
     found = []
     for number, pair in enumerate(corpus.pairs(), 1):
@@ -130,7 +130,7 @@ def pairs_at(corpus: Pairs, numbers: Iterable[int]) -> list[Pair]:
     return found
 
 
-def refuse_pipe(file: Path) -> None:
+def check_regular_file(file: Path) -> None:
     """Object to what can be read only once."""
     try:
         mode = file.stat().st_mode
@@ -140,25 +140,25 @@ def refuse_pipe(file: Path) -> None:
         raise UserError(f"{file}: is a pipe or a device; the text is read more than once, so save it to a file first.")
 
 
-def read_through(file: Path, notice: Notice) -> tuple[int, str]:
+def _count_and_hash_lines(file: Path, on_notice: OnFileNotice) -> tuple[int, str]:
     """Return the number of lines in a file and their SHA-256."""
     digest, count = hashlib.sha256(), 0
-    for lines in read_blocks(file, notice):
+    for lines in read_line_blocks(file, on_notice):
         count += len(lines)
         digest.update("".join(f"{line}\n" for line in lines).encode())
     return count, digest.hexdigest()
 
 
-def lined_up_pairs(source: Path, target: Path) -> Iterator[Pair]:
+def _read_aligned_pairs(source: Path, target: Path) -> Iterator[Pair]:
     """Yield line n of one file with line n of the other."""
     for source_line, target_line in zip_longest(read_lines(source), read_lines(target)):
         if source_line is None or target_line is None:
             files = (source, target)
-            raise different_counts(files, [sum(map(len, read_blocks(file))) for file in files])
+            raise _different_line_counts_error(files, [sum(map(len, read_line_blocks(file))) for file in files])
         yield source_line, target_line
 
 
-def tabbed_pairs(file: Path) -> Iterator[Pair]:
+def _read_tab_separated_pairs(file: Path) -> Iterator[Pair]:
     """Yield source and target of every line; an empty line is an empty pair."""
     for number, line in enumerate(read_lines(file), 1):
         columns = line.split("\t")
@@ -167,10 +167,10 @@ def tabbed_pairs(file: Path) -> Iterator[Pair]:
         elif not line.strip(" "):
             yield "", ""
         else:
-            raise wrong_columns(file, number, line, len(columns))
+            raise _wrong_columns_error(file, number, line, len(columns))
 
 
-def wrong_columns(file: Path, number: int, line: str, columns: int) -> UserError:
+def _wrong_columns_error(file: Path, number: int, line: str, columns: int) -> UserError:
     """Say which line is not source, tab, target."""
     start = line if len(line) <= 60 else line[:60] + "…"
     if columns == 1:
@@ -181,11 +181,13 @@ def wrong_columns(file: Path, number: int, line: str, columns: int) -> UserError
     )
 
 
-def different_counts(files: tuple[Path, ...], counts: list[int]) -> UserError:
+def _different_line_counts_error(files: tuple[Path, ...], counts: list[int]) -> UserError:
     """Say how many lines the files have, and where they seem to part."""
     source, target = files
     words = f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}"
-    matching = likely_slip([len(line) for line in read_lines(source)], [len(line) for line in read_lines(target)])
+    matching = _find_misalignment(
+        [len(line) for line in read_lines(source)], [len(line) for line in read_lines(target)]
+    )
     if matching is None:
         return UserError(f"{words}; line n of one must translate line n of the other.")
     if matching >= min(counts):
@@ -197,7 +199,7 @@ def different_counts(files: tuple[Path, ...], counts: list[int]) -> UserError:
     )
 
 
-def likely_slip(source: Sequence[int], target: Sequence[int]) -> int | None:
+def _find_misalignment(source: Sequence[int], target: Sequence[int]) -> int | None:
     """Return how many lines match, judged by their lengths, before one file has lines that the other lacks.
 
     Long lines have long translations. So for every place we ask how well lengths agree if the files are in step up to
@@ -205,29 +207,29 @@ def likely_slip(source: Sequence[int], target: Sequence[int]) -> int | None:
     """
     if len(source) < len(target):
         source, target = target, source
-    longer, shorter = logs(source), logs(target)
+    longer, shorter = _log_lengths(source), _log_lengths(target)
     count, surplus = len(shorter), len(longer) - len(shorter)
-    if count < FEWEST_LINES:
+    if count < _MIN_LINES:
         return None
-    in_step = mismatch(longer[:count], shorter)
-    apart = mismatch(longer[surplus:], shorter)
+    in_step = _length_mismatch(longer[:count], shorter)
+    apart = _length_mismatch(longer[surplus:], shorter)
     cost = np.concatenate([[0.0], np.cumsum(in_step)]) + np.concatenate([np.cumsum(apart[::-1])[::-1], [0.0]])
     best = int(np.argmin(cost))
-    return best if cost[best] < CLEAR * shuffled_mismatch(longer, shorter) * count else None
+    return best if cost[best] < _CLEAR_MISMATCH_RATIO * _shuffled_mismatch(longer, shorter) * count else None
 
 
-def logs(lengths: Sequence[int]) -> Floats:
+def _log_lengths(lengths: Sequence[int]) -> _FloatArray:
     """Return lengths on a scale on which a translation is a constant step away."""
     return np.log(np.asarray(lengths, dtype=np.float64) + 1.0)
 
 
-def mismatch(longer: Floats, shorter: Floats) -> Floats:
+def _length_mismatch(longer: _FloatArray, shorter: _FloatArray) -> _FloatArray:
     """Return, line by line, how far the ratio of lengths is from the usual one."""
     ratio = longer - shorter
     return np.abs(ratio - np.median(ratio))
 
 
-def shuffled_mismatch(longer: Floats, shorter: Floats) -> float:
+def _shuffled_mismatch(longer: _FloatArray, shorter: _FloatArray) -> float:
     """Return the mean mismatch of lines that have nothing to do with each other."""
     half = len(shorter) // 2
-    return float(mismatch(np.roll(longer[: len(shorter)], half), shorter).mean())
+    return float(_length_mismatch(np.roll(longer[: len(shorter)], half), shorter).mean())

@@ -3,10 +3,10 @@
 import shlex
 from pathlib import Path
 
-SAMPLE = 1 << 14  # bytes looked at
-OPENING = 8  # bytes by which a kind of file is known
+SAMPLE_BYTES = 1 << 14  # bytes looked at
+MAGIC_BYTES = 8  # bytes by which a kind of file is known
 
-MAGIC = {
+_MAGIC_NUMBERS = {
     b"\x89PNG": "a PNG image",
     b"\xff\xd8\xff": "a JPEG image",
     b"GIF8": "a GIF image",
@@ -21,10 +21,10 @@ MAGIC = {
     b"\x7fELF": "a program",
     b"SQLite": "an SQLite database",
 }
-CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
+_CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 
 # As `iconv` calls them; of those that explain a sample equally well, the first.
-ENCODINGS = {
+_ENCODINGS = {
     "cp1252": "Windows-1252",
     "cp1251": "Windows-1251",
     "cp1250": "Windows-1250",
@@ -39,69 +39,71 @@ ENCODINGS = {
 }
 
 
-def what_kind_of_binary(opening: bytes) -> str | None:
+def describe_binary(opening: bytes) -> str | None:
     """Recognise a file that is no text by its first bytes."""
-    return next((f"not text; looks like {name}." for magic, name in MAGIC.items() if opening.startswith(magic)), None)
+    return next(
+        (f"not text; looks like {name}." for magic, name in _MAGIC_NUMBERS.items() if opening.startswith(magic)), None
+    )
 
 
-def why_not_text(block: bytes, place_of_error: int, place: Path) -> str:
+def describe_encoding_error(block: bytes, error_position: int, path: Path) -> str:
     """Say what bytes that are not UTF-8 look like, and what to do about them."""
-    sample = block[max(0, place_of_error - SAMPLE // 2) :][:SAMPLE]
-    if len(sample.translate(None, CONTROLS)) < 0.95 * len(sample):
+    sample = block[max(0, error_position - SAMPLE_BYTES // 2) :][:SAMPLE_BYTES]
+    if len(sample.translate(None, _CONTROL_BYTES)) < 0.95 * len(sample):
         return "not text; looks like a binary file. Expected UTF-8 text, one sentence a line."
-    guess = guessed(sample)
+    guess = _guess_encoding(sample)
     if guess is None:
         return "not UTF-8; perhaps the file is damaged here. Repair the line, or drop it on both sides."
-    return f"not UTF-8; looks like {guess}; {how_to_convert(place, guess)}"
+    return f"not UTF-8; looks like {guess}; {conversion_command(path, guess)}"
 
 
-def how_to_convert(place: Path, encoding: str) -> str:
+def conversion_command(path: Path, encoding: str) -> str:
     """Return the command that makes UTF-8 of the file."""
-    name = shlex.quote(str(place))
-    if place.suffix == ".gz":
-        new = shlex.quote(str(place.with_suffix(".utf8")))
+    name = shlex.quote(str(path))
+    if path.suffix == ".gz":
+        new = shlex.quote(str(path.with_suffix(".utf8")))
         return f"convert with `zcat {name} | iconv -f {encoding} -t UTF-8 > {new}`."
-    return f"convert with `iconv -f {encoding} -t UTF-8 {name} > {shlex.quote(str(place) + '.utf8')}`."
+    return f"convert with `iconv -f {encoding} -t UTF-8 {name} > {shlex.quote(str(path) + '.utf8')}`."
 
 
-def guessed(sample: bytes) -> str | None:
+def _guess_encoding(sample: bytes) -> str | None:
     """Return the name of the encoding that the sample seems to be in."""
-    if mostly_utf8(sample):
+    if _is_mostly_utf8(sample):
         return None
     from charset_normalizer import from_bytes  # loads large tables, for errors only
 
-    best = from_bytes(sample, cp_isolation=list(ENCODINGS)).best()
+    best = from_bytes(sample, cp_isolation=list(_ENCODINGS)).best()
     if best is not None:
         alike = {best.encoding, *best.could_be_from_charset}
-        return next((name for encoding, name in ENCODINGS.items() if encoding in alike), None)
-    return ENCODINGS["cp1252"] if all_letters(sample, "cp1252") else None
+        return next((name for encoding, name in _ENCODINGS.items() if encoding in alike), None)
+    return _ENCODINGS["cp1252"] if _decodes_to_letters(sample, "cp1252") else None
 
 
-def mostly_utf8(sample: bytes) -> bool:
+def _is_mostly_utf8(sample: bytes) -> bool:
     """Tell whether the sample is UTF-8 but for a few bytes, which then are damage and no other encoding."""
     text = sample.decode("utf-8", "replace")
     broken = text.count("\ufffd")
     return len(text) - broken - sum(map(str.isascii, text)) > broken
 
 
-def all_letters(sample: bytes, encoding: str) -> bool:
+def _decodes_to_letters(sample: bytes, encoding: str) -> bool:
     """Tell whether in this encoding all bytes beyond ASCII are letters; a short sample has no better sign."""
     beyond = sample.translate(None, bytes(range(128)))
     return beyond.decode(encoding, "replace").isalpha()
 
 
-def utf16_name(sample: bytes) -> str | None:
+def detect_utf16(sample: bytes) -> str | None:
     """Recognise UTF-16 by its mark, or by NULs in every other byte and beside every newline."""
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16"
     if len(sample) < 32 or b"\n" not in sample:
         return None
-    if all_wide(sample[0::2], sample[1::2]):
+    if _is_utf16(sample[0::2], sample[1::2]):
         return "UTF-16LE"
-    return "UTF-16BE" if all_wide(sample[1::2], sample[0::2]) else None
+    return "UTF-16BE" if _is_utf16(sample[1::2], sample[0::2]) else None
 
 
-def all_wide(low: bytes, high: bytes) -> bool:
+def _is_utf16(low: bytes, high: bytes) -> bool:
     """Tell whether the halves of a sample are the low and the high bytes of wide characters."""
     mostly_narrow = high.count(0) > 0.4 * len(high) and 0 not in low
     newlines = [up for down, up in zip(low, high, strict=False) if down == ord("\n")]

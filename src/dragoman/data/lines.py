@@ -13,173 +13,180 @@ from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
-from dragoman.data.encodings import OPENING, SAMPLE, how_to_convert, utf16_name, what_kind_of_binary, why_not_text
+from dragoman.data.encodings import (
+    MAGIC_BYTES,
+    SAMPLE_BYTES,
+    conversion_command,
+    describe_binary,
+    describe_encoding_error,
+    detect_utf16,
+)
 from dragoman.errors import UserError
 
-BLOCK = 1 << 20  # bytes read at a time
+BLOCK_BYTES = 1 << 20  # bytes read at a time
 # Of a longer line only the beginning is kept. It is over-long for every use, and a file may be one line of gigabytes.
-LONGEST_LINE = 64 << 20  # bytes
-GZIP_MAGIC = b"\x1f\x8b"
+MAX_LINE_BYTES = 64 << 20  # bytes
+_GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = "\ufeff"
 
-Notice = Callable[[str], None]
+OnFileNotice = Callable[[str], None]
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """What bytes are read from: a file, or what unpacks one."""
 
     def read(self, size: int, /) -> bytes:
         """Return up to `size` bytes; none at the end."""
 
 
-def read_lines(path: str | PathLike[str], notice: Notice | None = None) -> Iterator[str]:
+def read_lines(path: str | PathLike[str], on_notice: OnFileNotice | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, gzipped or not; `notice` hears once of a byte-order mark and of CRLF."""
-    for lines in read_blocks(path, notice):
+    for lines in read_line_blocks(path, on_notice):
         yield from lines
 
 
-def read_blocks(path: str | PathLike[str], notice: Notice | None = None) -> Iterator[list[str]]:
+def read_line_blocks(path: str | PathLike[str], on_notice: OnFileNotice | None = None) -> Iterator[list[str]]:
     """Yield the lines of a file, many at a time."""
     place = Path(path)
-    said = Said(place, notice)
+    said = NoticeFilter(place, on_notice)
     count, opening = 0, b""
-    with opened(place) as stream:
-        for start, block in whole_lines(stream):
-            opening = opening or block[:OPENING]
-            text = decoded(block, Spot(place, opening, isinstance(stream, gzip.GzipFile), count, start))
+    with open_bytes(place) as stream:
+        for start, block in _whole_line_blocks(stream):
+            opening = opening or block[:MAGIC_BYTES]
+            text = decode_block(block, FilePosition(place, opening, isinstance(stream, gzip.GzipFile), count, start))
             if start == 0 and text.startswith(BYTE_ORDER_MARK):
-                said.once("a byte-order mark at its start was removed")
+                said.send_once("a byte-order mark at its start was removed")
                 text = text[1:]
             lines = text.removesuffix("\n").split("\n") if text else []
             if "\r" in text:
-                lines = [without_carriage_return(line, said) for line in lines]
+                lines = [_strip_carriage_return(line, said) for line in lines]
             count += len(lines)
             yield lines
     if not count:
         raise UserError(f"{place}: the file is empty; expected text, one sentence a line.")
 
 
-class Said:
+class NoticeFilter:
     """Passes each notice on once."""
 
-    def __init__(self, place: Path, notice: Notice | None) -> None:
-        self.place = place
-        self.notice = notice
-        self.already: set[str] = set()
+    def __init__(self, path: Path, on_notice: OnFileNotice | None) -> None:
+        self.path = path
+        self.on_notice = on_notice
+        self.sent: set[str] = set()
 
-    def once(self, words: str) -> None:
+    def send_once(self, text: str) -> None:
         """Say it, unless it has been said."""
-        if self.notice and words not in self.already:
-            self.notice(f"{self.place}: {words}.")
-        self.already.add(words)
+        if self.on_notice and text not in self.sent:
+            self.on_notice(f"{self.path}: {text}.")
+        self.sent.add(text)
 
 
-def without_carriage_return(line: str, said: Said) -> str:
+def _strip_carriage_return(line: str, notices: NoticeFilter) -> str:
     """Take one CR off the end of a line that ended in CRLF."""
     if not line.endswith("\r"):
         return line
-    said.once("lines end in CRLF; the CR was removed")
+    notices.send_once("lines end in CRLF; the CR was removed")
     return line[:-1]
 
 
 @contextmanager
-def opened(place: Path) -> Iterator[Stream]:
+def open_bytes(path: Path) -> Iterator[ByteStream]:
     """Open a file for reading bytes, unpacked if it begins as gzip does, whatever its name."""
-    if "\0" in str(place):
-        raise UserError(f"{str(place)!r}: no possible name of a file, with a NUL in it.")
+    if "\0" in str(path):
+        raise UserError(f"{str(path)!r}: no possible name of a file, with a NUL in it.")
     try:
-        with place.open("rb") as raw:
-            if raw.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
+        with path.open("rb") as raw:
+            if raw.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC):
                 with gzip.GzipFile(fileobj=raw) as unpacked:
                     yield unpacked
             else:
                 yield raw
     except FileNotFoundError:
-        raise UserError(f"{place}: no such file.{neighbours(place)}") from None
+        raise UserError(f"{path}: no such file.{_suggest_file_name(path)}") from None
     except IsADirectoryError:
-        raise UserError(f"{place}: is a directory; expected a file of text.") from None
+        raise UserError(f"{path}: is a directory; expected a file of text.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{place}: damaged gzip file ({sentence(error)}). Copy or download it again.") from None
+        raise UserError(f"{path}: damaged gzip file ({_lowercase_first(error)}). Copy or download it again.") from None
     except OSError as error:
-        raise UserError(f"{place}: cannot be read ({error.strerror or error}).") from None
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}).") from None
 
 
-def sentence(error: BaseException) -> str:
+def _lowercase_first(error: BaseException) -> str:
     """Return what a library complained of, to be put in brackets."""
     words = str(error).rstrip(".")
     return words[:1].lower() + words[1:]
 
 
-def neighbours(place: Path) -> str:
+def _suggest_file_name(path: Path) -> str:
     """Say which file was perhaps meant, where the name differs in the ending .gz only."""
-    other = place.with_name(place.name.removesuffix(".gz") if place.suffix == ".gz" else place.name + ".gz")
+    other = path.with_name(path.name.removesuffix(".gz") if path.suffix == ".gz" else path.name + ".gz")
     return f' Did you mean "{other}"?' if other.name and other.is_file() else ""
 
 
-def whole_lines(stream: Stream) -> Iterator[tuple[int, bytes]]:
+def _whole_line_blocks(stream: ByteStream) -> Iterator[tuple[int, bytes]]:
     """Yield blocks of whole lines, each with its place in the file; only the last may lack its newline."""
     begun: list[bytes] = []  # the parts of a line that is not yet complete
     start = position = 0  # of that line, and of what is read next
-    while chunk := stream.read(BLOCK):
+    while chunk := stream.read(BLOCK_BYTES):
         head, newline, rest = chunk.rpartition(b"\n")
         position += len(chunk)
         if newline:
-            yield from closed(start, begun, head + newline, position - len(rest))
+            yield from _finish_line(start, begun, head + newline, position - len(rest))
             begun, start = [], position - len(rest)
-        if rest and position - start <= LONGEST_LINE + BLOCK:
+        if rest and position - start <= MAX_LINE_BYTES + BLOCK_BYTES:
             begun.append(rest)
     if begun:
-        yield start, kept(begun)
+        yield start, _join_and_truncate(begun)
 
 
-def closed(start: int, begun: list[bytes], lines: bytes, end: int) -> Iterator[tuple[int, bytes]]:
+def _finish_line(start: int, begun: list[bytes], lines: bytes, end: int) -> Iterator[tuple[int, bytes]]:
     """Yield the line that had begun together with the lines that follow, or alone if it is cut short."""
-    if end - start - len(lines) <= LONGEST_LINE:
+    if end - start - len(lines) <= MAX_LINE_BYTES:
         yield start, b"".join([*begun, lines])
         return
     first = lines.index(b"\n") + 1
-    yield start, kept(begun) + b"\n"
+    yield start, _join_and_truncate(begun) + b"\n"
     if lines[first:]:
         yield end - len(lines) + first, lines[first:]
 
 
-def kept(parts: list[bytes]) -> bytes:
+def _join_and_truncate(parts: list[bytes]) -> bytes:
     """Join the parts of a line; of a very long one, keep as many whole characters as fit."""
     line = b"".join(parts)
-    if len(line) <= LONGEST_LINE:
+    if len(line) <= MAX_LINE_BYTES:
         return line
-    end = LONGEST_LINE
-    while line[end] & 0xC0 == 0x80 and end > LONGEST_LINE - 4:  # inside a character
+    end = MAX_LINE_BYTES
+    while line[end] & 0xC0 == 0x80 and end > MAX_LINE_BYTES - 4:  # inside a character
         end -= 1
     return line[:end]
 
 
 @dataclass(frozen=True)
-class Spot:
+class FilePosition:
     """A place in a file: how the file begins, and what was read of it before."""
 
     file: Path
     opening: bytes
-    packed: bool
+    is_gzipped: bool
     lines: int
     offset: int
 
 
-def decoded(block: bytes, spot: Spot) -> str:
+def decode_block(block: bytes, position: FilePosition) -> str:
     """Return a block of lines as text, or say where and why it is none."""
-    if spot.offset == 0:
-        refuse_utf16(block, spot.file)
+    if position.offset == 0:
+        _check_not_utf16(block, position.file)
     try:
         return block.decode()
     except UnicodeDecodeError as error:
-        line = spot.lines + block.count(b"\n", 0, error.start) + 1
-        why = what_kind_of_binary(spot.opening) or why_not_text(block, error.start, spot.file)
-        byte = f"byte {spot.offset + error.start:,}{' of the unpacked text' if spot.packed else ''}"
-        raise UserError(f"{spot.file}: line {line:,}, {byte}: {why}") from None
+        line = position.lines + block.count(b"\n", 0, error.start) + 1
+        why = describe_binary(position.opening) or describe_encoding_error(block, error.start, position.file)
+        byte = f"byte {position.offset + error.start:,}{' of the unpacked text' if position.is_gzipped else ''}"
+        raise UserError(f"{position.file}: line {line:,}, {byte}: {why}") from None
 
 
-def refuse_utf16(block: bytes, place: Path) -> None:
+def _check_not_utf16(block: bytes, path: Path) -> None:
     """Object to UTF-16, which without its mark can pass for UTF-8 full of NULs."""
-    name = utf16_name(block[:SAMPLE])
+    name = detect_utf16(block[:SAMPLE_BYTES])
     if name:
-        raise UserError(f"{place}: line 1, byte 0: not UTF-8; looks like {name}; {how_to_convert(place, name)}")
+        raise UserError(f"{path}: line 1, byte 0: not UTF-8; looks like {name}; {conversion_command(path, name)}")

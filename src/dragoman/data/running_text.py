@@ -13,24 +13,35 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dragoman.data.corpus import FilePath, Pair, Survey, Surveyed, refuse_pipe
-from dragoman.data.encodings import OPENING
-from dragoman.data.lines import BLOCK, BYTE_ORDER_MARK, Notice, Said, Spot, Stream, decoded, opened
+from dragoman.data.corpus import CorpusScan, FilePath, Pair, ScannedCorpus, check_regular_file
+from dragoman.data.encodings import MAGIC_BYTES
+from dragoman.data.lines import (
+    BLOCK_BYTES,
+    BYTE_ORDER_MARK,
+    ByteStream,
+    FilePosition,
+    NoticeFilter,
+    OnFileNotice,
+    decode_block,
+    open_bytes,
+)
 from dragoman.errors import UserError
 
-CHUNK = 2000  # characters: less than vocabularies are learned from at a time, so nothing of a chunk is overlooked
-AHEAD = 16  # characters looked at on both sides of a cut
+CHUNK_CHARACTERS = (
+    2000  # characters: less than vocabularies are learned from at a time, so nothing of a chunk is overlooked
+)
+LOOKAHEAD = 16  # characters looked at on both sides of a cut
 
 
 @dataclass(frozen=True)
-class RunningText(Surveyed):
+class RunningText(ScannedCorpus):
     """A file of running text. As pairs: nothing to read, and a chunk of the text to write."""
 
     file: Path
     overlap: int = 1  # how many of the stretches that a model is trained on a token is in
 
     @classmethod
-    def of(cls, file: FilePath, overlap: int = 1) -> "RunningText":
+    def from_file(cls, file: FilePath, overlap: int = 1) -> "RunningText":
         """Name the file."""
         return cls(Path(file), overlap)
 
@@ -39,55 +50,57 @@ class RunningText(Surveyed):
 
     def pairs(self) -> Iterator[Pair]:
         """Yield every chunk, in order, each with nothing to read before it."""
-        return (("", chunk) for chunk in chunks(read_text(self.file)))
+        return (("", chunk) for chunk in text_chunks(read_text_blocks(self.file)))
 
     @cached_property
-    def survey(self) -> Survey:
+    def scan(self) -> CorpusScan:
         """The number of chunks, and the SHA-256 of the text."""
-        refuse_pipe(self.file)
+        check_regular_file(self.file)
         notices: list[str] = []
         digest, count, blank = hashlib.sha256(), 0, True
-        for chunk in chunks(read_text(self.file, notices.append)):
+        for chunk in text_chunks(read_text_blocks(self.file, notices.append)):
             digest.update(chunk.encode())
             count, blank = count + 1, blank and chunk.isspace()
         if blank:
             raise UserError(f"{self.file}: {'nothing but blanks' if count else 'the file is empty'}; expected text.")
-        return Survey(count, digest.hexdigest(), tuple(notices))
+        return CorpusScan(count, digest.hexdigest(), tuple(notices))
 
 
-def read_text(path: FilePath, notice: Notice | None = None) -> Iterator[str]:
+def read_text_blocks(path: FilePath, on_notice: OnFileNotice | None = None) -> Iterator[str]:
     """Yield a UTF-8 file, gzipped or not, block by block; `notice` hears once of a byte-order mark and of CRLF."""
     place = Path(path)
-    said, lines, opening, held = Said(place, notice), 0, b"", ""
-    with opened(place) as stream:
-        for start, block in whole_characters(stream):
-            opening = opening or block[:OPENING]
-            text = held + decoded(block, Spot(place, opening, isinstance(stream, gzip.GzipFile), lines, start))
+    said, lines, opening, held = NoticeFilter(place, on_notice), 0, b"", ""
+    with open_bytes(place) as stream:
+        for start, block in _whole_character_blocks(stream):
+            opening = opening or block[:MAGIC_BYTES]
+            text = held + decode_block(
+                block, FilePosition(place, opening, isinstance(stream, gzip.GzipFile), lines, start)
+            )
             lines += block.count(b"\n")
             if start == 0 and text.startswith(BYTE_ORDER_MARK):
-                said.once("a byte-order mark at its start was removed")
+                said.send_once("a byte-order mark at its start was removed")
                 text = text[1:]
             held = "\r" if text.endswith("\r") else ""  # its LF may come with the next block
             text = text.removesuffix(held)
             if "\r\n" in text:
-                said.once("lines end in CRLF; the CR was removed")
+                said.send_once("lines end in CRLF; the CR was removed")
             yield text.replace("\r\n", "\n")
     yield held
 
 
-def whole_characters(stream: Stream) -> Iterator[tuple[int, bytes]]:
+def _whole_character_blocks(stream: ByteStream) -> Iterator[tuple[int, bytes]]:
     """Yield blocks that end with a whole character, each with its place in the file."""
     cut, start = b"", 0
-    while more := stream.read(BLOCK):
+    while more := stream.read(BLOCK_BYTES):
         block = cut + more
-        end = len(block) - unfinished_bytes(block)
+        end = len(block) - incomplete_bytes(block)
         yield start, block[:end]
         cut, start = block[end:], start + end
     if cut:
         yield start, cut
 
 
-def unfinished_bytes(block: bytes) -> int:
+def incomplete_bytes(block: bytes) -> int:
     """Return how many bytes at the end of a block begin a character of UTF-8 and do not finish it."""
     for back in range(1, min(4, len(block) + 1)):
         byte = block[-back]
@@ -97,13 +110,13 @@ def unfinished_bytes(block: bytes) -> int:
     return 0
 
 
-def chunks(blocks: Iterable[str]) -> Iterator[str]:
+def text_chunks(blocks: Iterable[str]) -> Iterator[str]:
     """Cut a text, whatever blocks it comes in, into chunks of up to CHUNK characters."""
     rest = ""
     for block in blocks:
         rest, first = rest + block, 0
-        while len(rest) - first > CHUNK + AHEAD:
-            end = place_to_cut(rest, first)
+        while len(rest) - first > CHUNK_CHARACTERS + LOOKAHEAD:
+            end = _cut_position(rest, first)
             yield rest[first:end]
             first = end
         rest = rest[first:]
@@ -111,25 +124,25 @@ def chunks(blocks: Iterable[str]) -> Iterator[str]:
         yield rest
 
 
-def place_to_cut(text: str, first: int) -> int:
+def _cut_position(text: str, first: int) -> int:
     """Return where to end the chunk that begins at `first`: at a line end, else at a space, else between characters.
 
     The line end or space goes to the next chunk, and words follow it: so tokenizers cut everywhere, and so nothing is
     cut otherwise for having been cut here.
     """
-    last = first + CHUNK
+    last = first + CHUNK_CHARACTERS
     for mark in ("\n", " "):
         place = text.rfind(mark, first + 1, last)
         while place > first and text[place + 1].isspace():
             place = text.rfind(mark, first + 1, place)
         if place > first:
             return place
-    return next((place for place in range(last, last - CHUNK // 2, -1) if independent(text, place)), last)
+    return next((place for place in range(last, last - CHUNK_CHARACTERS // 2, -1) if _can_cut_at(text, place)), last)
 
 
-def independent(text: str, place: int) -> bool:
+def _can_cut_at(text: str, position: int) -> bool:
     """Say whether what stands before and after a place has the same normal form (NFC) apart as together."""
-    before, after = text[place - AHEAD : place], text[place : place + AHEAD]
+    before, after = text[position - LOOKAHEAD : position], text[position : position + LOOKAHEAD]
     together = unicodedata.normalize("NFC", before + after)
     return not unicodedata.combining(after[0]) and together == "".join(
         unicodedata.normalize("NFC", part) for part in (before, after)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.kernels import functions as kernels
-from dragoman.recipe import Decoding
+from dragoman.native import functions as kernels
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
 
-NOTHING = -torch.inf  # the log-probability, or score, of a place without a hypothesis
+NO_HYPOTHESIS = -torch.inf  # the log-probability, or score, of a place without a hypothesis
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,18 @@ class Hypothesis:
     truncated: bool  # stopped at its longest length, without END
 
 
-EMPTY = Hypothesis((), score=0.0, log_probability=0.0, truncated=False)
-FAILED = Hypothesis((), score=-torch.inf, log_probability=-torch.inf, truncated=True)  # of a model that gives only NaN
+EMPTY_HYPOTHESIS = Hypothesis((), score=0.0, log_probability=0.0, truncated=False)
+FAILED_HYPOTHESIS = Hypothesis(
+    (), score=-torch.inf, log_probability=-torch.inf, truncated=True
+)  # of a model that gives only NaN
 
 
-def longest_outputs(source: Tensor, how: Decoding) -> Tensor:
+def max_output_lengths(source: Tensor, config: DecodingConfig) -> Tensor:
     """Return for each sentence (B) how many tokens it may produce, END included."""
-    return (source != PAD).sum(dim=1) - 1 + how.extra_length  # the source's END is not counted
+    return (source != PAD).sum(dim=1) - 1 + config.extra_length  # the source's END is not counted
 
 
-def log_probabilities(logits: Tensor, *, first: bool) -> Tensor:
+def output_log_probabilities(logits: Tensor, *, first: bool) -> Tensor:
     """Return log-probabilities (… V) in which PAD and START can never be chosen, nor END as the first token.
 
     Training shows no empty target, but a long sentence can be so improbable in every wording that silence scores best.
@@ -45,25 +47,25 @@ def log_probabilities(logits: Tensor, *, first: bool) -> Tensor:
     return values
 
 
-def likeliest(logits: Tensor, count: int, *, first: bool) -> tuple[Tensor, Tensor]:
+def top_tokens(logits: Tensor, count: int, *, first: bool) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities of the `count` likeliest tokens that can be chosen (… X), and those tokens."""
-    if kernels.available(logits):
-        return kernels.choose_best(logits, min(count, logits.shape[-1]), END + 1 if first else END)
-    return largest(log_probabilities(logits, first=first), count)
+    if kernels.is_supported(logits):
+        return kernels.top_log_probabilities(logits, min(count, logits.shape[-1]), END + 1 if first else END)
+    return fast_topk(output_log_probabilities(logits, first=first), count)
 
 
-def sum_type(device: torch.device) -> torch.dtype:
+def sum_dtype(device: torch.device) -> torch.dtype:
     """Return the type to add log-probabilities in: dozens of float32 roundings would show in a score."""
     return torch.float32 if device.type == "mps" else torch.float64  # Apple's processors have no float64
 
 
-def produced_tokens(row: list[int]) -> tuple[int, ...]:
+def output_tokens(row: list[int]) -> tuple[int, ...]:
     """Return what a row holds between START and END (or PAD, or the end of the row)."""
     stop = next((place for place, token in enumerate(row) if token in (END, PAD)), len(row))
     return tuple(row[1:stop])
 
 
-def largest(values: Tensor, count: int, *, group: int = 16) -> tuple[Tensor, Tensor]:
+def fast_topk(values: Tensor, count: int, *, group: int = 16) -> tuple[Tensor, Tensor]:
     """Return the `count` largest of the last dimension and where they stand, like `topk` but faster.
 
     The largest numbers lie in the groups with the largest maxima, and finding those reads each number once.

@@ -12,18 +12,24 @@ import math
 import torch
 from torch import Tensor
 
-from dragoman.decoding.hypothesis import Hypothesis, log_probabilities, longest_outputs, produced_tokens, sum_type
+from dragoman.decoding.hypothesis import (
+    Hypothesis,
+    max_output_lengths,
+    output_log_probabilities,
+    output_tokens,
+    sum_dtype,
+)
 from dragoman.decoding.penalties import length_penalty
 from dragoman.errors import UserError
-from dragoman.model.transducer import Transducer
-from dragoman.recipe import Decoding
+from dragoman.models.transducer import Transducer
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
 
 
 def sample(
     model: Transducer,
     source: Tensor,
-    how: Decoding,
+    config: DecodingConfig,
     *,
     temperature: float = 1.0,
     top_k: int = 0,
@@ -36,27 +42,27 @@ def sample(
     Below 1 a `temperature` favours likely tokens. Only the `top_k` likeliest tokens (0: all) and of them the fewest
     that make up the share `top_p` are drawn from.
     """
-    check(temperature, top_k, top_p, n)
+    check_sampling_options(temperature, top_k, top_p, n)
     memory = model.encode(source)
-    state = model.start(memory).reorder(torch.zeros(len(source), n, dtype=torch.long, device=source.device))
-    longest = longest_outputs(source, how)
-    chances = random_numbers(source, n, int(longest.max()), seed)  # B W T
+    state = model.initial_state(memory).reorder(torch.zeros(len(source), n, dtype=torch.long, device=source.device))
+    longest = max_output_lengths(source, config)
+    chances = _random_numbers(source, n, int(longest.max()), seed)  # B W T
     tokens = torch.full((len(source), n, 1), START, device=source.device)
-    sums = torch.zeros(len(source), n, dtype=sum_type(source.device), device=source.device)
+    sums = torch.zeros(len(source), n, dtype=sum_dtype(source.device), device=source.device)
     going = torch.ones_like(sums, dtype=torch.bool)
     for step in range(chances.shape[-1]):
         logits, state = model.step(tokens[..., -1], memory, state)
-        values = log_probabilities(logits, first=step == 0)
-        token = drawn(values, chances[..., step], temperature, top_k, top_p)
+        values = output_log_probabilities(logits, first=step == 0)
+        token = draw_tokens(values, chances[..., step], temperature, top_k, top_p)
         sums = sums + values.gather(-1, token[..., None]).squeeze(-1).masked_fill(~going, 0.0)
         tokens = torch.cat([tokens, token.masked_fill(~going, PAD)[..., None]], dim=-1)
         going = going & (token != END) & (longest > step + 1)[:, None]
         if not going.any():
             break
-    return hypotheses(tokens, sums, how.length_penalty)
+    return _to_hypotheses(tokens, sums, config.length_penalty)
 
 
-def check(temperature: float, top_k: int, top_p: float, n: int) -> None:
+def check_sampling_options(temperature: float, top_k: int, top_p: float, n: int) -> None:
     """Refuse numbers that cannot be drawn with."""
     if not 0 < temperature < math.inf:
         raise UserError(
@@ -70,25 +76,25 @@ def check(temperature: float, top_k: int, top_p: float, n: int) -> None:
         raise UserError(f"n {n} outputs cannot be drawn; ask for 1 or more.")
 
 
-def drawn(values: Tensor, chance: Tensor, temperature: float, top_k: int, top_p: float) -> Tensor:
+def draw_tokens(values: Tensor, uniform: Tensor, temperature: float, top_k: int, top_p: float) -> Tensor:
     """Draw a token (B W) from log-probabilities (B W V) by a number between 0 and 1 (B W)."""
     places = None
     if top_k or top_p < 1:
         values, places = values.topk(min(top_k or values.shape[-1], values.shape[-1]))
-    below = (values - values.amax(dim=-1, keepdim=True)).to(chance.dtype)  # the likeliest is 0
+    below = (values - values.amax(dim=-1, keepdim=True)).to(uniform.dtype)  # the likeliest is 0
     likely = (below / temperature).exp()
     heap = likely.cumsum(dim=-1)
     if top_p < 1:
         likely = likely.masked_fill(heap - likely >= top_p * heap[..., -1:], 0.0)
         heap = likely.cumsum(dim=-1)
     total = heap[..., -1:].contiguous()
-    found = torch.searchsorted(heap, chance[..., None] * total, right=True)  # the first to reach above the number
+    found = torch.searchsorted(heap, uniform[..., None] * total, right=True)  # the first to reach above the number
     found = found.minimum(torch.searchsorted(heap, total))  # which rounding can put above the whole heap
     found = found.clamp(max=heap.shape[-1] - 1)  # and NaN beyond its end
     return (found if places is None else places.gather(-1, found)).squeeze(-1)
 
 
-def random_numbers(source: Tensor, n: int, count: int, seed: int) -> Tensor:
+def _random_numbers(source: Tensor, n: int, count: int, seed: int) -> Tensor:
     """Return `count` numbers in [0, 1) for each of `n` outputs of each sentence (B W T)."""
     rows = []
     for row in source.tolist():
@@ -97,16 +103,16 @@ def random_numbers(source: Tensor, n: int, count: int, seed: int) -> Tensor:
         generator = torch.Generator().manual_seed(stream)
         # Step after step, so that a longer neighbour only makes the stream longer.
         rows.append(torch.rand(count, n, generator=generator, dtype=torch.float64).T)
-    return torch.stack(rows).to(source.device, sum_type(source.device))
+    return torch.stack(rows).to(source.device, sum_dtype(source.device))
 
 
-def hypotheses(tokens: Tensor, sums: Tensor, alpha: float) -> list[list[Hypothesis]]:
+def _to_hypotheses(tokens: Tensor, sums: Tensor, alpha: float) -> list[list[Hypothesis]]:
     """Turn rows of tokens (B W T, from START) and their log-probabilities (B W) into hypotheses."""
     produced = (tokens[..., 1:] != PAD).sum(dim=-1)
     scores = sums / length_penalty(produced.to(sums.dtype), alpha)
     truncated = ~(tokens == END).any(dim=-1)
     columns = (tokens.tolist(), scores.tolist(), sums.tolist(), truncated.tolist())
     return [
-        [Hypothesis(produced_tokens(row), *numbers) for row, *numbers in zip(*sentence, strict=True)]
+        [Hypothesis(output_tokens(row), *numbers) for row, *numbers in zip(*sentence, strict=True)]
         for sentence in zip(*columns, strict=True)
     ]

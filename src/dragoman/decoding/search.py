@@ -3,7 +3,7 @@
 Each step keeps the W best extensions of a sentence's live hypotheses; those that end in END are finished and leave
 the beam. So a beam of one is greedy search, and a beam that is wide enough leaves nothing out. A beam can lose the
 greedy hypothesis half-way and end with something worse; then it goes on beside the beam, so that no search is worse
-than the greedy one. `kernels/search.c` is the same search for a compiled model.
+than the greedy one. `native/search.c` is the same search for a compiled model.
 
 Shapes: B batch, S source positions, T target positions, V vocabulary, W beam, N finished hypotheses that are kept.
 """
@@ -15,28 +15,28 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dragoman.decoding.compiled_search import compiled_search
 from dragoman.decoding.hypothesis import (
-    FAILED,
-    NOTHING,
+    FAILED_HYPOTHESIS,
+    NO_HYPOTHESIS,
     Hypothesis,
-    likeliest,
-    log_probabilities,
-    longest_outputs,
-    produced_tokens,
-    sum_type,
+    max_output_lengths,
+    output_log_probabilities,
+    output_tokens,
+    sum_dtype,
+    top_tokens,
 )
 from dragoman.decoding.penalties import length_penalty
-from dragoman.decoding.shortlist import Restricted
+from dragoman.decoding.shortlist import ShortlistedTransducer
 from dragoman.errors import UserError
-from dragoman.model.compiled import CompiledTransformer
-from dragoman.model.transducer import Memory, State, Transducer
-from dragoman.recipe import Decoding
+from dragoman.models.transducer import Memory, State, Transducer
+from dragoman.native.model import NativeTransformer
+from dragoman.native.search import native_beam_search
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedHypotheses:
     """The best finished hypotheses of each sentence, the best first."""
 
     tokens: Tensor  # B N T, from START; padded with PAD
@@ -44,22 +44,22 @@ class Finished:
     log_probabilities: Tensor  # B N
     truncated: Tensor  # B N
 
-    def keep(self, sentences: Tensor) -> "Finished":
+    def keep(self, sentences: Tensor) -> "FinishedHypotheses":
         """Return those of the given sentences (a tensor of row numbers) alone."""
-        return Finished(*(part[sentences] for part in vars(self).values()))
+        return FinishedHypotheses(*(part[sentences] for part in vars(self).values()))
 
-    def joined_by(self, others: "Finished") -> "Finished":
+    def merge(self, others: "FinishedHypotheses") -> "FinishedHypotheses":
         """Return the N best of these and the others; of equal ones these, and the first of the others."""
         longer = F.pad(self.tokens, (0, others.tokens.shape[-1] - self.tokens.shape[-1]), value=PAD)
-        both = Finished(
+        both = FinishedHypotheses(
             torch.cat([longer, others.tokens], dim=1),
             torch.cat([self.scores, others.scores], dim=1),
             torch.cat([self.log_probabilities, others.log_probabilities], dim=1),
             torch.cat([self.truncated, others.truncated], dim=1),
         )
         best = both.scores.argsort(dim=1, descending=True, stable=True)[:, : self.scores.shape[1]]
-        return Finished(
-            picked(both.tokens, best),
+        return FinishedHypotheses(
+            _gather_rows(both.tokens, best),
             *(part.gather(1, best) for name, part in vars(both).items() if name != "tokens"),
         )
 
@@ -69,12 +69,12 @@ class Beam:
     """The search so far: the live hypotheses of each sentence and its best finished ones."""
 
     sentences: Tensor  # B       which rows of the source these are
-    longest: Tensor  # B         tokens a sentence may produce
+    max_lengths: Tensor  # B         tokens a sentence may produce
     highest_penalty: Tensor  # B the length penalty of so many
     tokens: Tensor  # B W T      from START
     log_probabilities: Tensor  # B W
     greedy: Tensor  # B          the place of the hypothesis that took the likeliest token each time; -1: it has ended
-    finished: Finished
+    finished: FinishedHypotheses
     memory: Memory
     state: State
 
@@ -82,7 +82,7 @@ class Beam:
         """Return the search for the given sentences (a tensor of row numbers) alone."""
         return Beam(
             self.sentences[sentences],
-            self.longest[sentences],
+            self.max_lengths[sentences],
             self.highest_penalty[sentences],
             self.tokens[sentences],
             self.log_probabilities[sentences],
@@ -92,23 +92,23 @@ class Beam:
             self.state.keep(sentences),
         )
 
-    def live(self) -> Tensor:
+    def live_sentences(self) -> Tensor:
         """Return which sentences (B) still have a live hypothesis."""
-        return (self.log_probabilities > NOTHING).any(dim=1)
+        return (self.log_probabilities > NO_HYPOTHESIS).any(dim=1)
 
 
-Watch = Callable[[Beam], None]
+OnStep = Callable[[Beam], None]
 
 
 def beam_search(
     model: Transducer,
     source: Tensor,
-    how: Decoding,
+    config: DecodingConfig,
     *,
     n_best: int = 1,
     compact: bool = True,
     prefix: Sequence[int] = (),
-    watch: Watch | None = None,
+    on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence of `source` (B S) its `n_best` best hypotheses, the best first.
 
@@ -117,73 +117,79 @@ def beam_search(
     """
     if n_best < 1:
         raise UserError(f"n_best {n_best} asks for nothing; ask for 1 or more.")
-    if n_best > how.beam:
+    if n_best > config.beam:
         raise UserError(
-            f"n_best {n_best} is more than the beam of {how.beam} can hold; widen the beam or ask for fewer."
+            f"n_best {n_best} is more than the beam of {config.beam} can hold; widen the beam or ask for fewer."
         )
-    plain, allowed = (model.model, model.shortlist.allowed(source)) if isinstance(model, Restricted) else (model, None)
-    if isinstance(plain, CompiledTransformer) and not prefix and watch is None:
-        room = plain.room(longest_outputs(source, how), how.beam)
+    plain, allowed = (
+        (model.model, model.shortlist.allowed_tokens(source))
+        if isinstance(model, ShortlistedTransducer)
+        else (model, None)
+    )
+    if isinstance(plain, NativeTransformer) and not prefix and on_step is None:
+        room = plain.max_active_sentences(max_output_lengths(source, config), config.beam)
         if room:
-            return compiled_search(plain, source, how, n_best, room, allowed)
-    shown = watch or (lambda _: None)
-    beam = first_beam(model, source, how, n_best, given=len(prefix))
+            return native_beam_search(plain, source, config, n_best, room, allowed)
+    shown = on_step or (lambda _: None)
+    beam = _initial_beam(model, source, config, n_best, prefix_length=len(prefix))
     for token in prefix:
-        shown(beam := forced(beam, model, token))
+        shown(beam := _force_token(beam, model, token))
     results: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     while True:
-        shown(beam := extended(beam, model, how.beam, steady=not compact))
-        beam = settled(beam, how.length_penalty)
-        live = beam.live()
+        shown(beam := _extend_beam(beam, model, config.beam, fixed_shape=not compact))
+        beam = _finish_hypotheses(beam, config.length_penalty)
+        live = beam.live_sentences()
         count = int(live.sum())
         if count == 0:
-            collect(beam, results)
+            _collect_results(beam, results)
             return results
         if compact and 4 * count <= 3 * len(live):  # a smaller batch must pay for copying the state
-            collect(beam.keep((~live).nonzero().squeeze(1)), results)
+            _collect_results(beam.keep((~live).nonzero().squeeze(1)), results)
             beam = beam.keep(live.nonzero().squeeze(1))
 
 
-def first_beam(model: Transducer, source: Tensor, how: Decoding, n_best: int, *, given: int = 0) -> Beam:
+def _initial_beam(
+    model: Transducer, source: Tensor, config: DecodingConfig, n_best: int, *, prefix_length: int = 0
+) -> Beam:
     """Return the beam before the first step: one empty hypothesis a sentence, with room for what is given."""
     memory = model.encode(source)
     batch = len(source)
-    sums = torch.zeros(batch, n_best, dtype=sum_type(source.device), device=source.device)
+    sums = torch.zeros(batch, n_best, dtype=sum_dtype(source.device), device=source.device)
     tokens = torch.full((batch, n_best, 1), START, device=source.device)
-    nothing = torch.full_like(sums, NOTHING)
-    longest = longest_outputs(source, how).clamp(min=given + how.extra_length)
+    nothing = torch.full_like(sums, NO_HYPOTHESIS)
+    longest = max_output_lengths(source, config).clamp(min=prefix_length + config.extra_length)
     return Beam(
         sentences=torch.arange(batch, device=source.device),
-        longest=longest,
-        highest_penalty=length_penalty(longest.to(sums.dtype), how.length_penalty),
+        max_lengths=longest,
+        highest_penalty=length_penalty(longest.to(sums.dtype), config.length_penalty),
         tokens=tokens[:, :1],
         log_probabilities=sums[:, :1],
         greedy=torch.zeros_like(tokens[:, 0, 0]),
-        finished=Finished(tokens, nothing, nothing, torch.zeros_like(nothing, dtype=torch.bool)),
+        finished=FinishedHypotheses(tokens, nothing, nothing, torch.zeros_like(nothing, dtype=torch.bool)),
         memory=memory,
-        state=model.start(memory),
+        state=model.initial_state(memory),
     )
 
 
-def forced(beam: Beam, model: Transducer, token: int) -> Beam:
+def _force_token(beam: Beam, model: Transducer, token: int) -> Beam:
     """Let every hypothesis go on with a given token, and count what the model thinks of it."""
     logits, state = model.step(beam.tokens[..., -1], beam.memory, beam.state)
     return replace(
         beam,
         tokens=torch.cat([beam.tokens, torch.full_like(beam.tokens[..., :1], token)], dim=-1),
-        log_probabilities=beam.log_probabilities + log_probabilities(logits, first=False)[..., token],
+        log_probabilities=beam.log_probabilities + output_log_probabilities(logits, first=False)[..., token],
         state=state,
     )
 
 
-def extended(beam: Beam, model: Transducer, width: int, *, steady: bool = False) -> Beam:
+def _extend_beam(beam: Beam, model: Transducer, width: int, *, fixed_shape: bool = False) -> Beam:
     """Read the last tokens and keep the `width` best ways to go on; fewer while there are fewer.
 
     The greedy one has a place beside them when it is not among them, and if `steady` always.
     """
     logits, state = model.step(beam.tokens[..., -1], beam.memory, beam.state)
     # B W X: no hypothesis can place more than `width`.
-    values, tokens = likeliest(logits, width, first=beam.tokens.shape[-1] == 1)
+    values, tokens = top_tokens(logits, width, first=beam.tokens.shape[-1] == 1)
     if width == 1:  # there is nothing to choose between
         return replace(
             beam,
@@ -197,56 +203,56 @@ def extended(beam: Beam, model: Transducer, width: int, *, steady: bool = False)
     best, chosen = within.topk(min(width, within.shape[1]))  # B W
     first_choice = torch.where(beam.greedy < 0, -1, beam.greedy * choices)
     missing = (first_choice >= 0) & (chosen != first_choice[:, None]).all(dim=1)
-    if steady or missing.any():
+    if fixed_shape or missing.any():
         chosen = torch.cat([chosen, first_choice.clamp(min=0)[:, None]], dim=1)  # B W+1
         best = sums.gather(1, chosen)
-        best[:, -1].masked_fill_(~missing, NOTHING)
+        best[:, -1].masked_fill_(~missing, NO_HYPOTHESIS)
     parents = chosen // choices
     token = tokens.flatten(1).gather(1, chosen)
     return replace(
         beam,
-        tokens=torch.cat([picked(beam.tokens, parents), token[..., None]], dim=-1),
+        tokens=torch.cat([_gather_rows(beam.tokens, parents), token[..., None]], dim=-1),
         log_probabilities=best,
-        greedy=place_of(first_choice, chosen, token),
+        greedy=_greedy_index(first_choice, chosen, token),
         state=state.reorder(parents),
     )
 
 
-def place_of(wanted: Tensor, chosen: Tensor, token: Tensor) -> Tensor:
+def _greedy_index(wanted: Tensor, chosen: Tensor, token: Tensor) -> Tensor:
     """Return where in `chosen` (B W) the wanted choice (B) stands; -1 if its token is END."""
     found = (chosen == wanted[:, None]) & (token != END)
     return torch.where(found.any(dim=1), found.int().argmax(dim=1), -1)
 
 
-def settled(beam: Beam, alpha: float) -> Beam:
+def _finish_hypotheses(beam: Beam, alpha: float) -> Beam:
     """Move what has ended to the finished hypotheses, and end the sentences that nothing live can improve."""
     produced = beam.tokens.shape[-1] - 1
     sums = beam.log_probabilities
     ended = beam.tokens[..., -1] == END
-    closing = (sums > NOTHING) & (ended | (beam.longest <= produced)[:, None])
+    closing = (sums > NO_HYPOTHESIS) & (ended | (beam.max_lengths <= produced)[:, None])
     finished = beam.finished
     if closing.any():
-        scores = (sums / length_penalty(float(produced), alpha)).masked_fill(~closing, NOTHING)
-        finished = finished.joined_by(Finished(beam.tokens, scores, sums, ~ended))
-    sums = sums.masked_fill(closing, NOTHING)
+        scores = (sums / length_penalty(float(produced), alpha)).masked_fill(~closing, NO_HYPOTHESIS)
+        finished = finished.merge(FinishedHypotheses(beam.tokens, scores, sums, ~ended))
+    sums = sums.masked_fill(closing, NO_HYPOTHESIS)
     # Log-probabilities only fall, so a live hypothesis can at best keep its present one up to the longest length.
     bound = sums.amax(dim=1) / beam.highest_penalty
     hopeless = bound <= finished.scores[:, -1]
-    return replace(beam, log_probabilities=sums.masked_fill(hopeless[:, None], NOTHING), finished=finished)
+    return replace(beam, log_probabilities=sums.masked_fill(hopeless[:, None], NO_HYPOTHESIS), finished=finished)
 
 
-def collect(beam: Beam, results: list[list[Hypothesis]]) -> None:
+def _collect_results(beam: Beam, results: list[list[Hypothesis]]) -> None:
     """Write the finished hypotheses to their sentences' places in the results."""
     finished = beam.finished
     rows = (finished.tokens, finished.scores, finished.log_probabilities, finished.truncated)
     for sentence, *parts in zip(beam.sentences.tolist(), *(part.tolist() for part in rows), strict=True):
         results[sentence] = [
-            Hypothesis(produced_tokens(tokens), score, log_probability, truncated)
+            Hypothesis(output_tokens(tokens), score, log_probability, truncated)
             for tokens, score, log_probability, truncated in zip(*parts, strict=True)
-            if score > NOTHING
-        ] or [FAILED]
+            if score > NO_HYPOTHESIS
+        ] or [FAILED_HYPOTHESIS]
 
 
-def picked(rows: Tensor, places: Tensor) -> Tensor:
+def _gather_rows(rows: Tensor, indices: Tensor) -> Tensor:
     """Return rows (B W T) by place: row w of sentence b becomes row places[b, w]."""
-    return rows.gather(1, places[..., None].expand(-1, -1, rows.shape[-1]))
+    return rows.gather(1, indices[..., None].expand(-1, -1, rows.shape[-1]))

@@ -11,55 +11,57 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.model.transducer import Memory, State, Transducer
-from dragoman.tokens import RESERVED
+from dragoman.models.transducer import Memory, State, Transducer
+from dragoman.tokens import RESERVED_TOKENS
 
 
 @dataclass(frozen=True)
 class Shortlist:
     """What each source piece may become, and what may always be said."""
 
-    likely: Tensor  # V N, of source pieces: target pieces
+    candidates: Tensor  # V N, of source pieces: target pieces
     common: Tensor  # K target pieces
-    pieces: int  # in the target's vocabulary
+    vocabulary_size: int  # in the target's vocabulary
 
-    def allowed(self, source: Tensor) -> Tensor:
+    def allowed_tokens(self, source: Tensor) -> Tensor:
         """Return which pieces (B V) may be said in translating each sentence of `source` (B S)."""
-        allowed = torch.zeros(len(source), self.pieces, dtype=torch.bool, device=source.device)
-        allowed[:, :RESERVED] = True
+        allowed = torch.zeros(len(source), self.vocabulary_size, dtype=torch.bool, device=source.device)
+        allowed[:, :RESERVED_TOKENS] = True
         allowed[:, self.common.to(source.device)] = True
-        return allowed.scatter_(1, self.likely.to(source.device)[source].flatten(1), True)
+        return allowed.scatter_(1, self.candidates.to(source.device)[source].flatten(1), True)
 
 
 @dataclass(frozen=True)
-class ListedMemory(Memory):
+class ShortlistMemory(Memory):
     """What an encoder leaves, and which pieces may be said of it."""
 
     allowed: Tensor  # B V
 
-    def keep(self, sentences: Tensor) -> "ListedMemory":
+    def keep(self, sentences: Tensor) -> "ShortlistMemory":
         """Return the memory of the given sentences (a tensor of row numbers) alone."""
         plain = super().keep(sentences)
-        return ListedMemory(plain.states, plain.mask, self.allowed[sentences], firsts=plain.firsts)
+        return ShortlistMemory(plain.states, plain.mask, self.allowed[sentences], word_starts=plain.word_starts)
 
 
-class Restricted:
+class ShortlistedTransducer:
     """A transducer that says nothing but what is on each sentence's list."""
 
     def __init__(self, model: Transducer, shortlist: Shortlist) -> None:
         self.model, self.shortlist = model, shortlist
 
-    def encode(self, source: Tensor) -> ListedMemory:
+    def encode(self, source: Tensor) -> ShortlistMemory:
         """Read `source` (B S, padded with PAD)."""
         memory = self.model.encode(source)
-        return ListedMemory(memory.states, memory.mask, self.shortlist.allowed(source), firsts=memory.firsts)
+        return ShortlistMemory(
+            memory.states, memory.mask, self.shortlist.allowed_tokens(source), word_starts=memory.word_starts
+        )
 
-    def start(self, memory: Memory) -> State:
+    def initial_state(self, memory: Memory) -> State:
         """Return the state before the first token."""
-        return self.model.start(memory)
+        return self.model.initial_state(memory)
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, State]:
         """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
-        assert isinstance(memory, ListedMemory), f"this memory has no list: {type(memory)}"
+        assert isinstance(memory, ShortlistMemory), f"this memory has no list: {type(memory)}"
         logits, state = self.model.step(token, memory, state)
         return logits.masked_fill(~memory.allowed[:, None], -torch.inf), state

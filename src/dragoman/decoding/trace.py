@@ -7,28 +7,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dragoman.decoding.hypothesis import NOTHING
+from dragoman.decoding.hypothesis import NO_HYPOTHESIS
 from dragoman.decoding.penalties import length_penalty
 from dragoman.decoding.search import Beam
 from dragoman.tokens import END
 
-Path = tuple[int, ...]  # the tokens of a hypothesis, from the first after START
+TokenPath = tuple[int, ...]  # the tokens of a hypothesis, from the first after START
 
 # chosen: part of the result. finished: ended, but something else won. live: led to one that ended, or was still in the
 # beam when the search stopped. pruned: everything that went on from it was dropped.
-State = Literal["chosen", "finished", "live", "pruned"]
+NodeStatus = Literal["chosen", "finished", "live", "pruned"]
 
 
 @dataclass(frozen=True)
-class Node:
+class SearchNode:
     """One token that some hypothesis went on with."""
 
     parent: int | None  # the place of its parent among the nodes
-    path: Path  # all tokens up to this one
+    path: TokenPath  # all tokens up to this one
     log_probability: float  # of this token
     sum: float  # of the log-probabilities up to it
     score: float  # the sum divided by the length penalty
-    state: State
+    status: NodeStatus
 
     @property
     def token(self) -> int:
@@ -42,46 +42,46 @@ class Node:
 
 
 @dataclass
-class Trace:
+class SearchTrace:
     """Keep the hypotheses of the first sentence of a search, with the sums of their log-probabilities."""
 
-    sums: dict[Path, float] = field(default_factory=dict)
+    sums: dict[TokenPath, float] = field(default_factory=dict)
 
-    def hear(self, beam: Beam) -> None:
+    def record_step(self, beam: Beam) -> None:
         """Add the beam of one step."""
         for tokens, total in zip(beam.tokens[0].tolist(), beam.log_probabilities[0].tolist(), strict=True):
-            if total > NOTHING:
+            if total > NO_HYPOTHESIS:
                 self.sums[tuple(tokens[1:])] = total
 
-    def nodes(self, chosen: Sequence[int], alpha: float) -> list[Node]:
+    def nodes(self, chosen: Sequence[int], alpha: float) -> list[SearchNode]:
         """Return the tree, parents before their children; `chosen` are the tokens of the result, without END."""
         places = {path: place for place, path in enumerate(self.sums)}
-        surviving = self.surviving()
+        surviving = self._surviving_paths()
         return [
-            Node(
+            SearchNode(
                 parent=places.get(path[:-1]),
                 path=path,
                 log_probability=total - self.sums.get(path[:-1], 0.0),
                 sum=total,
                 score=total / length_penalty(float(len(path)), alpha),
-                state=state(path, (*chosen, END), surviving),
+                status=_path_status(path, (*chosen, END), surviving),
             )
             for path, total in self.sums.items()
         ]
 
-    def surviving(self) -> set[Path]:
+    def _surviving_paths(self) -> set[TokenPath]:
         """Return all beginnings of what ended or was still in the beam at the last step."""
         last = max(map(len, self.sums), default=0)
         kept = [path for path in self.sums if path[-1] == END or len(path) == last]
-        return {beginning for path in kept for beginning in beginnings(path)}
+        return {beginning for path in kept for beginning in _path_prefixes(path)}
 
 
-def beginnings(path: Path) -> Iterator[Path]:
+def _path_prefixes(path: TokenPath) -> Iterator[TokenPath]:
     """Yield the first token, the first two, …, all of a path."""
     return (path[:length] for length in range(1, len(path) + 1))
 
 
-def state(path: Path, chosen: Path, surviving: set[Path]) -> State:
+def _path_status(path: TokenPath, chosen: TokenPath, surviving: set[TokenPath]) -> NodeStatus:
     """Say what became of a path."""
     if path == chosen[: len(path)]:
         return "chosen"

@@ -8,41 +8,41 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from dragoman.errors import UserError, nearest
+from dragoman.errors import UserError, did_you_mean
 
-Pairs = tuple[tuple[str, str], ...]
+_SymbolPairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Rules:
+class BracketRules:
     """How brackets are compared; the defaults are EVALB's when it is given no file: nothing is overlooked."""
 
     labelled: bool = True  # or else only the extent of a bracket counts
     deleted: tuple[str, ...] = ()  # a word so labelled is left out; a bracket so labelled is, what is in it stays
     deleted_for_length: tuple[str, ...] = ()  # words so labelled do not count when a sentence is measured
-    equal_labels: Pairs = ()
-    equal_words: Pairs = ()
+    equal_labels: _SymbolPairs = ()
+    equal_words: _SymbolPairs = ()
     quotes: tuple[str, ...] = ()  # tags that are easily mistaken for each other at a quotation mark
     cutoff: int = 40  # sentences up to so many words are also scored apart
     most_errors: int = 10  # more, and the files do not belong together
 
-    def alike(self, label: str, other: str) -> bool:
+    def labels_match(self, label: str, other: str) -> bool:
         """Say whether two labels count as equal; this is not transitive."""
         return label == other or (label, other) in self.label_pairs
 
-    def same_word(self, word: str, other: str) -> bool:
+    def words_match(self, word: str, other: str) -> bool:
         """Say whether two words count as equal."""
         return word == other or (word, other) in self.word_pairs
 
     @cached_property
     def label_pairs(self) -> frozenset[tuple[str, str]]:
         """Labels that are equal, both ways round."""
-        return both_ways(self.equal_labels)
+        return _symmetric_pairs(self.equal_labels)
 
     @cached_property
     def word_pairs(self) -> frozenset[tuple[str, str]]:
         """Words that are equal, both ways round."""
-        return both_ways(self.equal_words)
+        return _symmetric_pairs(self.equal_words)
 
     @cached_property
     def deleted_brackets(self) -> frozenset[str]:
@@ -64,56 +64,56 @@ class Rules:
         return asdict(self)
 
 
-def both_ways(pairs: Pairs) -> frozenset[tuple[str, str]]:
+def _symmetric_pairs(pairs: _SymbolPairs) -> frozenset[tuple[str, str]]:
     """Return pairs together with their mirror images."""
     return frozenset(pairs) | {(other, one) for one, other in pairs}
 
 
 # What nearly all figures for the Penn Treebank were made with (COLLINS.prm): punctuation does not count, and a particle
 # may be taken for an adverb phrase.
-COLLINS = Rules(
+COLLINS = BracketRules(
     deleted=("TOP", "-NONE-", ",", ":", "``", "''", "."),
     deleted_for_length=("-NONE-",),
     equal_labels=(("ADVP", "PRT"),),
 )
 
 
-def read_rules(lines: Iterable[str], name: str) -> Rules:
+def read_rules(lines: Iterable[str], name: str) -> BracketRules:
     """Read a parameter file of EVALB's; `name` is the file's, for messages."""
-    rules = Rules()
+    rules = BracketRules()
     for number, line in enumerate(lines, start=1):
         if line.strip() and not line.startswith("#"):
             try:
-                rules = changed(rules, *line.split())
+                rules = _apply_parameter(rules, *line.split())
             except ValueError as error:
                 raise UserError(f"{name}: line {number:,}: {error}") from None
     return rules
 
 
-def changed(rules: Rules, keyword: str, *values: str) -> Rules:
+def _apply_parameter(rules: BracketRules, keyword: str, *values: str) -> BracketRules:
     """Return the rules with what one line of a parameter file says."""
-    if keyword not in KEYWORDS:
-        raise ValueError(f'there is no parameter "{keyword}".{nearest(keyword, [*KEYWORDS])}')
-    expected, change = KEYWORDS[keyword]
+    if keyword not in _PARAMETERS:
+        raise ValueError(f'there is no parameter "{keyword}".{did_you_mean(keyword, [*_PARAMETERS])}')
+    expected, change = _PARAMETERS[keyword]
     if len(values) != len(expected.split()):
         raise ValueError(f'{keyword} needs {expected} after it, found "{" ".join(values)}".')
     return change(rules, *values)
 
 
-def one_more(field: str) -> Callable[..., Rules]:
+def _append_to_field(field: str) -> Callable[..., BracketRules]:
     """Make a function that adds a label, or a pair, to a field."""
 
-    def change(rules: Rules, *values: str) -> Rules:
+    def change(rules: BracketRules, *values: str) -> BracketRules:
         more: dict[str, Any] = {field: (*getattr(rules, field), values if len(values) > 1 else values[0])}
         return replace(rules, **more)
 
     return change
 
 
-def number_of(field: str, kind: Callable[[int], int] = int) -> Callable[..., Rules]:
+def _set_number_field(field: str, kind: Callable[[int], int] = int) -> Callable[..., BracketRules]:
     """Make a function that sets a field to a number."""
 
-    def change(rules: Rules, value: str) -> Rules:
+    def change(rules: BracketRules, value: str) -> BracketRules:
         if not value.isdecimal():
             raise ValueError(f'expected a whole number, found "{value}".')
         setting: dict[str, Any] = {field: kind(int(value))}
@@ -122,14 +122,14 @@ def number_of(field: str, kind: Callable[[int], int] = int) -> Callable[..., Rul
     return change
 
 
-KEYWORDS: dict[str, tuple[str, Callable[..., Rules]]] = {
+_PARAMETERS: dict[str, tuple[str, Callable[..., BracketRules]]] = {
     "DEBUG": ("NUMBER", lambda rules, _: rules),  # what EVALB prints beside the scores; `--sentences` does it here
-    "MAX_ERROR": ("NUMBER", number_of("most_errors")),
-    "CUTOFF_LEN": ("NUMBER", number_of("cutoff")),
-    "LABELED": ("NUMBER", number_of("labelled", bool)),
-    "DELETE_LABEL": ("LABEL", one_more("deleted")),
-    "DELETE_LABEL_FOR_LENGTH": ("LABEL", one_more("deleted_for_length")),
-    "QUOTE_LABEL": ("LABEL", one_more("quotes")),
-    "EQ_LABEL": ("LABEL LABEL", one_more("equal_labels")),
-    "EQ_WORD": ("WORD WORD", one_more("equal_words")),
+    "MAX_ERROR": ("NUMBER", _set_number_field("most_errors")),
+    "CUTOFF_LEN": ("NUMBER", _set_number_field("cutoff")),
+    "LABELED": ("NUMBER", _set_number_field("labelled", bool)),
+    "DELETE_LABEL": ("LABEL", _append_to_field("deleted")),
+    "DELETE_LABEL_FOR_LENGTH": ("LABEL", _append_to_field("deleted_for_length")),
+    "QUOTE_LABEL": ("LABEL", _append_to_field("quotes")),
+    "EQ_LABEL": ("LABEL LABEL", _append_to_field("equal_labels")),
+    "EQ_WORD": ("WORD WORD", _append_to_field("equal_words")),
 }

@@ -12,19 +12,19 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from dragoman.errors import UserError
-from dragoman.evaluation.bracket_rules import COLLINS, Rules
-from dragoman.evaluation.spans import Bracket, Spans, put_quotes_back, spans
+from dragoman.evaluation.bracket_rules import COLLINS, BracketRules
+from dragoman.evaluation.spans import Bracket, SentenceSpans, read_spans, restore_quotes
 
-FEW_CROSSINGS = 2
+_FEW_CROSSINGS = 2
 
-Status = Literal["scored", "error", "skipped"]
+_SentenceStatus = Literal["scored", "error", "skipped"]
 
 
 @dataclass(frozen=True)
 class SentenceCounts:
     """What was counted in one sentence; nothing but its length if it was not scored."""
 
-    status: Status
+    status: _SentenceStatus
     length: int  # of the reference, in words
     matched: int = 0
     in_reference: int = 0
@@ -37,12 +37,12 @@ class SentenceCounts:
     @property
     def recall(self) -> float:
         """How many of the reference's brackets were found, in per cent."""
-        return per_cent(self.matched, self.in_reference)
+        return percentage(self.matched, self.in_reference)
 
     @property
     def precision(self) -> float:
         """How many of the brackets found are right, in per cent."""
-        return per_cent(self.matched, self.in_hypothesis)
+        return percentage(self.matched, self.in_hypothesis)
 
     @property
     def exact(self) -> bool:
@@ -51,7 +51,7 @@ class SentenceCounts:
 
 
 @dataclass(frozen=True)
-class Summary:
+class BracketSummary:
     """The scores of many sentences together; all but the average are in per cent."""
 
     sentences: int
@@ -75,7 +75,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Measure:
+class BracketMetric:
     """One number for a set of trees, in per cent, and what counts in it."""
 
     name: str
@@ -95,23 +95,25 @@ class Measure:
 class BracketScores:
     """What a set of trees scored: all of it, the sentences up to the cut-off, and each sentence."""
 
-    everything: Summary
-    short: Summary
+    overall: BracketSummary
+    short: BracketSummary
     sentences: tuple[SentenceCounts, ...]
-    rules: Rules
+    rules: BracketRules
 
-    def __iter__(self) -> Iterator[Measure]:
-        found = self.everything
+    def __iter__(self) -> Iterator[BracketMetric]:
+        found = self.overall
         unscored = f" ({found.sentences - found.scored:,} of {found.sentences:,} not scored)"
         rules = str(self.rules) + (unscored if found.scored < found.sentences else "")
         for name in ("f1", "precision", "recall", "exact_match", "no_crossing", "tagging_accuracy"):
-            yield Measure(name.replace("_", " ").replace("f1", "F1"), getattr(found, name), rules)
+            yield BracketMetric(name.replace("_", " ").replace("f1", "F1"), getattr(found, name), rules)
 
     def __str__(self) -> str:
-        return f"F1 {self.everything.f1:.2f}  {self.rules}"
+        return f"F1 {self.overall.f1:.2f}  {self.rules}"
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str], rules: Rules = COLLINS) -> BracketScores:
+def score_brackets(
+    hypotheses: Sequence[str], references: Sequence[str], rules: BracketRules = COLLINS
+) -> BracketScores:
     """Score trees, one sentence a string; a malformed hypothesis is an error, a malformed reference is refused."""
     if len(hypotheses) != len(references):
         raise UserError(
@@ -119,54 +121,54 @@ def score(hypotheses: Sequence[str], references: Sequence[str], rules: Rules = C
             "to tree n of the other."
         )
     counts = tuple(
-        compared(spans(hypothesis, rules), reference_spans(number, reference, rules), rules)
+        _compare_sentence(read_spans(hypothesis, rules), _reference_spans(number, reference, rules), rules)
         for number, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True), start=1)
     )
     short = [sentence for sentence in counts if sentence.length <= rules.cutoff]
-    return BracketScores(summary(counts), summary(short), counts, rules)
+    return BracketScores(_summarise(counts), _summarise(short), counts, rules)
 
 
-def reference_spans(number: int, text: str, rules: Rules) -> Spans:
+def _reference_spans(number: int, text: str, rules: BracketRules) -> SentenceSpans:
     """Read a reference, on which all the rest depends."""
-    reference = spans(text, rules)
+    reference = read_spans(text, rules)
     if reference.fault:
         raise UserError(f"Reference {number:,}: {reference.fault}")
     return reference
 
 
-def compared(hypothesis: Spans, reference: Spans, rules: Rules) -> SentenceCounts:
+def _compare_sentence(hypothesis: SentenceSpans, reference: SentenceSpans, rules: BracketRules) -> SentenceCounts:
     """Count what is right in one sentence, if both sides have the same words."""
     if not hypothesis.words:
         return SentenceCounts("skipped", reference.length, why=hypothesis.fault or "it has no words that count.")
     if len(hypothesis.words) != len(reference.words):
-        put_quotes_back(hypothesis, reference, rules)
-    why = hypothesis.fault or difference(hypothesis.words, reference.words, rules)
+        restore_quotes(hypothesis, reference, rules)
+    why = hypothesis.fault or _word_difference(hypothesis.words, reference.words, rules)
     if why:
         return SentenceCounts("error", reference.length, why=why)
-    ours, theirs = hypothesis.counted(rules), reference.counted(rules)
+    ours, theirs = hypothesis.scored_brackets(rules), reference.scored_brackets(rules)
     return SentenceCounts(
         "scored",
         reference.length,
-        matched=matches(ours, theirs, rules),
+        matched=_count_matches(ours, theirs, rules),
         in_reference=len(theirs),
         in_hypothesis=len(ours),
-        crossing=crossings(ours, theirs),
+        crossing=_count_crossings(ours, theirs),
         words=len(reference.words),
-        right_tags=sum(map(rules.alike, hypothesis.tags, reference.tags)),
+        right_tags=sum(map(rules.labels_match, hypothesis.tags, reference.tags)),
     )
 
 
-def difference(words: Sequence[str], reference: Sequence[str], rules: Rules) -> str | None:
+def _word_difference(words: Sequence[str], reference: Sequence[str], rules: BracketRules) -> str | None:
     """Say where the words of two trees are not the same."""
     if len(words) != len(reference):
         return f"it has {len(words):,} words that count, the reference has {len(reference):,}."
     for number, (word, other) in enumerate(zip(words, reference, strict=True), start=1):
-        if not rules.same_word(word, other):
+        if not rules.words_match(word, other):
             return f'word {number:,} is "{word}", in the reference it is "{other}".'
     return None
 
 
-def matches(ours: Sequence[Bracket], theirs: Sequence[Bracket], rules: Rules) -> int:
+def _count_matches(ours: Sequence[Bracket], theirs: Sequence[Bracket], rules: BracketRules) -> int:
     """Count the brackets of the reference that have a partner in the hypothesis, each a different one."""
     free = defaultdict(list)
     for bracket in ours:
@@ -175,31 +177,33 @@ def matches(ours: Sequence[Bracket], theirs: Sequence[Bracket], rules: Rules) ->
     for bracket in theirs:
         labels = free[bracket.start, bracket.end]
         # The first that fits, as EVALB takes it: equality is not transitive, so that the order matters.
-        partner = next((label for label in labels if not rules.labelled or rules.alike(bracket.label, label)), None)
+        partner = next(
+            (label for label in labels if not rules.labelled or rules.labels_match(bracket.label, label)), None
+        )
         if partner is not None:
             labels.remove(partner)
             found += 1
     return found
 
 
-def crossings(ours: Sequence[Bracket], theirs: Sequence[Bracket]) -> int:
+def _count_crossings(ours: Sequence[Bracket], theirs: Sequence[Bracket]) -> int:
     """Count the brackets of the hypothesis that begin inside of one of the reference and end outside of it, or so."""
-    return sum(any(map(crosses, [bracket] * len(theirs), theirs)) for bracket in ours)
+    return sum(any(map(_is_crossing, [bracket] * len(theirs), theirs)) for bracket in ours)
 
 
-def crosses(one: Bracket, other: Bracket) -> bool:
+def _is_crossing(one: Bracket, other: Bracket) -> bool:
     """Say whether two brackets share words while neither is inside of the other."""
     return one.start < other.start < one.end < other.end or other.start < one.start < other.end < one.end
 
 
-def summary(sentences: Sequence[SentenceCounts]) -> Summary:
+def _summarise(sentences: Sequence[SentenceCounts]) -> BracketSummary:
     """Add up what was counted; sentences that were not scored are only counted themselves."""
     scored = [sentence for sentence in sentences if sentence.status == "scored"]
     fields = ("matched", "in_reference", "in_hypothesis", "crossing", "words", "right_tags")
     sums = {name: sum(getattr(sentence, name) for sentence in scored) for name in fields}
-    precision = per_cent(sums["matched"], sums["in_hypothesis"])
-    recall = per_cent(sums["matched"], sums["in_reference"])
-    return Summary(
+    precision = percentage(sums["matched"], sums["in_hypothesis"])
+    recall = percentage(sums["matched"], sums["in_reference"])
+    return BracketSummary(
         sentences=len(sentences),
         errors=sum(sentence.status == "error" for sentence in sentences),
         skipped=sum(sentence.status == "skipped" for sentence in sentences),
@@ -207,16 +211,16 @@ def summary(sentences: Sequence[SentenceCounts]) -> Summary:
         precision=precision,
         recall=recall,
         f1=2 * precision * recall / (precision + recall) if sums["matched"] else 0.0,
-        exact_match=per_cent(sum(sentence.exact for sentence in scored), len(scored)),
+        exact_match=percentage(sum(sentence.exact for sentence in scored), len(scored)),
         average_crossing=sums["crossing"] / len(scored) if scored else 0.0,
-        no_crossing=per_cent(sum(sentence.crossing == 0 for sentence in scored), len(scored)),
-        two_or_less_crossing=per_cent(sum(sentence.crossing <= FEW_CROSSINGS for sentence in scored), len(scored)),
-        tagging_accuracy=per_cent(sums["right_tags"], sums["words"]),
+        no_crossing=percentage(sum(sentence.crossing == 0 for sentence in scored), len(scored)),
+        two_or_less_crossing=percentage(sum(sentence.crossing <= _FEW_CROSSINGS for sentence in scored), len(scored)),
+        tagging_accuracy=percentage(sums["right_tags"], sums["words"]),
         **sums,
     )
 
 
-def per_cent(part: int, whole: int) -> float:
+def percentage(part: int, whole: int) -> float:
     """Return how much a part is of the whole; nothing of nothing is nothing."""
     return 100.0 * part / whole if whole else 0.0
 
@@ -228,7 +232,7 @@ def to_json(scores: BracketScores, lines: Sequence[int], *, each: bool = False) 
         for line, sentence in zip(lines, scores.sentences, strict=True)
     ]
     return {
-        "all": asdict(scores.everything),
+        "all": asdict(scores.overall),
         "short": asdict(scores.short),
         "rules": scores.rules.to_json(),
         "not_scored": [{key: row[key] for key in ("line", "status", "why")} for row in sentences if row["why"]],

@@ -22,16 +22,18 @@ from jiwer.process import AlignmentChunk
 
 from dragoman.errors import UserError
 
-SEED = 12345
-RESAMPLES = 1000
-GAP = " "  # between the units that jiwer compares, and in none of them
-SPACE = "␣"  # a space that is one of the units
-STRESS = re.compile(r"(?<=[A-Z])[012]$|[ˈˌ]")  # the digit of ARPAbet's vowels, the marks of IPA; never a tone
+_SEED = 12345
+_RESAMPLES = 1000
+_UNIT_SEPARATOR = " "  # between the units that jiwer compares, and in none of them
+_SPACE_SYMBOL = "␣"  # a space that is one of the units
+_STRESS = re.compile(r"(?<=[A-Z])[012]$|[ˈˌ]")  # the digit of ARPAbet's vowels, the marks of IPA; never a tone
 
-Slip = tuple[str, str]  # the unit that was expected and the one that was found; of one too few or too many, nothing
+_Substitution = tuple[
+    str, str
+]  # the unit that was expected and the one that was found; of one too few or too many, nothing
 
 
-class Sums(NamedTuple):
+class _ErrorCounts(NamedTuple):
     """What was counted in many words together."""
 
     words: float
@@ -41,31 +43,37 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measure:
+class _ErrorMetric:
     """A way to make one number of what was counted."""
 
     name: str
-    of: Callable[[Sums], float]
-    counted: str  # the counts behind the number, to be filled in
+    compute: Callable[[_ErrorCounts], float]
+    counts_template: str  # the counts behind the number, to be filled in
 
 
-WORD_ERRORS = Measure("WER", lambda sums: 100 * sums.wrong / sums.words, "{wrong:,} of {words:,} words wrong")
-PHONE_ERRORS = Measure("PER", lambda sums: 100 * sums.edits / sums.length, "{edits:,} edits in {length:,} {units}")
-ACCURACY = Measure("accuracy", lambda sums: 100 - WORD_ERRORS.of(sums), "{right:,} of {words:,} words right")
-EDIT_DISTANCE = Measure("edit distance", lambda sums: sums.edits / sums.words, "{edits:,} edits in {words:,} words")
+_WORD_ERROR_RATE = _ErrorMetric("WER", lambda sums: 100 * sums.wrong / sums.words, "{wrong:,} of {words:,} words wrong")
+_PHONE_ERROR_RATE = _ErrorMetric(
+    "PER", lambda sums: 100 * sums.edits / sums.length, "{edits:,} edits in {length:,} {units}"
+)
+_ACCURACY = _ErrorMetric(
+    "accuracy", lambda sums: 100 - _WORD_ERROR_RATE.compute(sums), "{right:,} of {words:,} words right"
+)
+_EDIT_DISTANCE = _ErrorMetric(
+    "edit distance", lambda sums: sums.edits / sums.words, "{edits:,} edits in {words:,} words"
+)
 
 
 @dataclass(frozen=True)
-class Manner:
+class ScoringScheme:
     """What the answers of a task are made of, and what is measured in them."""
 
     units: str
     cut: Callable[[str], list[str]]
-    measures: tuple[Measure, ...]
+    metrics: tuple[_ErrorMetric, ...]
 
 
 @dataclass(frozen=True)
-class Rate:
+class ErrorRate:
     """A number, how far it may be off, the counts it was made of, and what it takes to get it again."""
 
     name: str
@@ -84,7 +92,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class WordResult:
     """One word, what became of it, and how far that is from the nearest right answer."""
 
     number: int  # counted from 1
@@ -94,7 +102,7 @@ class Judgement:
     nearest: str
     edits: int
     length: int  # of the nearest reference
-    slips: tuple[Slip, ...]
+    slips: tuple[_Substitution, ...]
 
 
 @dataclass(frozen=True)
@@ -110,99 +118,102 @@ class Confusion:
 class ErrorRates:
     """What the outputs for many words scored, and the judgement of each word."""
 
-    rates: tuple[Rate, ...]
-    judgements: tuple[Judgement, ...]
+    rates: tuple[ErrorRate, ...]
+    word_results: tuple[WordResult, ...]
 
-    def __iter__(self) -> Iterator[Rate]:
+    def __iter__(self) -> Iterator[ErrorRate]:
         return iter(self.rates)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self))
 
-    def worst(self, count: int = 10) -> list[Judgement]:
+    def worst(self, count: int = 10) -> list[WordResult]:
         """Return the words with the most edits for their length, the worst first; none that is right."""
-        wrong = [one for one in self.judgements if one.edits]
+        wrong = [one for one in self.word_results if one.edits]
         return sorted(wrong, key=lambda one: (-one.edits / one.length, -one.edits, one.number))[:count]
 
     def confusions(self, count: int = 10) -> list[Confusion]:
         """Return what was most often taken for what."""
-        times = Counter(slip for one in self.judgements for slip in one.slips)
+        times = Counter(slip for one in self.word_results for slip in one.slips)
         ranked = sorted(times.items(), key=lambda item: (-item[1], item[0]))
         return [Confusion(*slip, often) for slip, often in ranked[:count]]
 
 
-def phones(text: str) -> list[str]:
+def _split_phones(text: str) -> list[str]:
     """Cut a pronunciation at its spaces."""
     return normalize("NFC", text).split()
 
 
-def unstressed(text: str) -> list[str]:
+def split_unstressed_phones(text: str) -> list[str]:
     """Cut a pronunciation at its spaces, without stress: AH0, AH1 and AH2 are all AH, and ˈa is a."""
-    return [phone for phone in (STRESS.sub("", phone) for phone in phones(text)) if phone]
+    return [phone for phone in (_STRESS.sub("", phone) for phone in _split_phones(text)) if phone]
 
 
-def letters(text: str) -> list[str]:
+def _split_letters(text: str) -> list[str]:
     """Cut a form into its characters; a space is one, too."""
-    return [SPACE if letter == GAP else letter for letter in normalize("NFC", text)]
+    return [_SPACE_SYMBOL if letter == _UNIT_SEPARATOR else letter for letter in normalize("NFC", text)]
 
 
-PRONUNCIATION = Manner("phones", phones, (WORD_ERRORS, PHONE_ERRORS, ACCURACY, EDIT_DISTANCE))
-UNSTRESSED = replace(PRONUNCIATION, units="phones without stress", cut=unstressed)
-INFLECTION = Manner("letters", letters, (ACCURACY, EDIT_DISTANCE))
+PRONUNCIATION = ScoringScheme("phones", _split_phones, (_WORD_ERROR_RATE, _PHONE_ERROR_RATE, _ACCURACY, _EDIT_DISTANCE))
+UNSTRESSED = replace(PRONUNCIATION, units="phones without stress", cut=split_unstressed_phones)
+INFLECTION = ScoringScheme("letters", _split_letters, (_ACCURACY, _EDIT_DISTANCE))
 
 
-def score(
+def score_words(
     sources: Sequence[str],
     outputs: Sequence[str],
     references: Sequence[Sequence[str]],
-    manner: Manner = PRONUNCIATION,
+    scheme: ScoringScheme = PRONUNCIATION,
     *,
     intervals: bool = True,
-    seed: int = SEED,
+    seed: int = _SEED,
 ) -> ErrorRates:
     """Score one output for each source against all of its references; `seed` makes the intervals repeatable."""
-    judgements = judge(sources, outputs, references, manner)
+    judgements = _compare_words(sources, outputs, references, scheme)
     counts = np.array([(1, one.edits > 0, one.edits, one.length) for one in judgements], dtype=np.int64)  # words 4
-    drawn = resampled(counts, seed) if intervals else None
-    signature = signed(judgements, manner, seed if intervals else None)
-    rates = tuple(rate(measure, counts, drawn, manner.units, signature) for measure in manner.measures)
+    drawn = _bootstrap_counts(counts, seed) if intervals else None
+    signature = _signature(judgements, scheme, seed if intervals else None)
+    rates = tuple(_error_rate(measure, counts, drawn, scheme.units, signature) for measure in scheme.metrics)
     return ErrorRates(rates, judgements)
 
 
-def judge(
-    sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], manner: Manner
-) -> tuple[Judgement, ...]:
+def _compare_words(
+    sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], scheme: ScoringScheme
+) -> tuple[WordResult, ...]:
     """Compare each output with each of its references, and keep the nearest."""
-    refuse_odd(sources, outputs, references, manner)
+    _check_inputs(sources, outputs, references, scheme)
     owners = [number for number, several in enumerate(references) for _ in several]
     right = [reference for several in references for reference in several]
-    aligned = alignments(
-        [GAP.join(manner.cut(text)) for text in right], [GAP.join(manner.cut(outputs[owner])) for owner in owners]
+    aligned = _align(
+        [_UNIT_SEPARATOR.join(scheme.cut(text)) for text in right],
+        [_UNIT_SEPARATOR.join(scheme.cut(outputs[owner])) for owner in owners],
     )
     candidates = zip(owners, right, aligned, strict=True)
-    nearest = (min(group, key=lambda one: edits(one[2])) for _, group in groupby(candidates, key=lambda one: one[0]))
+    nearest = (
+        min(group, key=lambda one: _count_edits(one[2])) for _, group in groupby(candidates, key=lambda one: one[0])
+    )
     return tuple(
-        Judgement(
+        WordResult(
             number=owner + 1,
             source=sources[owner],
             output=outputs[owner],
             references=tuple(references[owner]),
             nearest=reference,
-            edits=edits(chunks),
-            length=len(manner.cut(reference)),
-            slips=tuple(slips(chunks, manner.cut(reference), manner.cut(outputs[owner]))),
+            edits=_count_edits(chunks),
+            length=len(scheme.cut(reference)),
+            slips=tuple(_substitutions(chunks, scheme.cut(reference), scheme.cut(outputs[owner]))),
         )
         for owner, reference, chunks in nearest
     )
 
 
-def alignments(references: list[str], outputs: list[str]) -> list[list[AlignmentChunk]]:
+def _align(references: list[str], outputs: list[str]) -> list[list[AlignmentChunk]]:
     """Have jiwer line up each output with its reference; units are between spaces."""
-    cut = jiwer.ReduceToListOfListOfWords(GAP)
+    cut = jiwer.ReduceToListOfListOfWords(_UNIT_SEPARATOR)
     return jiwer.process_words(references, outputs, cut, cut).alignments
 
 
-def edits(chunks: Sequence[AlignmentChunk]) -> int:
+def _count_edits(chunks: Sequence[AlignmentChunk]) -> int:
     """Count the units that have to be replaced, removed or put in."""
     return sum(
         max(chunk.ref_end_idx - chunk.ref_start_idx, chunk.hyp_end_idx - chunk.hyp_start_idx)
@@ -211,7 +222,9 @@ def edits(chunks: Sequence[AlignmentChunk]) -> int:
     )
 
 
-def slips(chunks: Sequence[AlignmentChunk], reference: list[str], output: list[str]) -> Iterator[Slip]:
+def _substitutions(
+    chunks: Sequence[AlignmentChunk], reference: list[str], output: list[str]
+) -> Iterator[_Substitution]:
     """Yield what was expected and what was found, edit by edit."""
     for chunk in chunks:
         if chunk.type != "equal":
@@ -221,8 +234,8 @@ def slips(chunks: Sequence[AlignmentChunk], reference: list[str], output: list[s
             yield from zip(expected or [""] * size, found or [""] * size, strict=True)
 
 
-def refuse_odd(
-    sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], manner: Manner
+def _check_inputs(
+    sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], scheme: ScoringScheme
 ) -> None:
     """Object to what cannot be judged; an empty output can, it is only wrong."""
     if not len(sources) == len(outputs) == len(references):
@@ -235,44 +248,46 @@ def refuse_odd(
     for number, (source, several) in enumerate(zip(sources, references, strict=True), 1):
         if not several:
             raise UserError(f'Word {number:,}, "{source}", has no reference; give at least one right answer.')
-        if not all(manner.cut(reference) for reference in several):
+        if not all(scheme.cut(reference) for reference in several):
             raise UserError(
-                f'Word {number:,}, "{source}", has an empty reference; a right answer has one of the {manner.units} '
+                f'Word {number:,}, "{source}", has an empty reference; a right answer has one of the {scheme.units} '
                 "or more. Take it out, or write what is right."
             )
 
 
-def resampled(counts: npt.NDArray[np.int64], seed: int) -> list[Sums]:
+def _bootstrap_counts(counts: npt.NDArray[np.int64], seed: int) -> list[_ErrorCounts]:
     """Draw as many words as there are, with replacement, again and again, and count in each draw (Efron, 1979)."""
     chance, words = np.random.default_rng(seed), len(counts)
-    draws = (np.bincount(chance.integers(words, size=words), minlength=words) for _ in range(RESAMPLES))
-    return [Sums(*(times @ counts).tolist()) for times in draws]
+    draws = (np.bincount(chance.integers(words, size=words), minlength=words) for _ in range(_RESAMPLES))
+    return [_ErrorCounts(*(times @ counts).tolist()) for times in draws]
 
 
-def rate(measure: Measure, counts: npt.NDArray[np.int64], drawn: list[Sums] | None, units: str, signature: str) -> Rate:
+def _error_rate(
+    metric: _ErrorMetric, counts: npt.NDArray[np.int64], drawn: list[_ErrorCounts] | None, units: str, signature: str
+) -> ErrorRate:
     """Make one number of the counts, with its interval if there are draws."""
-    sums = Sums(*counts.sum(axis=0).tolist())
-    counted = measure.counted.format(**sums._asdict(), right=sums.words - sums.wrong, units=units)
+    sums = _ErrorCounts(*counts.sum(axis=0).tolist())
+    counted = metric.counts_template.format(**sums._asdict(), right=sums.words - sums.wrong, units=units)
     interval = None
     if drawn is not None:
-        low, high = np.percentile([measure.of(one) for one in drawn], [2.5, 97.5])
+        low, high = np.percentile([metric.compute(one) for one in drawn], [2.5, 97.5])
         interval = float(high - low) / 2
-    return Rate(measure.name, float(measure.of(sums)), interval, counted, signature)
+    return ErrorRate(metric.name, float(metric.compute(sums)), interval, counted, signature)
 
 
-def signed(judgements: Sequence[Judgement], manner: Manner, seed: int | None) -> str:
+def _signature(judgements: Sequence[WordResult], scheme: ScoringScheme, seed: int | None) -> str:
     """Write down all that the numbers depend on besides the texts."""
     several = [len(one.references) for one in judgements]
     references = f"{min(several)}" if min(several) == max(several) else f"{min(several)}-{max(several)}"
-    resampling = [] if seed is None else [f"bs:{RESAMPLES}", f"seed:{seed}"]
-    return "|".join([f"nrefs:{references}", *resampling, f"unit:{manner.units}", f"jiwer:{version('jiwer')}"])
+    resampling = [] if seed is None else [f"bs:{_RESAMPLES}", f"seed:{seed}"]
+    return "|".join([f"nrefs:{references}", *resampling, f"unit:{scheme.units}", f"jiwer:{version('jiwer')}"])
 
 
 def to_json(scores: ErrorRates, *, worst: int = 0, confusions: int = 10) -> dict[str, Any]:
     """Return the scores as plain dictionaries, strings and numbers, with some of the words and of the confusions."""
     return {
         **{rate.name.lower().replace(" ", "_"): asdict(rate) for rate in scores},
-        "words": len(scores.judgements),
+        "words": len(scores.word_results),
         "confusions": [asdict(one) for one in scores.confusions(confusions)],
         "worst": [asdict(one) for one in scores.worst(worst)],
     }

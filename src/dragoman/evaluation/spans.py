@@ -3,12 +3,12 @@
 import re
 from dataclasses import dataclass, field
 
-from dragoman.evaluation.bracket_rules import Rules
-from dragoman.evaluation.trees import Event, Malformed, events
+from dragoman.evaluation.bracket_rules import BracketRules
+from dragoman.evaluation.trees import MalformedTreeError, TreeEvent, read_events
 
-FUNCTION_TAG = re.compile("[-=].*", re.DOTALL)  # NP-SBJ-1 and NP=2 are NP
-QUOTATION_MARKS = ("'", '"', "/")
-LEAF = re.compile(r"\(([^()\s]*)\s+[^()\s]+\)", re.ASCII)
+_FUNCTION_TAG = re.compile("[-=].*", re.DOTALL)  # NP-SBJ-1 and NP=2 are NP
+_QUOTATION_MARKS = ("'", '"', "/")
+_LEAF = re.compile(r"\(([^()\s]*)\s+[^()\s]+\)", re.ASCII)
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Bracket:
 
 
 @dataclass
-class Quote:
+class _Quote:
     """A word that may be an apostrophe or a quotation mark, and where it stands whether or not it was deleted."""
 
     tag: str
@@ -32,61 +32,61 @@ class Quote:
 
 
 @dataclass
-class Spans:
+class SentenceSpans:
     """A sentence without the words that do not count; quotation marks can be put back."""
 
     words: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     brackets: list[Bracket] = field(default_factory=list)  # in the order in which they open, empty ones included
-    quotes: list[Quote] = field(default_factory=list)
+    quotes: list[_Quote] = field(default_factory=list)
     length: int = 0  # in words, with those that do not count otherwise
     fault: str | None = None  # what is wrong with it, if it is malformed
 
-    def counted(self, rules: Rules) -> list[Bracket]:
+    def scored_brackets(self, rules: BracketRules) -> list[Bracket]:
         """Return the brackets that count, without function tags: not those without words, and not the deleted."""
         stripped = [
-            Bracket(FUNCTION_TAG.sub("", bracket.label), bracket.start, bracket.end)
+            Bracket(_FUNCTION_TAG.sub("", bracket.label), bracket.start, bracket.end)
             for bracket in self.brackets
             if bracket.start < bracket.end
         ]
         return [bracket for bracket in stripped if bracket.label not in rules.deleted_brackets]
 
 
-def spans(text: str, rules: Rules) -> Spans:
+def read_spans(text: str, rules: BracketRules) -> SentenceSpans:
     """Read the trees of one line; several beside each other are one sentence, and none is an empty one."""
-    found = Spans()
+    found = SentenceSpans()
     around: list[Bracket] = []
     try:
-        for event in events([text]):
+        for event in read_events([text]):
             if event.kind == "leaf":
-                add_word(found, event, around, rules)
+                _add_word(found, event, around, rules)
             elif event.kind == "open":
                 around.append(Bracket(event.label, start=len(found.words)))
                 found.brackets.append(around[-1])
             else:
                 around.pop().end = len(found.words)
-    except Malformed as error:
-        return Spans(words=words_of_malformed(text, rules), fault=error.fault)
+    except MalformedTreeError as error:
+        return SentenceSpans(words=_malformed_words(text, rules), fault=error.reason)
     return found
 
 
-def add_word(found: Spans, leaf: Event, around: list[Bracket], rules: Rules) -> None:
+def _add_word(found: SentenceSpans, leaf: TreeEvent, around: list[Bracket], rules: BracketRules) -> None:
     """Add a word, unless its label says that it does not count."""
     found.length += leaf.label not in rules.deleted_for_length
-    if leaf.label in rules.quotes and leaf.word in QUOTATION_MARKS:
-        quote = Quote(leaf.label, leaf.word, len(found.words), len(found.brackets), list(around))
+    if leaf.label in rules.quotes and leaf.word in _QUOTATION_MARKS:
+        quote = _Quote(leaf.label, leaf.word, len(found.words), len(found.brackets), list(around))
         found.quotes.append(quote)
     if leaf.label not in rules.deleted:
         found.words.append(leaf.word)
         found.tags.append(leaf.label)
 
 
-def words_of_malformed(text: str, rules: Rules) -> list[str]:
+def _malformed_words(text: str, rules: BracketRules) -> list[str]:
     """Return the words that can be made out in a line whose brackets cannot."""
-    return [leaf[0] for leaf in LEAF.finditer(text) if leaf[1] not in rules.deleted]
+    return [leaf[0] for leaf in _LEAF.finditer(text) if leaf[1] not in rules.deleted]
 
 
-def put_quotes_back(hypothesis: Spans, reference: Spans, rules: Rules) -> None:
+def restore_quotes(hypothesis: SentenceSpans, reference: SentenceSpans, rules: BracketRules) -> None:
     """Where one side took an apostrophe for a quotation mark, which is deleted, undo the deletion.
 
     The order and the counting of positions are EVALB's own, also where several marks stand side by side.
@@ -96,12 +96,12 @@ def put_quotes_back(hypothesis: Spans, reference: Spans, rules: Rules) -> None:
         for other_number, other in enumerate(reference.quotes):
             if other.index == index and other.tag != mark.tag:
                 if other.tag in rules.deleted and mark.tag not in rules.deleted:
-                    put_back(reference, other_number)
+                    _restore_quote(reference, other_number)
                 elif mark.tag in rules.deleted and other.tag not in rules.deleted:
-                    put_back(hypothesis, number)
+                    _restore_quote(hypothesis, number)
 
 
-def put_back(side: Spans, number: int) -> None:
+def _restore_quote(side: SentenceSpans, number: int) -> None:
     """Put a deleted quotation mark among the words, and move the brackets after it and the ends of those around it."""
     mark = side.quotes[number]
     side.words.insert(mark.index, mark.word)

@@ -2,31 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 
-from dragoman.evaluation.brackets import BracketScores, SentenceCounts, per_cent
-from dragoman.evaluation.error_rates import Confusion, ErrorRates, Judgement
-from dragoman.evaluation.scores import Row, Scores, Sentence
+from dragoman.evaluation.brackets import BracketScores, SentenceCounts, percentage
+from dragoman.evaluation.error_rates import Confusion, ErrorRates, WordResult
+from dragoman.evaluation.scores import LengthRangeScores, SentenceScore, TranslationScores
 
-COUNTED = ("sentences", "errors", "skipped", "scored")
-NOTHING = "(nothing)"
-TAB = "\t"
-MEASURED = (
+_COUNT_FIELDS = ("sentences", "errors", "skipped", "scored")
+_NOTHING = "(nothing)"
+_TAB = "\t"
+_METRIC_FIELDS = (
     "precision", "recall", "f1", "exact_match", "average_crossing", "no_crossing", "two_or_less_crossing",
     "tagging_accuracy",
 )  # fmt: skip
 
 
-def scores_table(scores: Scores) -> str:
+def scores_table(scores: TranslationScores) -> str:
     """Write one score a line, numbers under one another, the signature at the end."""
-    return aligned([[score.name, score.number, score.signature] for score in scores])
+    return align_columns([[score.name, score.number, score.signature] for score in scores])
 
 
-def length_table(rows: Sequence[Row]) -> str:
+def length_table(rows: Sequence[LengthRangeScores]) -> str:
     """Write the scores by source length, one range a line under a line of headings."""
     body = [[r.words, f"{r.sentences}", f"{r.bleu:.1f}", f"{r.chrf:.1f}", f"{r.ratio:.2f}"] for r in rows]
-    return aligned([["source words", "sentences", "BLEU", "chrF", "length ratio"], *body], right=True)
+    return align_columns([["source words", "sentences", "BLEU", "chrF", "length ratio"], *body], right=True)
 
 
-def worst_table(sentences: Sequence[Sentence]) -> str:
+def worst_sentences_table(sentences: Sequence[SentenceScore]) -> str:
     """Write each sentence as a block: where it is and how it scored, then source, hypothesis and reference."""
     return "\n\n".join(
         f"line {sentence.line}, chrF {sentence.chrf:.1f}\n"
@@ -39,28 +39,28 @@ def worst_table(sentences: Sequence[Sentence]) -> str:
 
 def rates_table(rates: ErrorRates) -> str:
     """Write one rate a line, numbers under one another, then what was counted, the signature at the end."""
-    return aligned([[rate.name, rate.number, rate.counted, rate.signature] for rate in rates])
+    return align_columns([[rate.name, rate.number, rate.counted, rate.signature] for rate in rates])
 
 
 def labels_table(by_label: Mapping[str, ErrorRates]) -> str:
     """Write the rates of each label in a line, and below them their mean, in which every label counts alike."""
     names = [rate.name for rate in next(iter(by_label.values()))]
-    body = [[name, f"{len(each.judgements):,}", *(rate.number for rate in each)] for name, each in by_label.items()]
+    body = [[name, f"{len(each.word_results):,}", *(rate.number for rate in each)] for name, each in by_label.items()]
     columns = zip(*([rate.value for rate in each] for each in by_label.values()), strict=True)
     means = ["mean", "", *(f"{sum(column) / len(by_label):.2f}" for column in columns)]
-    return aligned([["label", "words", *names], *body, means])
+    return align_columns([["label", "words", *names], *body, means])
 
 
 def confusions_table(confusions: Sequence[Confusion]) -> str:
     """Write what was taken for what, the most frequent first, under a line of headings."""
-    body = [[one.expected or NOTHING, one.found or NOTHING, f"{one.times:,}"] for one in confusions]
-    return aligned([["expected", "found", "times"], *body])
+    body = [[one.expected or _NOTHING, one.found or _NOTHING, f"{one.times:,}"] for one in confusions]
+    return align_columns([["expected", "found", "times"], *body])
 
 
-def worst_words_table(judgements: Sequence[Judgement]) -> str:
+def worst_words_table(judgements: Sequence[WordResult]) -> str:
     """Write each word as a block: which one it is and how far off, then the output and every right answer."""
     return "\n\n".join(
-        f"word {one.number}, {one.source.replace(TAB, ' ')}: {one.edits} edits in {one.length}\n"
+        f"word {one.number}, {one.source.replace(_TAB, ' ')}: {one.edits} edits in {one.length}\n"
         f"  output     {one.output}\n" + "\n".join(f"  reference  {reference}" for reference in one.references)
         for one in judgements
     )
@@ -68,27 +68,29 @@ def worst_words_table(judgements: Sequence[Judgement]) -> str:
 
 def brackets_table(scores: BracketScores) -> str:
     """Write the scores of trees, one a line: of all sentences, and of the short ones beside them; below, the rules."""
-    both = (scores.everything, scores.short)
-    counts = [[name, *(f"{getattr(each, name):,}" for each in both)] for name in COUNTED]
-    measures = [[name, *(f"{getattr(each, name):.2f}" for each in both)] for name in MEASURED]
-    names = {name: name.replace("_", " ").replace("f1", "F1") for name in (*COUNTED, *MEASURED)}
+    both = (scores.overall, scores.short)
+    counts = [[name, *(f"{getattr(each, name):,}" for each in both)] for name in _COUNT_FIELDS]
+    measures = [[name, *(f"{getattr(each, name):.2f}" for each in both)] for name in _METRIC_FIELDS]
+    names = {name: name.replace("_", " ").replace("f1", "F1") for name in (*_COUNT_FIELDS, *_METRIC_FIELDS)}
     width = max(map(len, names.values()))
     body = [[names[name].ljust(width), *numbers] for name, *numbers in [*counts, *measures]]
-    return aligned([["", "all", f"up to {scores.rules.cutoff} words"], *body], right=True) + f"\n\n{scores.rules}"
+    return align_columns([["", "all", f"up to {scores.rules.cutoff} words"], *body], right=True) + f"\n\n{scores.rules}"
 
 
-def each_sentence_table(lines: Sequence[int], sentences: Sequence[SentenceCounts]) -> str:
+def sentence_counts_table(lines: Sequence[int], sentences: Sequence[SentenceCounts]) -> str:
     """Write what was counted in each sentence, one a line under a line of headings."""
     headings = [
         "line", "words", "status", "recall", "precision", "matched", "reference", "hypothesis", "crossing", "tagged",
         "right tags", "tagging accuracy",
     ]  # fmt: skip
-    return aligned([headings, *(sentence_cells(*pair) for pair in zip(lines, sentences, strict=True))], right=True)
+    return align_columns(
+        [headings, *(_sentence_cells(*pair) for pair in zip(lines, sentences, strict=True))], right=True
+    )
 
 
-def sentence_cells(line: int, counts: SentenceCounts) -> list[str]:
+def _sentence_cells(line: int, counts: SentenceCounts) -> list[str]:
     """Write one sentence of the table."""
-    accuracy = per_cent(counts.right_tags, counts.words)
+    accuracy = percentage(counts.right_tags, counts.words)
     numbers = (counts.matched, counts.in_reference, counts.in_hypothesis, counts.crossing)
     return [
         f"{line}", f"{counts.length}", counts.status, f"{counts.recall:.2f}", f"{counts.precision:.2f}",
@@ -96,7 +98,7 @@ def sentence_cells(line: int, counts: SentenceCounts) -> list[str]:
     ]  # fmt: skip
 
 
-def aligned(lines: Sequence[Sequence[str]], *, right: bool = False) -> str:
+def align_columns(lines: Sequence[Sequence[str]], *, right: bool = False) -> str:
     """Pad the cells of each column to one width, with two spaces between columns."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     pad = str.rjust if right else str.ljust

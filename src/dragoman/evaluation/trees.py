@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple
 from dragoman.errors import UserError
 
 # Only these six end a word, as in C. A no-break space, or a line separator of Unicode's, is part of one.
-SPACE = " \t\n\v\f\r"
-TOKEN = re.compile(rf"[()]|[^(){SPACE}]+")
-SHOWN = 40  # characters of a text that are repeated in a message
+WHITESPACE = " \t\n\v\f\r"
+_TOKEN = re.compile(rf"[()]|[^(){WHITESPACE}]+")
+_MESSAGE_LENGTH = 40  # characters of a text that are repeated in a message
 
 
-class Event(NamedTuple):
+class TreeEvent(NamedTuple):
     """What is met when a tree is read from left to right."""
 
     kind: Literal["open", "leaf", "close"]
@@ -27,13 +27,13 @@ class Event(NamedTuple):
     line: int = 0  # where it stands, counted from 1; 0 if it was not read from a file
 
 
-class Malformed(Exception):
+class MalformedTreeError(Exception):
     """Brackets that are no tree: the line, counted from 1, and what is wrong with it."""
 
-    def __init__(self, line: int, fault: str) -> None:
-        super().__init__(fault)
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
         self.line = line
-        self.fault = fault
+        self.reason = reason
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -49,16 +49,16 @@ class Tree:
             raise UserError(f'A bracket "{self.label}" needs either a word or other brackets in it, and not both.')
         if self.word and not self.label:
             raise UserError(f'The word "{self.word}" needs a label, as in (NN {self.word}).')
-        refuse_spaces_and_brackets(self.label)
-        refuse_spaces_and_brackets(self.word)
+        _check_symbol(self.label)
+        _check_symbol(self.word)
 
     @property
     def words(self) -> list[str]:
         """Return the sentence."""
-        return [event.word for event in events_of(self) if event.kind == "leaf"]
+        return [event.word for event in tree_events(self) if event.kind == "leaf"]
 
     def __str__(self) -> str:
-        return written(events_of(self))
+        return _format_events(tree_events(self))
 
     def __repr__(self) -> str:
         return f"<Tree {self}>"
@@ -70,50 +70,50 @@ class Tree:
         return hash(str(self))
 
 
-def refuse_spaces_and_brackets(text: str) -> None:
+def _check_symbol(text: str) -> None:
     """Object to a label or a word that would be read back as something else."""
-    if re.search(rf"[{SPACE}]", text):
+    if re.search(rf"[{WHITESPACE}]", text):
         raise UserError(f'"{text}" has a space in it; a label or a word of a tree has none. Join it with "_".')
     if "(" in text or ")" in text:
         raise UserError(f'"{text}" has a bracket in it; write -LRB- for "(" and -RRB- for ")", as treebanks do.')
 
 
-def tree_of(text: str) -> Tree:
+def read_tree(text: str) -> Tree:
     """Read one tree."""
     trees = list(read_trees([text], "The tree"))
     if len(trees) != 1:
-        raise UserError(f'Expected one tree, found {len(trees)} in "{shortened(text)}".')
+        raise UserError(f'Expected one tree, found {len(trees)} in "{_shorten(text)}".')
     return trees[0]
 
 
 def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     """Yield the trees of a file, one or more a line or one over several; `name` is the file's, for messages."""
     try:
-        yield from built(events(lines))
-    except Malformed as error:
-        raise UserError(f"{name}: line {error.line:,}: {error.fault}") from None
+        yield from build_trees(read_events(lines))
+    except MalformedTreeError as error:
+        raise UserError(f"{name}: line {error.line:,}: {error.reason}") from None
 
 
-def sentences(lines: Sequence[str], expected: int | None = None) -> list[tuple[int, str]]:
+def treebank_sentences(lines: Sequence[str], expected: int | None = None) -> list[tuple[int, str]]:
     """Return the sentences of a file, each with the line it begins on: a line is one, unless trees go over several.
 
     What is malformed stays in its line. Lines of which one lacks a bracket that another has too many could pass for a
     tree over both; `expected`, the number of sentences that there should be, tells the two apart.
     """
     one_a_line = list(enumerate(lines, start=1))
-    if all(fault_of(line) is None for line in lines):
+    if all(_find_tree_error(line) is None for line in lines):
         return one_a_line
     try:
-        found = list(over_several_lines(events(lines)))
-    except Malformed:
+        found = list(_multiline_trees(read_events(lines)))
+    except MalformedTreeError:
         return one_a_line
     return found if expected in (None, len(found)) else one_a_line
 
 
-def well_formed_sentences(lines: Sequence[str], name: str) -> list[tuple[int, str]]:
+def well_formed_treebank_sentences(lines: Sequence[str], name: str) -> list[tuple[int, str]]:
     """Return the sentences of a file as `sentences` does, but refuse malformed ones."""
-    found = sentences(lines)
-    faults = [(line, fault) for line, text in found if (fault := fault_of(text))]
+    found = treebank_sentences(lines)
+    faults = [(line, fault) for line, text in found if (fault := _find_tree_error(text))]
     if 2 * len(faults) > len(lines):  # trees over several lines were meant, and only together they show their fault
         list(read_trees(lines, name))
     for line, fault in faults:
@@ -121,104 +121,106 @@ def well_formed_sentences(lines: Sequence[str], name: str) -> list[tuple[int, st
     return found
 
 
-def fault_of(text: str) -> str | None:
+def _find_tree_error(text: str) -> str | None:
     """Return what is wrong with the brackets of a text, or nothing; empty brackets are not wrong here."""
     try:
-        for _ in events([text]):
+        for _ in read_events([text]):
             pass
-    except Malformed as error:
-        return error.fault
+    except MalformedTreeError as error:
+        return error.reason
     return None
 
 
-def over_several_lines(row: Iterable[Event]) -> Iterator[tuple[int, str]]:
+def _multiline_trees(row: Iterable[TreeEvent]) -> Iterator[tuple[int, str]]:
     """Yield each tree, written on one line, with the line it began on."""
-    tree: list[Event] = []
+    tree: list[TreeEvent] = []
     depth = 0
     for event in row:
         tree.append(event)
         depth += {"open": 1, "leaf": 0, "close": -1}[event.kind]
         if depth == 0:
-            yield tree[0].line, written(tree)
+            yield tree[0].line, _format_events(tree)
             tree = []
 
 
-def events(lines: Iterable[str]) -> Iterator[Event]:
+def read_events(lines: Iterable[str]) -> Iterator[TreeEvent]:
     """Yield what is met in a text; brackets must balance at its end, and each word must have a bracket of its own."""
-    open_brackets: list[Event] = []
+    open_brackets: list[TreeEvent] = []
     inside: list[str] | None = None  # what was found since the last "(", until it is known what bracket this is
     start = 0
-    for line, token in tokens(lines):
+    for line, token in _tree_tokens(lines):
         if token == "(":
             if inside is not None:
-                open_brackets.append(opening(inside, start))
+                open_brackets.append(_opening_event(inside, start))
                 yield open_brackets[-1]
             inside, start = [], line
         elif token == ")" and inside is not None:
-            yield from small_bracket(inside, start)
+            yield from _leaf_events(inside, start)
             inside = None
         elif token == ")":
             if not open_brackets:
-                raise Malformed(line, 'a ")" closes no bracket. Remove it, or add the "(" that is missing before it.')
-            yield Event("close", open_brackets.pop().label, line=line)
+                raise MalformedTreeError(
+                    line, 'a ")" closes no bracket. Remove it, or add the "(" that is missing before it.'
+                )
+            yield TreeEvent("close", open_brackets.pop().label, line=line)
         elif inside is None:
-            raise Malformed(line, stray(token, open_brackets))
+            raise MalformedTreeError(line, _stray_word_message(token, open_brackets))
         else:
             inside.append(token)
     if inside is not None:
-        open_brackets.append(Event("open", line=start))
+        open_brackets.append(TreeEvent("open", line=start))
     if open_brackets:
-        raise Malformed(open_brackets[0].line, unclosed(len(open_brackets)))
+        raise MalformedTreeError(open_brackets[0].line, _unclosed_message(len(open_brackets)))
 
 
-def tokens(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+def _tree_tokens(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield brackets, and what stands between brackets and spaces, each with its line."""
     for number, line in enumerate(lines, start=1):
-        for token in TOKEN.findall(line):
+        for token in _TOKEN.findall(line):
             yield number, token
 
 
-def opening(inside: Sequence[str], line: int) -> Event:
+def _opening_event(inside: Sequence[str], line: int) -> TreeEvent:
     """Return the event of a bracket that has brackets in it."""
     if len(inside) > 1:
-        raise Malformed(line, stray(inside[1], [Event("open", inside[0])]))
-    return Event("open", "".join(inside), line=line)
+        raise MalformedTreeError(line, _stray_word_message(inside[1], [TreeEvent("open", inside[0])]))
+    return TreeEvent("open", "".join(inside), line=line)
 
 
-def small_bracket(inside: Sequence[str], line: int) -> Iterator[Event]:
+def _leaf_events(inside: Sequence[str], line: int) -> Iterator[TreeEvent]:
     """Yield the events of a bracket without brackets in it: a word with its label, or nothing."""
     if len(inside) > 2:
-        whole = shortened(" ".join(inside))
-        raise Malformed(
+        whole = _shorten(" ".join(inside))
+        raise MalformedTreeError(
             line,
             f'the bracket "({whole})" has {len(inside) - 1} words in it; a word has no spaces. Give each word a '
             f'bracket of its own, or join them with "_".',
         )
     if len(inside) == 2:
-        yield Event("leaf", inside[0], inside[1], line)
+        yield TreeEvent("leaf", inside[0], inside[1], line)
     else:
-        yield Event("open", "".join(inside), line=line)
-        yield Event("close", "".join(inside), line=line)
+        yield TreeEvent("open", "".join(inside), line=line)
+        yield TreeEvent("close", "".join(inside), line=line)
 
 
-def stray(token: str, open_brackets: Sequence[Event]) -> str:
+def _stray_word_message(token: str, open_brackets: Sequence[TreeEvent]) -> str:
     """Say what is wrong with a word that stands where no word may stand."""
     where = f"beside the brackets in ({open_brackets[-1].label} …)" if open_brackets else "outside of all brackets"
-    return f'"{shortened(token)}" stands {where}. Give it a bracket and a label of its own, as in (NN dog).'
+    return f'"{_shorten(token)}" stands {where}. Give it a bracket and a label of its own, as in (NN dog).'
 
 
-def unclosed(count: int) -> str:
+def _unclosed_message(count: int) -> str:
     """Say how many brackets are missing."""
     missing = 'a ")" is' if count == 1 else f'{count:,} ")" are'
     return f"the tree that begins here is not closed; {missing} missing before the end."
 
 
-def shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return a text, or its beginning, to be put in a message."""
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= _MESSAGE_LENGTH else f"{text[:_MESSAGE_LENGTH]}…"
 
 
-def built(row: Iterable[Event]) -> Iterator[Tree]:
+def build_trees(row: Iterable[TreeEvent]) -> Iterator[Tree]:
     """Put events together into trees; a bracket with nothing in it is none."""
     unfinished: list[list[Tree]] = []  # for each open bracket, what is in it so far
     for event in row:
@@ -226,7 +228,7 @@ def built(row: Iterable[Event]) -> Iterator[Tree]:
             unfinished.append([])
             continue
         if event.kind == "close" and not unfinished[-1]:
-            raise Malformed(event.line, empty(event.label))
+            raise MalformedTreeError(event.line, _empty_bracket_message(event.label))
         children = tuple(unfinished.pop()) if event.kind == "close" else ()
         tree = Tree(event.label, children, event.word)
         if unfinished:
@@ -235,33 +237,33 @@ def built(row: Iterable[Event]) -> Iterator[Tree]:
             yield tree
 
 
-def empty(label: str) -> str:
+def _empty_bracket_message(label: str) -> str:
     """Say what is wrong with a bracket that has nothing in it."""
     return f'the bracket "({label})" is empty. Remove it, or write a label and a word, as in (NN dog).'
 
 
-def events_of(tree: Tree) -> Iterator[Event]:
+def tree_events(tree: Tree) -> Iterator[TreeEvent]:
     """Yield what is met in a tree, as if it had been read."""
-    ahead: list[Tree | Event] = [tree]
+    ahead: list[Tree | TreeEvent] = [tree]
     while ahead:
         item = ahead.pop()
-        if isinstance(item, Event):
+        if isinstance(item, TreeEvent):
             yield item
         elif item.word:
-            yield Event("leaf", item.label, item.word)
+            yield TreeEvent("leaf", item.label, item.word)
         else:
-            yield Event("open", item.label)
-            ahead.append(Event("close", item.label))
+            yield TreeEvent("open", item.label)
+            ahead.append(TreeEvent("close", item.label))
             ahead.extend(reversed(item.children))
 
 
-def written(row: Iterable[Event]) -> str:
+def _format_events(row: Iterable[TreeEvent]) -> str:
     """Write events as brackets on one line."""
     forms = {"open": " ({0.label}", "leaf": " ({0.label} {0.word})", "close": ")"}
     return "".join(forms[event.kind].format(event) for event in row)[1:]
 
 
-def indented(tree: Tree) -> str:
+def indent_tree(tree: Tree) -> str:
     """Write a tree over several lines, each bracket below the one it is in; brackets of words only stay on one."""
     parts: list[str] = []
     flat: list[bool] = []  # for each open bracket, whether it has words only and stays on one line

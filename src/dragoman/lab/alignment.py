@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import UserError
-from dragoman.lab.drawing import bar, label, panels, save, write_numbers
+from dragoman.lab.attention_records import record_attention
 from dragoman.lab.laboratory import Laboratory
-from dragoman.lab.report import Cell, Json, Picture, Report, Table
-from dragoman.lab.watching import records
+from dragoman.lab.plots import add_colorbar, label_axes, save_figure, subplots, write_cell_values
+from dragoman.lab.report import Cell, ExperimentReport, Json, Picture, ReportTable
 from dragoman.tasks.translator import Translator
-from dragoman.viewer.alignment import late, prompt, text_words
-from dragoman.viewer.links import likely_links, posteriors
-from dragoman.viewer.record import AttentionRecord, Weights
-from dragoman.viewer.statistics import Floats, Tokens
-from dragoman.viewer.words import Word, places
+from dragoman.viewer.alignment import source_and_target_words, weights_when_read, weights_when_written
+from dragoman.viewer.head_statistics import FloatArray, TokenArray
+from dragoman.viewer.links import likely_links, link_posteriors
+from dragoman.viewer.record import AttentionRecord, AttentionWeights
+from dragoman.viewer.words import WordSpan, word_numbers
 
 TITLE = "Word alignment: what cross-attention knows about who translates whom"
 QUESTION = "How many word alignments does each layer and head get right, when a word is written and when it was read?"
@@ -33,115 +33,124 @@ CLAIM = (
     "the recurrent models of Bahdanau et al. (2014), who read alignments from it. The paper measures none."
 )
 
-FULL_SECONDS = 30.0  # for which this many sentences are meant
-SENTENCES = 400
-FEWEST = 40
-SPLITS = ("valid", "test")
-LESSONS = 4000  # training pairs that IBM's model learns from, at most
-STEPS: dict[str, Callable[[Weights], Weights]] = {"when written": prompt, "one step later": late}
+_FULL_SECONDS = 30.0  # for which this many sentences are meant
+_SENTENCES = 400
+_MIN_SENTENCES = 40
+_SPLITS = ("valid", "test")
+_MAX_TRAINING_PAIRS = 4000  # training pairs that IBM's model learns from, at most
+_READING_STEPS: dict[str, Callable[[AttentionWeights], AttentionWeights]] = {
+    "when written": weights_when_written,
+    "one step later": weights_when_read,
+}
 
-Links = frozenset[tuple[int, int]]  # words of source and target
-Scores = dict[str, dict[str, float]]  # of each reading by its name: error, precision, recall
+_WordLinks = frozenset[tuple[int, int]]  # words of source and target
+_AlignmentScores = dict[str, dict[str, float]]  # of each reading by its name: error, precision, recall
 
 
 @dataclass(frozen=True)
-class Counts:
+class LinkCounts:
     """How many links were right, made and wanted."""
 
-    right: int = 0
-    made: int = 0
-    wanted: int = 0
+    correct: int = 0
+    predicted: int = 0
+    gold: int = 0
 
-    def plus(self, made: Links, wanted: Links) -> "Counts":
+    def add(self, predicted: _WordLinks, gold: _WordLinks) -> "LinkCounts":
         """Count one more sentence."""
-        return Counts(self.right + len(made & wanted), self.made + len(made), self.wanted + len(wanted))
+        return LinkCounts(self.correct + len(predicted & gold), self.predicted + len(predicted), self.gold + len(gold))
 
     @property
-    def numbers(self) -> dict[str, float]:
+    def rates(self) -> dict[str, float]:
         """Return error rate, precision and recall; all wanted links count as sure."""
         return {
-            "error": 1 - 2 * self.right / max(1, self.made + self.wanted),
-            "precision": self.right / max(1, self.made),
-            "recall": self.right / max(1, self.wanted),
+            "error": 1 - 2 * self.correct / max(1, self.predicted + self.gold),
+            "precision": self.correct / max(1, self.predicted),
+            "recall": self.correct / max(1, self.gold),
         }
 
 
 @dataclass(frozen=True)
-class Golden:
+class AlignedPair:
     """A sentence pair with its right links."""
 
     source: str
     target: str
-    links: Links
+    links: _WordLinks
 
 
-def run(lab: Laboratory) -> Report:
+def run(lab: Laboratory) -> ExperimentReport:
     """Score every reading of the cross-attention against the links that are known, or the likeliest."""
-    model = lab.reference().translator
-    count = max(FEWEST, int(SENTENCES * min(lab.budget_seconds / FULL_SECONDS, 4.0)))
-    judged_by = "gold" if lab.material.links else "IBM model 1"
-    valid, test = (lab.kept(split, partial(scores, lab, model, split, count), count=count) for split in SPLITS)
-    rivals = lab.kept("rivals", lambda: others(lab, count), count=count)
+    model = lab.reference_model().translator
+    count = max(_MIN_SENTENCES, int(_SENTENCES * min(lab.budget_seconds / _FULL_SECONDS, 4.0)))
+    judged_by = "gold" if lab.corpus.links else "IBM model 1"
+    valid, test = (
+        lab.measure_once(split, partial(_score_attention, lab, model, split, count), count=count) for split in _SPLITS
+    )
+    rivals = lab.measure_once("rivals", lambda: _score_baselines(lab, count), count=count)
     chosen = min(valid, key=lambda name: float(valid[name]["error"]), default="")
     results: dict[str, Json] = {
         "judge": judged_by, "sentences": count, "chosen": chosen, "rivals": rivals, "valid": valid, "test": test,
     }  # fmt: skip
     if not chosen:
-        return Report(("This architecture has no attention to the source, so it aligns nothing.",), (), results)
-    return Report(findings(results), (table(results), picture(lab.folder, test)), results)
+        return ExperimentReport(
+            ("This architecture has no attention to the source, so it aligns nothing.",), (), results
+        )
+    return ExperimentReport(
+        _findings(results), (_error_rate_table(results), _draw_error_rates(lab.folder, test)), results
+    )
 
 
 # What is right
 
 
-def golden(lab: Laboratory, split: str, count: int) -> list[Golden]:
+def load_aligned_pairs(lab: Laboratory, split: str, count: int) -> list[AlignedPair]:
     """Return sentence pairs of a split with their links: known ones, or else those that IBM's model finds likely."""
-    pairs = [pair for pair in lab.material.pairs(split)[:count] if pair[0].strip() and pair[1].strip()]
-    file = links_file(lab, split)
+    pairs = [pair for pair in lab.corpus.pairs(split)[:count] if pair[0].strip() and pair[1].strip()]
+    file = _gold_links_file(lab, split)
     if file is None:
-        return likely(pairs, lab.material.pairs("train")[:LESSONS])
+        return align_with_ibm1(pairs, lab.corpus.pairs("train")[:_MAX_TRAINING_PAIRS])
     lines = file.read_text(encoding="utf-8").split("\n")[: len(pairs)]
-    return [Golden(source, target, parsed(line)) for (source, target), line in zip(pairs, lines, strict=True)]
+    return [AlignedPair(source, target, parse_links(line)) for (source, target), line in zip(pairs, lines, strict=True)]
 
 
-def links_file(lab: Laboratory, split: str) -> Path | None:
+def _gold_links_file(lab: Laboratory, split: str) -> Path | None:
     """Return the file of gold links of a split; those of the validation text stand beside those of the test text."""
-    if lab.material.links is None or split == "test":
-        return lab.material.links
-    beside = lab.material.links.with_name(lab.material.links.name.replace("test", split))
+    if lab.corpus.links is None or split == "test":
+        return lab.corpus.links
+    beside = lab.corpus.links.with_name(lab.corpus.links.name.replace("test", split))
     if not beside.exists():
         raise UserError(f"{beside} is missing: the best reading is chosen on validation links. Write them beside.")
     return beside
 
 
-def parsed(line: str) -> Links:
+def parse_links(line: str) -> _WordLinks:
     """Read links written as "0-0 1-2"."""
     return frozenset((int(i), int(j)) for i, _, j in (link.partition("-") for link in line.split()))
 
 
-def likely(pairs: Sequence[tuple[str, str]], lessons: Sequence[tuple[str, str]]) -> list[Golden]:
+def align_with_ibm1(pairs: Sequence[tuple[str, str]], training_pairs: Sequence[tuple[str, str]]) -> list[AlignedPair]:
     """Return the links on which IBM's first model agrees with itself in both directions."""
-    found = likely_links(numbered([*pairs, *lessons]))[: len(pairs)]
+    found = likely_links(_word_ids([*pairs, *training_pairs]))[: len(pairs)]
     return [
-        Golden(*pair, frozenset((int(i), int(j)) for j, i in np.argwhere(links)))
+        AlignedPair(*pair, frozenset((int(i), int(j)) for j, i in np.argwhere(links)))
         for pair, links in zip(pairs, found, strict=True)
     ]
 
 
-def numbered(pairs: Iterable[tuple[str, str]]) -> list[tuple[Tokens, Tokens]]:
+def _word_ids(pairs: Iterable[tuple[str, str]]) -> list[tuple[TokenArray, TokenArray]]:
     """Turn pairs into word numbers; words are counted as everywhere in alignments, and case does not matter."""
     numbers: dict[str, int] = {}
 
-    def of(text: str) -> Tokens:
-        return np.array([numbers.setdefault(word.casefold(), len(numbers)) for word in split_words(text)], np.int64)
+    def of(text: str) -> TokenArray:
+        return np.array([numbers.setdefault(word.casefold(), len(numbers)) for word in alignment_words(text)], np.int64)
 
     return [(of(source), of(target)) for source, target in pairs]
 
 
-def split_words(text: str) -> list[str]:
+def alignment_words(text: str) -> list[str]:
     """Split a text into the words that the viewer shows."""
     groups: dict[int, str] = {}
-    for place, letter in zip(places(text), text, strict=True):
+    for place, letter in zip(word_numbers(text), text, strict=True):
         groups[place] = groups.get(place, "") + letter
     return [word.strip() for word in groups.values() if word.strip()]
 
@@ -149,26 +158,28 @@ def split_words(text: str) -> list[str]:
 # What attention says
 
 
-def scores(lab: Laboratory, model: Translator, split: str, count: int) -> Scores:
+def _score_attention(lab: Laboratory, model: Translator, split: str, count: int) -> _AlignmentScores:
     """Score every reading of the cross-attention on the sentences of a split; the model reads the right target."""
-    found: dict[str, Counts] = {}
-    pairs = golden(lab, split, count)
+    found: dict[str, LinkCounts] = {}
+    pairs = load_aligned_pairs(lab, split, count)
     texts = [(one.source, one.target) for one in pairs]
-    for one, record in zip(pairs, records(model, texts, lab.listen, f"alignment: reading {split}"), strict=True):
-        for name, made in readings(record) if record else ():
-            found[name] = found.get(name, Counts()).plus(made, one.links)
-    return {name: counts.numbers for name, counts in found.items()}
+    for one, record in zip(
+        pairs, record_attention(model, texts, lab.on_event, f"alignment: reading {split}"), strict=True
+    ):
+        for name, made in attention_links(record) if record else ():
+            found[name] = found.get(name, LinkCounts()).add(made, one.links)
+    return {name: counts.rates for name, counts in found.items()}
 
 
-def readings(record: AttentionRecord) -> Iterator[tuple[str, Links]]:
+def attention_links(record: AttentionRecord) -> Iterator[tuple[str, _WordLinks]]:
     """Yield the links of every head, of the mean of every layer and of the mean of all, at either step."""
-    source, target = (holders(side) for side in text_words(record))
-    for step, read in STEPS.items():
-        for name, weights in matrices(record.cross):
-            yield f"{name}, {step}", heaviest(read(weights), source, target)
+    source, target = (_word_of_each_piece(side) for side in source_and_target_words(record))
+    for step, read in _READING_STEPS.items():
+        for name, weights in _head_and_mean_weights(record.cross):
+            yield f"{name}, {step}", _argmax_links(read(weights), source, target)
 
 
-def matrices(cross: Weights) -> Iterator[tuple[str, Weights]]:
+def _head_and_mean_weights(cross: AttentionWeights) -> Iterator[tuple[str, AttentionWeights]]:
     """Yield the weights (T S) of every head, of the mean of every layer and of the mean of all, by name."""
     for layer, heads in enumerate(cross, 1):
         yield from ((f"layer {layer}, head {head}", weights) for head, weights in enumerate(heads, 1))
@@ -177,12 +188,14 @@ def matrices(cross: Weights) -> Iterator[tuple[str, Weights]]:
         yield "all layers, mean", cross.mean((0, 1))
 
 
-def holders(found: Sequence[Word]) -> NDArray[np.int64]:
+def _word_of_each_piece(words: Sequence[WordSpan]) -> NDArray[np.int64]:
     """Return for each piece which word it belongs to."""
-    return np.repeat(np.arange(len(found)), [word.end - word.first for word in found])
+    return np.repeat(np.arange(len(words)), [word.end - word.first for word in words])
 
 
-def heaviest(weights: Weights | Floats, source: NDArray[np.int64], target: NDArray[np.int64]) -> Links:
+def _argmax_links(
+    weights: AttentionWeights | FloatArray, source: NDArray[np.int64], target: NDArray[np.int64]
+) -> _WordLinks:
     """Link each target piece (row) to its heaviest source piece, and return the words so linked."""
     return frozenset(zip(source[weights.argmax(1)].tolist(), target.tolist(), strict=True))
 
@@ -190,45 +203,47 @@ def heaviest(weights: Weights | Floats, source: NDArray[np.int64], target: NDArr
 # What others say
 
 
-def others(lab: Laboratory, count: int) -> Scores:
+def _score_baselines(lab: Laboratory, count: int) -> _AlignmentScores:
     """Score IBM's first model in one direction and in both, unless it is the judge, and the diagonal."""
-    pairs = golden(lab, "test", count)
-    found = {"the diagonal": scored(pairs, [diagonal(one) for one in pairs])}
-    if lab.material.links:
-        both = [(one.source, one.target) for one in pairs] + lab.material.pairs("train")[:LESSONS]
-        ibm = posteriors(numbered(pair for pair in both if pair[0].strip() and pair[1].strip()))[: len(pairs)]
-        makers = [heaviest(each, np.arange(each.shape[1]), np.arange(each.shape[0])) for each in ibm]
-        found["IBM model 1, each target word"] = scored(pairs, makers)
-        agreed = likely([(one.source, one.target) for one in pairs], lab.material.pairs("train")[:LESSONS])
-        found["IBM model 1, where both directions agree"] = scored(pairs, [one.links for one in agreed])
-    return {name: counts.numbers for name, counts in found.items()}
+    pairs = load_aligned_pairs(lab, "test", count)
+    found = {"the diagonal": _count_links(pairs, [diagonal_links(one) for one in pairs])}
+    if lab.corpus.links:
+        both = [(one.source, one.target) for one in pairs] + lab.corpus.pairs("train")[:_MAX_TRAINING_PAIRS]
+        ibm = link_posteriors(_word_ids(pair for pair in both if pair[0].strip() and pair[1].strip()))[: len(pairs)]
+        makers = [_argmax_links(each, np.arange(each.shape[1]), np.arange(each.shape[0])) for each in ibm]
+        found["IBM model 1, each target word"] = _count_links(pairs, makers)
+        agreed = align_with_ibm1(
+            [(one.source, one.target) for one in pairs], lab.corpus.pairs("train")[:_MAX_TRAINING_PAIRS]
+        )
+        found["IBM model 1, where both directions agree"] = _count_links(pairs, [one.links for one in agreed])
+    return {name: counts.rates for name, counts in found.items()}
 
 
-def diagonal(one: Golden) -> Links:
+def diagonal_links(pair: AlignedPair) -> _WordLinks:
     """Link each target word to the source word at the same share of the sentence."""
-    sources, targets = len(split_words(one.source)), len(split_words(one.target))
+    sources, targets = len(alignment_words(pair.source)), len(alignment_words(pair.target))
     return frozenset((min(sources - 1, int((j + 0.5) * sources / targets)), j) for j in range(targets))
 
 
-def scored(pairs: Sequence[Golden], made: Sequence[Links]) -> Counts:
+def _count_links(pairs: Sequence[AlignedPair], predicted: Sequence[_WordLinks]) -> LinkCounts:
     """Count links over sentences."""
-    total = Counts()
-    for one, links in zip(pairs, made, strict=True):
-        total = total.plus(links, one.links)
+    total = LinkCounts()
+    for one, links in zip(pairs, predicted, strict=True):
+        total = total.add(links, one.links)
     return total
 
 
 # What is shown
 
 
-def findings(results: Mapping[str, Json]) -> tuple[str, ...]:
+def _findings(results: Mapping[str, Json]) -> tuple[str, ...]:
     """Say which reading aligns best, at which step, and how the rivals do."""
     test, chosen, rivals = results["test"], results["chosen"], results["rivals"]
     best = test[chosen]
     rival = min(rivals, key=lambda name: float(rivals[name]["error"]))
     steps = [
         min((test[name]["error"], name.removesuffix(f", {step}")) for name in test if name.endswith(step))
-        for step in STEPS
+        for step in _READING_STEPS
     ]
     judge = "the gold alignment" if results["judge"] == "gold" else "what IBM's first model is sure of"
     others = "" if rival == "the diagonal" else f", the diagonal {rivals['the diagonal']['error']:.3f}"
@@ -242,41 +257,43 @@ def findings(results: Mapping[str, Json]) -> tuple[str, ...]:
     )
 
 
-def table(results: Mapping[str, Json]) -> Table:
+def _error_rate_table(results: Mapping[str, Json]) -> ReportTable:
     """Return every reading and every rival, the best first."""
     test, valid = results["test"], results["valid"]
     rows: list[tuple[Cell, ...]] = [
-        (name, *shown(test[name]), f"{valid[name]['error']:.3f}", "chosen" if name == results["chosen"] else "")
+        (name, *_format_rates(test[name]), f"{valid[name]['error']:.3f}", "chosen" if name == results["chosen"] else "")
         for name in sorted(test, key=lambda name: float(test[name]["error"]))
     ]
-    rows += [(name, *shown(numbers), "", "without attention") for name, numbers in results["rivals"].items()]
+    rows += [(name, *_format_rates(numbers), "", "without attention") for name, numbers in results["rivals"].items()]
     header = ("reading", "error rate", "precision", "recall", "error rate, validation", "")
     note = (
         "Alignment error rate: 1 − 2 · right / (made + wanted). Every target piece makes one link, to its heaviest "
         "source piece, END left out; a word that translates two source words finds one of them only. IBM model 1 "
-        f"prefers the diagonal, and learned from {LESSONS:,} training pairs and the sentences themselves."
+        f"prefers the diagonal, and learned from {_MAX_TRAINING_PAIRS:,} training pairs and the sentences themselves."
     )
-    return Table(f"Alignment error rates on {results['sentences']:,} test sentences", header, tuple(rows), note)
+    return ReportTable(f"Alignment error rates on {results['sentences']:,} test sentences", header, tuple(rows), note)
 
 
-def shown(numbers: Mapping[str, float]) -> tuple[str, str, str]:
+def _format_rates(rates: Mapping[str, float]) -> tuple[str, str, str]:
     """Write error rate, precision and recall."""
-    return f"{numbers['error']:.3f}", f"{numbers['precision']:.3f}", f"{numbers['recall']:.3f}"
+    return f"{rates['error']:.3f}", f"{rates['precision']:.3f}", f"{rates['recall']:.3f}"
 
 
-def picture(folder: Path, test: Mapping[str, Mapping[str, float]]) -> Picture:
+def _draw_error_rates(folder: Path, test: Mapping[str, Mapping[str, float]]) -> Picture:
     """Draw the error rates as maps: layers down, heads and their mean across, one map for each step."""
     named = [name.split(", ") for name in test if not name.startswith("all")]
     layers, columns = (list(dict.fromkeys(parts[place] for parts in named)) for place in (0, 1))
-    figure, axes = panels(len(STEPS), width=len(STEPS) * (0.7 * len(columns) + 1.4), height=0.5 * len(layers) + 1.6)
-    for place, step in zip(axes, STEPS, strict=True):
+    figure, axes = subplots(
+        len(_READING_STEPS), width=len(_READING_STEPS) * (0.7 * len(columns) + 1.4), height=0.5 * len(layers) + 1.6
+    )
+    for place, step in zip(axes, _READING_STEPS, strict=True):
         grid = [[test[f"{layer}, {column}, {step}"]["error"] for column in columns] for layer in layers]
         image = place.imshow(grid, vmin=0, vmax=1, cmap="viridis", aspect="auto")
-        write_numbers(place, grid, 1.0)
-        label(place, title=f"read {step}", across="", up="")
+        write_cell_values(place, grid, 1.0)
+        label_axes(place, title=f"read {step}", x_label="", y_label="")
         place.set_xticks(range(len(columns)), columns)
         place.set_yticks(range(len(layers)), layers)
         place.grid(visible=False)
-    bar(figure, image, axes, "alignment error rate")
-    file = save(figure, folder / "error-rates.png")
+    add_colorbar(figure, image, axes, "alignment error rate")
+    file = save_figure(figure, folder / "error-rates.png")
     return Picture(file, "Alignment error rate of each layer and head, and of each layer's mean; less is better.")

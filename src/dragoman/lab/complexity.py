@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from dragoman.bench.measure import Measure, ratio
+from dragoman.bench.stats import SampleStats, paired_ratio
 from dragoman.lab import path_lengths as paths
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.layer_costs import (
@@ -16,17 +16,17 @@ from dragoman.lab.layer_costs import (
     SELF_ATTENTION,
     WHOLE,
     WHOLE_RESTRICTED,
-    WINDOW,
-    exponent,
+    WINDOW_SIZE,
+    fit_exponent,
     fits_memory,
     peak_bytes,
-    times,
+    time_layers,
     warm_up,
 )
-from dragoman.lab.layer_pictures import Times, draw_paths, draw_times
-from dragoman.lab.repeats import digits
-from dragoman.lab.report import Json, Report, Table
-from dragoman.memory import keep_freed_memory
+from dragoman.lab.layer_pictures import LayerTimes, draw_paths, draw_times
+from dragoman.lab.report import ExperimentReport, Json, ReportTable
+from dragoman.lab.seeds import decimal_formatter
+from dragoman.malloc import keep_freed_memory
 
 TITLE = "Table 1: cost per layer, sequential operations, path length"
 QUESTION = "How do time and memory of a layer grow with the length and the width, and how far does a gradient travel?"
@@ -36,45 +36,52 @@ CLAIM = (
     "its operations wait for each other."
 )
 
-LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384)
-WIDTHS = (32, 64, 128, 256, 512)
-COMPARED_AT = 8192  # the length at which full and restricted attention are compared
-LENGTH_OF_WIDTHS = 1024  # the length at which the width is varied
-FITTED_FROM = 1024  # the length from which on exponents are fitted
-LEAST_POINTS = 3  # of a fit
-MOST_ROUNDS = 7
-DIRECTIONS = ("forward", "both")
-SHARES = {"lengths": 0.7, "widths": 0.15}  # of the time; memory and paths need little
+_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384)
+_WIDTHS = (32, 64, 128, 256, 512)
+_COMPARED_LENGTH = 8192  # the length at which full and restricted attention are compared
+_LENGTH_FOR_WIDTHS = 1024  # the length at which the width is varied
+_MIN_FITTED_LENGTH = 1024  # the length from which on exponents are fitted
+_MIN_FIT_POINTS = 3  # of a fit
+_MAX_ROUNDS = 7
+_PASSES = ("forward", "both")
+_TIME_SHARES = {"lengths": 0.7, "widths": 0.15}  # of the time; memory and paths need little
 
 
-def run(lab: Laboratory) -> Report:
+def run(lab: Laboratory) -> ExperimentReport:
     """Measure every layer over n and over d, its memory, and the way of a gradient through it."""
     keep_freed_memory()  # as in training: otherwise the long sequences pay for their pages anew each time
     warm_up()
-    width = layer_width(lab.budget_seconds)
-    lengths = rounds(lab, "length", LENGTHS, lambda n: times(n, width), SHARES["lengths"] * lab.budget_seconds, width)
-    n = min(LENGTH_OF_WIDTHS, max(lengths))
-    widths = rounds(lab, "width", WIDTHS, lambda d: times(n, d), SHARES["widths"] * lab.budget_seconds, n)
-    fits = {"n": fitted(lengths, FITTED_FROM), "d": fitted(widths, sorted(widths)[-LEAST_POINTS:][0])}
-    compared_at = min(COMPARED_AT, max(lengths))
-    memory = lab.kept("memory", lambda: measured_memory(compared_at, width), n=compared_at, d=width)
-    travelled = lab.kept("paths", lambda: measured_paths(*path_sizes(lab.budget_seconds)))
-    ratios = compare(lengths[compared_at])
+    width = _layer_width(lab.budget_seconds)
+    lengths = measure_rounds(
+        lab, "length", _LENGTHS, lambda n: time_layers(n, width), _TIME_SHARES["lengths"] * lab.budget_seconds, width
+    )
+    n = min(_LENGTH_FOR_WIDTHS, max(lengths))
+    widths = measure_rounds(
+        lab, "width", _WIDTHS, lambda d: time_layers(n, d), _TIME_SHARES["widths"] * lab.budget_seconds, n
+    )
+    fits = {
+        "n": _fit_exponents(lengths, _MIN_FITTED_LENGTH),
+        "d": _fit_exponents(widths, sorted(widths)[-_MIN_FIT_POINTS:][0]),
+    }
+    compared_at = min(_COMPARED_LENGTH, max(lengths))
+    memory = lab.measure_once("memory", lambda: _measure_memory(compared_at, width), n=compared_at, d=width)
+    travelled = lab.measure_once("paths", lambda: _measure_paths(*_path_sizes(lab.budget_seconds)))
+    ratios = _compare_full_with_window(lengths[compared_at])
     parts = (
-        introduction(lengths, width, n), exponent_table(fits, lengths, widths),
-        draw_times(lab.folder, lengths, widths, width), time_table(lengths, width),
-        memory_table(memory, compared_at, width), path_table(travelled), draw_paths(lab.folder, travelled),
+        _introduction(lengths, width, n), _exponent_table(fits, lengths, widths),
+        draw_times(lab.folder, lengths, widths, width), _time_table(lengths, width),
+        _memory_table(memory, compared_at, width), _path_table(travelled), draw_paths(lab.folder, travelled),
     )  # fmt: skip
-    found = findings(fits, ratios, memory, travelled, compared_at)
-    return Report(found, parts, as_results(lengths, widths, fits, ratios, memory, travelled, width))
+    found = _findings(fits, ratios, memory, travelled, compared_at)
+    return ExperimentReport(found, parts, _results(lengths, widths, fits, ratios, memory, travelled, width))
 
 
-def layer_width(budget_seconds: float) -> int:
+def _layer_width(budget_seconds: float) -> int:
     """Return the width at which the length is varied: wide enough that products outweigh calls, if there is time."""
     return 256 if budget_seconds >= 240 else 128 if budget_seconds >= 30 else 32
 
 
-def path_sizes(budget_seconds: float) -> tuple[int, int]:
+def _path_sizes(budget_seconds: float) -> tuple[int, int]:
     """Return over how many places paths are counted, and over how many gradients are drawn."""
     return (32, 128) if budget_seconds >= 20 else (16, 32)
 
@@ -82,72 +89,72 @@ def path_sizes(budget_seconds: float) -> tuple[int, int]:
 # Time
 
 
-def rounds(
+def measure_rounds(
     lab: Laboratory, what: str, sizes: Sequence[int], measure: Callable[[int], Json], allowed_seconds: float, fixed: int
-) -> Times:
+) -> LayerTimes:
     """Measure all sizes, and all of them again as long as there is time: what disturbs a machine disturbs one round.
 
     The other size is fixed.
     """
-    found: Times = {}
+    found: LayerTimes = {}
     spent = 0.0
-    for number in range(MOST_ROUNDS):
+    for number in range(_MAX_ROUNDS):
         took: list[float] = []
         for size in sizes if number == 0 else tuple(found):
-            if number == 0 and not affordable(size, took, allowed_seconds):
+            if number == 0 and not _is_affordable(size, took, allowed_seconds):
                 break
             name = f"{what}-{size}-round-{number + 1}"
-            part = lab.kept(name, lambda size=size: with_duration(measure, size), fixed=fixed)  # type: ignore[misc]
+            part = lab.measure_once(name, lambda size=size: _measure_timed(measure, size), fixed=fixed)  # type: ignore[misc]
             took.append(part["seconds"])
-            gather(found, size, part["times"])
+            _add_round(found, size, part["times"])
         spent += sum(took)
         if spent + sum(took) > allowed_seconds:
             break
     return found
 
 
-def with_duration(measure: Callable[[int], Json], size: int) -> Json:
+def _measure_timed(measure: Callable[[int], Json], size: int) -> Json:
     """Measure one size, and how long that took."""
     began_at = time.monotonic()
     found = measure(size)
     return {"times": found, "seconds": time.monotonic() - began_at}
 
 
-def affordable(size: int, took: Sequence[float], allowed_seconds: float) -> bool:
+def _is_affordable(size: int, took: Sequence[float], allowed_seconds: float) -> bool:
     """Say whether twice the last size fits into the time, if everything grows as fast as n², and into memory.
 
     The size of the comparison is worth all the time there is; a longer one has to leave time for a second round.
     """
-    if len(took) < LEAST_POINTS:
+    if len(took) < _MIN_FIT_POINTS:
         return True
     predicted = sum(took) + 4 * took[-1]
-    return fits_memory(size) and predicted * (1 if size <= COMPARED_AT else 2) <= allowed_seconds
+    return fits_memory(size) and predicted * (1 if size <= _COMPARED_LENGTH else 2) <= allowed_seconds
 
 
-def gather(found: Times, size: int, more: dict[str, dict[str, float]]) -> None:
+def _add_round(found: LayerTimes, size: int, more: dict[str, dict[str, float]]) -> None:
     """Add the times of one round."""
     for name, directions in more.items():
         for direction, seconds in directions.items():
             found.setdefault(size, {}).setdefault(name, {}).setdefault(direction, []).append(seconds)
 
 
-def fitted(found: Times, first: int) -> dict[str, dict[str, Measure]]:
+def _fit_exponents(found: LayerTimes, first: int) -> dict[str, dict[str, SampleStats]]:
     """Fit the exponent of each layer and direction, once for each round, over the sizes from `first` on.
 
     With too few of them, over the largest ones.
     """
     sizes = [size for size in sorted(found) if size >= first]
-    sizes = sizes if len(sizes) >= LEAST_POINTS else sorted(found)[-LEAST_POINTS:]
-    fits: dict[str, dict[str, Measure]] = {}
+    sizes = sizes if len(sizes) >= _MIN_FIT_POINTS else sorted(found)[-_MIN_FIT_POINTS:]
+    fits: dict[str, dict[str, SampleStats]] = {}
     for name in LAYERS:
-        for direction in DIRECTIONS:
+        for direction in _PASSES:
             turns = zip(*(found[size][name][direction] for size in sizes), strict=False)  # the last may be unfinished
-            slopes = [exponent(list(zip(sizes, turn, strict=True))) for turn in turns]
-            fits.setdefault(name, {})[direction] = Measure.of(slopes)
+            slopes = [fit_exponent(list(zip(sizes, turn, strict=True))) for turn in turns]
+            fits.setdefault(name, {})[direction] = SampleStats.from_values(slopes)
     return fits
 
 
-def compare(at: dict[str, dict[str, list[float]]]) -> dict[str, Measure]:
+def _compare_full_with_window(at: dict[str, dict[str, list[float]]]) -> dict[str, SampleStats]:
     """Return how many times longer full attention takes than restricted attention, in several ways."""
     pairs = {
         "attention, forward": (SELF_ATTENTION, RESTRICTED, "forward"),
@@ -157,7 +164,7 @@ def compare(at: dict[str, dict[str, list[float]]]) -> dict[str, Measure]:
         "whole layer, forward and backward": (WHOLE, WHOLE_RESTRICTED, "both"),
     }
     return {
-        what: ratio(Measure.of(at[full][direction]), Measure.of(at[window][direction]))
+        what: paired_ratio(SampleStats.from_values(at[full][direction]), SampleStats.from_values(at[window][direction]))
         for what, (full, window, direction) in pairs.items()
     }
 
@@ -165,34 +172,34 @@ def compare(at: dict[str, dict[str, list[float]]]) -> dict[str, Measure]:
 # Memory and paths
 
 
-def measured_memory(n: int, d: int) -> dict[str, dict[str, int]]:
+def _measure_memory(n: int, d: int) -> dict[str, dict[str, int]]:
     """Return the bytes that full and restricted attention need at the worst moment, forward and in training."""
     found = {}
     for name in (SELF_ATTENTION, FUSED, RESTRICTED):
         work = LAYERS[name].make(n, d)
-        found[name] = {"forward": peak_bytes(work.forward), "both": peak_bytes(work.both)}
+        found[name] = {"forward": peak_bytes(work.forward), "both": peak_bytes(work.forward_backward)}
     return found
 
 
-def measured_paths(counted: int, drawn: int) -> Json:
+def _measure_paths(counted: int, drawn: int) -> Json:
     """Count what has to wait and how many layers a path needs, and follow gradients over the distance."""
     torch.manual_seed(0)
     return {
         kind: {
             "places": counted,
-            "chain": [paths.chain(kind, counted // 2), paths.chain(kind, counted)],
+            "chain": [paths.sequential_operations(kind, counted // 2), paths.sequential_operations(kind, counted)],
             "layers": [paths.layers_needed(kind, counted // 2), paths.layers_needed(kind, counted)],
-            "one layer": paths.profile(kind, 1, drawn),
-            "deep": paths.profile(kind, paths.DEPTH, drawn),
+            "one layer": paths.gradient_profile(kind, 1, drawn),
+            "deep": paths.gradient_profile(kind, paths.STACK_DEPTH, drawn),
         }
-        for kind in paths.KINDS
+        for kind in paths.LAYER_KINDS
     }
 
 
 # What is shown
 
 
-def introduction(lengths: Times, width: int, n: int) -> str:
+def _introduction(lengths: LayerTimes, width: int, n: int) -> str:
     """Say what was measured, and how."""
     count = len(next(iter(lengths[min(lengths)].values()))["forward"])
     return (
@@ -205,58 +212,64 @@ def introduction(lengths: Times, width: int, n: int) -> str:
     )
 
 
-def exponent_table(fits: dict[str, dict[str, dict[str, Measure]]], lengths: Times, widths: Times) -> Table:
+def _exponent_table(
+    fits: dict[str, dict[str, dict[str, SampleStats]]], lengths: LayerTimes, widths: LayerTimes
+) -> ReportTable:
     """Return the fitted exponents beside those of the paper."""
     header = (
         "layer", "cost", "n: table", "n: forward", "n: with backward", "d: table", "d: forward", "d: with backward",
     )  # fmt: skip
-    two = digits(2)
+    two = decimal_formatter(2)
     rows = []
     for name, layer in LAYERS.items():
-        in_n, in_d = ([fits[axis][name][direction].written(two) for direction in DIRECTIONS] for axis in ("n", "d"))
-        in_width = layer.in_width if "whole" not in name else "1–2"
-        rows.append((name, f"O({layer.cost})", layer.in_length, *in_n, in_width, *in_d))
+        in_n, in_d = ([fits[axis][name][direction].format(two) for direction in _PASSES] for axis in ("n", "d"))
+        in_width = layer.width_exponent if "whole" not in name else "1–2"
+        rows.append((name, f"O({layer.cost})", layer.length_exponent, *in_n, in_width, *in_d))
     note = (
-        f"Slopes of the logarithms by least squares, over n ≥ {min(FITTED_FROM, max(lengths)):,} and the widest "
-        f"{LEAST_POINTS} of d = {', '.join(map(str, sorted(widths)))}: the median of all rounds, and the lowest and "
+        f"Slopes of the logarithms by least squares, over n ≥ {min(_MIN_FITTED_LENGTH, max(lengths)):,} and the widest "
+        f"{_MIN_FIT_POINTS} of d = {', '.join(map(str, sorted(widths)))}: the median of all rounds, and the lowest and "
         "highest. Reading and writing the n × n matrices does not depend on d, which table 1 leaves out."
     )
-    return Table("Exponents: of the paper, and fitted", header, tuple(rows), note)
+    return ReportTable("Exponents: of the paper, and fitted", header, tuple(rows), note)
 
 
-def time_table(lengths: Times, width: int) -> Table:
+def _time_table(lengths: LayerTimes, width: int) -> ReportTable:
     """Return the times of forward and backward pass."""
     header = ("layer", *(f"n = {n:,}" for n in sorted(lengths)))
     rows = tuple(
-        (name, *(milliseconds(lengths[n][name]["both"]) for n in sorted(lengths)))
+        (name, *(_format_milliseconds(lengths[n][name]["both"]) for n in sorted(lengths)))
         for name in LAYERS
     )  # fmt: skip
-    return Table(f"Milliseconds forward and backward, d = {width}", header, rows, "Median, and lowest to highest.")
+    return ReportTable(
+        f"Milliseconds forward and backward, d = {width}", header, rows, "Median, and lowest to highest."
+    )
 
 
-def milliseconds(seconds: Sequence[float]) -> str:
+def _format_milliseconds(seconds: Sequence[float]) -> str:
     """Write a duration with three digits."""
-    return Measure.of([1000 * value for value in seconds]).written(lambda value: f"{float(f'{value:.3g}'):,g}")
+    return SampleStats.from_values([1000 * value for value in seconds]).format(
+        lambda value: f"{float(f'{value:.3g}'):,g}"
+    )
 
 
-def memory_table(memory: Json, n: int, width: int) -> Table:
+def _memory_table(memory: Json, n: int, width: int) -> ReportTable:
     """Return the peaks of memory, and how many times the window's they are."""
     window = memory[RESTRICTED]
     rows = tuple(
-        (name, *(cell for way in DIRECTIONS for cell in (peaks[way] / 2**20, peaks[way] / window[way])))
+        (name, *(cell for way in _PASSES for cell in (peaks[way] / 2**20, peaks[way] / window[way])))
         for name, peaks in memory.items()
     )
     header = ("attention", "forward, MiB", "times the window’s", "with backward, MiB", "times the window’s")
     note = "What torch had allocated at the worst moment, beyond queries, keys and values."
-    return Table(f"Memory at n = {n:,}, d = {width}", header, rows, note)
+    return ReportTable(f"Memory at n = {n:,}, d = {width}", header, rows, note)
 
 
-def path_table(travelled: Json) -> Table:
+def _path_table(travelled: Json) -> ReportTable:
     """Return sequential operations and path lengths beside the paper's formulas."""
     rows = []
     for kind, found in travelled.items():
-        sequential, path = paths.FORMULAS[kind]
-        steps = path_steps(kind, found)
+        sequential, path = paths.PATH_FORMULAS[kind]
+        steps = _path_steps(kind, found)
         rows.append((kind, sequential, *found["chain"], path, *found["layers"], *steps))
     n = found["places"]
     few, many = f"n = {n // 2}", f"n = {n}"
@@ -270,10 +283,10 @@ def path_table(travelled: Json) -> Table:
         "Path: how many layers it takes until the last output has a gradient with respect to the first input, tried "
         "out; and the steps on the way, of which one recurrent layer takes one for each place."
     )
-    return Table("Sequential operations and path length", header, tuple(rows), note)
+    return ReportTable("Sequential operations and path length", header, tuple(rows), note)
 
 
-def path_steps(kind: str, found: Json) -> tuple[int, int]:
+def _path_steps(kind: str, found: Json) -> tuple[int, int]:
     """Return the steps between the first and the last place, for both numbers of places."""
     few, many = found["layers"]
     return (found["places"] // 2 - 1, found["places"] - 1) if kind == paths.RECURRENT else (few, many)
@@ -282,29 +295,29 @@ def path_steps(kind: str, found: Json) -> tuple[int, int]:
 # What was found
 
 
-def findings(fits: Any, ratios: dict[str, Measure], memory: Json, travelled: Json, n: int) -> tuple[str, ...]:
+def _findings(fits: Any, ratios: dict[str, SampleStats], memory: Json, travelled: Json, n: int) -> tuple[str, ...]:
     """Say what was found, in sentences."""
-    two, one = digits(2), digits(1)
+    two, one = decimal_formatter(2), decimal_formatter(1)
     full, window = fits["n"][SELF_ATTENTION], fits["n"][RESTRICTED]
     return (
         f"The time of self-attention grows with n to the power {full['forward'].written(two)} forward and "
         f"{full['both'].written(two)} with its gradient; table 1 says 2.",
-        f"The time of restricted self-attention (r = {WINDOW}) grows with n to the power "
+        f"The time of restricted self-attention (r = {WINDOW_SIZE}) grows with n to the power "
         f"{window['forward'].written(two)} forward and {window['both'].written(two)} with its gradient; table 1 "
         "says 1.",
-        f"At n = {n:,} the window is {ratios['attention, forward'].written(one)} times faster than full attention "
-        f"forward and {ratios['attention, forward and backward'].written(one)} times with the gradient; than torch’s "
-        f"fused kernel, {ratios['fused kernel, forward'].written(one)} and "
-        f"{ratios['fused kernel, forward and backward'].written(one)} times.",
-        memory_finding(memory, n),
-        path_finding(travelled),
-        decay_finding(travelled),
+        f"At n = {n:,} the window is {ratios['attention, forward'].format(one)} times faster than full attention "
+        f"forward and {ratios['attention, forward and backward'].format(one)} times with the gradient; than torch’s "
+        f"fused kernel, {ratios['fused kernel, forward'].format(one)} and "
+        f"{ratios['fused kernel, forward and backward'].format(one)} times.",
+        _memory_finding(memory, n),
+        _path_finding(travelled),
+        _decay_finding(travelled),
     )
 
 
-def memory_finding(memory: Json, n: int) -> str:
+def _memory_finding(memory: Json, n: int) -> str:
     """Say how much less memory the window needs."""
-    times_less = {way: memory[SELF_ATTENTION][way] / memory[RESTRICTED][way] for way in DIRECTIONS}
+    times_less = {way: memory[SELF_ATTENTION][way] / memory[RESTRICTED][way] for way in _PASSES}
     return (
         f"At n = {n:,} full attention needs {memory[SELF_ATTENTION]['both'] / 2**20:,.0f} MiB with its gradient, the "
         f"window {memory[RESTRICTED]['both'] / 2**20:,.1f} MiB: {times_less['both']:.1f} times less "
@@ -313,18 +326,18 @@ def memory_finding(memory: Json, n: int) -> str:
     )
 
 
-def path_finding(travelled: Json) -> str:
+def _path_finding(travelled: Json) -> str:
     """Say how many steps lie between the ends of a sequence."""
-    steps = {kind: path_steps(kind, found)[1] for kind, found in travelled.items()}
+    steps = {kind: _path_steps(kind, found)[1] for kind, found in travelled.items()}
     n = next(iter(travelled.values()))["places"]
-    written = ", ".join(f"{kind} {count} ({paths.FORMULAS[kind][1]})" for kind, count in steps.items())
+    written = ", ".join(f"{kind} {count} ({paths.PATH_FORMULAS[kind][1]})" for kind, count in steps.items())
     return f"Steps that a gradient takes from the last of {n} places to the first, with table 1’s formula: {written}."
 
 
-def decay_finding(travelled: Json) -> str:
+def _decay_finding(travelled: Json) -> str:
     """Say how the gradient of one layer falls with the distance."""
     recurrent, attention = (travelled[kind]["one layer"] for kind in (paths.RECURRENT, paths.SELF_ATTENTION))
-    half = paths.half_distance(recurrent)
+    half = paths.gradient_half_distance(recurrent)
     fall = f"falls to a half every {half:.1f} places" if half else "does not fall with the distance"
     return (
         f"In one random recurrent layer the gradient {fall}; in one of self-attention the gradient from the far end, "
@@ -332,8 +345,14 @@ def decay_finding(travelled: Json) -> str:
     )
 
 
-def as_results(
-    lengths: Times, widths: Times, fits: Any, ratios: dict[str, Measure], memory: Json, travelled: Json, width: int
+def _results(
+    lengths: LayerTimes,
+    widths: LayerTimes,
+    fits: Any,
+    ratios: dict[str, SampleStats],
+    memory: Json,
+    travelled: Json,
+    width: int,
 ) -> dict[str, Json]:
     """Return all numbers for a program to read."""
     return {

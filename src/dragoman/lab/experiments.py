@@ -15,7 +15,7 @@ from dragoman.lab import (
     schedule,
     variations,
 )
-from dragoman.lab.plan import SECONDS, Experiment
+from dragoman.lab.driver import EXPERIMENT_SECONDS, Experiment
 
 EXPERIMENTS = {
     "complexity": complexity,
@@ -32,6 +32,6 @@ EXPERIMENTS = {
 }
 
 
-def chosen(name: str) -> dict[str, Experiment]:
+def select_experiments(name: str) -> dict[str, Experiment]:
     """Return the experiment of a name, or all of them in their order."""
-    return {each: cast(Experiment, EXPERIMENTS[each]) for each in (SECONDS if name == "all" else [name])}
+    return {each: cast(Experiment, EXPERIMENTS[each]) for each in (EXPERIMENT_SECONDS if name == "all" else [name])}

@@ -17,127 +17,131 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dragoman.model.attention import MultiHeadAttention, attend
-from dragoman.model.patterns import Window, restricted_attend
+from dragoman.models.attention import MultiHeadAttention, attend
+from dragoman.models.local_attention import WindowPattern, attend_pattern
 
-WINDOW = 128  # neighbours that restricted self-attention looks at (r)
-KERNEL = 3  # places that a convolution reads (k)
-DILATION = 16  # of the dilated convolution: every 16th place
-LEAST_SECONDS = 0.02  # shorter work is timed several times in a row
-LONG_SECONDS = 1.0  # longer work is timed the first time
-MATRICES = 5  # of n × n numbers, that explicit attention holds at most while it goes back
+WINDOW_SIZE = 128  # neighbours that restricted self-attention looks at (r)
+_KERNEL_SIZE = 3  # places that a convolution reads (k)
+_DILATION = 16  # of the dilated convolution: every 16th place
+_MIN_TIMED_SECONDS = 0.02  # shorter work is timed several times in a row
+_LONG_SECONDS = 1.0  # longer work is timed the first time
+_ATTENTION_MATRICES = 5  # of n × n numbers, that explicit attention holds at most while it goes back
 
-Compute = Callable[..., Tensor]
+_LayerFunction = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
-class Work:
+class LayerWorkload:
     """One layer with its input: what is timed."""
 
-    compute: Compute
+    compute: _LayerFunction
     inputs: tuple[Tensor, ...]
-    learned: tuple[nn.Parameter, ...] = ()
+    parameters: tuple[nn.Parameter, ...] = ()
 
     @torch.no_grad()
     def forward(self) -> None:
         """Compute the output."""
         self.compute(*self.inputs)
 
-    def both(self) -> None:
+    def forward_backward(self) -> None:
         """Compute the output, then the gradient of its sum with respect to input and parameters."""
         output = self.compute(*self.inputs)
-        torch.autograd.grad(output, (*self.inputs, *self.learned), torch.ones_like(output))
+        torch.autograd.grad(output, (*self.inputs, *self.parameters), torch.ones_like(output))
 
 
 @dataclass(frozen=True)
-class Layer:
+class MeasuredLayer:
     """A row of table 1: its cost as the paper writes it, with the exponents of n and d in it."""
 
     cost: str
-    in_length: int
-    in_width: int
-    make: Callable[[int, int], Work]  # of n and d
+    length_exponent: int
+    width_exponent: int
+    make: Callable[[int, int], LayerWorkload]  # of n and d
 
 
-def explicit(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _explicit_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Equation 1 with its n × n matrices."""
     return attend(query, key, value, None, record=True)[0]
 
 
-def fused(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _fused_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Equation 1 by torch's kernel, which holds a few rows of the matrices at a time."""
     return F.scaled_dot_product_attention(query, key, value)
 
 
-def window(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _window_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Look at r neighbours only."""
-    return restricted_attend(query, key, value, Window(WINDOW), None, causal=False)
+    return attend_pattern(query, key, value, WindowPattern(WINDOW_SIZE), None, causal=False)
 
 
-def products(compute: Compute) -> Callable[[int, int], Work]:
+def _attention_only(compute: _LayerFunction) -> Callable[[int, int], LayerWorkload]:
     """Return what makes the attention proper, without projections."""
-    return lambda n, d: Work(compute, tuple(torch.randn(1, 1, n, d, requires_grad=True) for _ in range(3)))
+    return lambda n, d: LayerWorkload(compute, tuple(torch.randn(1, 1, n, d, requires_grad=True) for _ in range(3)))
 
 
-def whole(compute: Compute) -> Callable[[int, int], Work]:
+def _whole_layer(compute: _LayerFunction) -> Callable[[int, int], LayerWorkload]:
     """Return what makes the layer with its four projections around the attention."""
 
-    def make(n: int, d: int) -> Work:
+    def make(n: int, d: int) -> LayerWorkload:
         layer = MultiHeadAttention(d, 1, d, d)
 
         def run(x: Tensor) -> Tensor:
-            seen = compute(layer.split(layer.query(x)), *layer.project(x))  # 1 1 T K
+            seen = compute(layer.split_heads(layer.query(x)), *layer.project_keys_values(x))  # 1 1 T K
             projected: Tensor = layer.output(seen.transpose(1, 2).flatten(2))
             return projected
 
-        return Work(run, (torch.randn(1, n, d, requires_grad=True),), tuple(layer.parameters()))
+        return LayerWorkload(run, (torch.randn(1, n, d, requires_grad=True),), tuple(layer.parameters()))
 
     return make
 
 
-def recurrent(n: int, d: int) -> Work:
+def _lstm_layer(n: int, d: int) -> LayerWorkload:
     """Make an LSTM layer."""
     layer = nn.LSTM(d, d, batch_first=True)
     x = torch.randn(1, n, d, requires_grad=True)
-    return Work(lambda x: layer(x)[0], (x,), tuple(layer.parameters()))
+    return LayerWorkload(lambda x: layer(x)[0], (x,), tuple(layer.parameters()))
 
 
-def convolution(dilation: int) -> Callable[[int, int], Work]:
+def _convolution_layer(dilation: int) -> Callable[[int, int], LayerWorkload]:
     """Return what makes a convolution over k places, so far apart."""
 
-    def make(n: int, d: int) -> Work:
-        layer = nn.Conv1d(d, d, KERNEL, padding=dilation * (KERNEL // 2), dilation=dilation)
-        return Work(layer, (torch.randn(1, d, n, requires_grad=True),), tuple(layer.parameters()))
+    def make(n: int, d: int) -> LayerWorkload:
+        layer = nn.Conv1d(d, d, _KERNEL_SIZE, padding=dilation * (_KERNEL_SIZE // 2), dilation=dilation)
+        return LayerWorkload(layer, (torch.randn(1, d, n, requires_grad=True),), tuple(layer.parameters()))
 
     return make
 
 
 SELF_ATTENTION, RESTRICTED, FUSED = (
     "self-attention",
-    f"restricted self-attention (r = {WINDOW})",
+    f"restricted self-attention (r = {WINDOW_SIZE})",
     "self-attention, fused kernel",
 )
 WHOLE, WHOLE_RESTRICTED = "whole self-attention layer", "whole restricted layer"
-RECURRENT, CONVOLUTIONAL, DILATED = "recurrent (LSTM)", "convolutional (k = 3)", "dilated convolutional (k = 3)"
-LAYERS: dict[str, Layer] = {
-    SELF_ATTENTION: Layer("n²·d", 2, 1, products(explicit)),
-    FUSED: Layer("n²·d", 2, 1, products(fused)),
-    RESTRICTED: Layer("r·n·d", 1, 1, products(window)),
-    RECURRENT: Layer("n·d²", 1, 2, recurrent),
-    CONVOLUTIONAL: Layer("k·n·d²", 1, 2, convolution(1)),
-    DILATED: Layer("k·n·d²", 1, 2, convolution(DILATION)),
-    WHOLE: Layer("n²·d + 4·n·d²", 2, 1, whole(explicit)),
-    WHOLE_RESTRICTED: Layer("r·n·d + 4·n·d²", 1, 1, whole(window)),
+_RECURRENT, _CONVOLUTIONAL, _DILATED = "recurrent (LSTM)", "convolutional (k = 3)", "dilated convolutional (k = 3)"
+LAYERS: dict[str, MeasuredLayer] = {
+    SELF_ATTENTION: MeasuredLayer("n²·d", 2, 1, _attention_only(_explicit_attention)),
+    FUSED: MeasuredLayer("n²·d", 2, 1, _attention_only(_fused_attention)),
+    RESTRICTED: MeasuredLayer("r·n·d", 1, 1, _attention_only(_window_attention)),
+    _RECURRENT: MeasuredLayer("n·d²", 1, 2, _lstm_layer),
+    _CONVOLUTIONAL: MeasuredLayer("k·n·d²", 1, 2, _convolution_layer(1)),
+    _DILATED: MeasuredLayer("k·n·d²", 1, 2, _convolution_layer(_DILATION)),
+    WHOLE: MeasuredLayer("n²·d + 4·n·d²", 2, 1, _whole_layer(_explicit_attention)),
+    WHOLE_RESTRICTED: MeasuredLayer("r·n·d + 4·n·d²", 1, 1, _whole_layer(_window_attention)),
 }
 
 
-def seconds_of(work: Callable[[], object]) -> float:
+def _measure_seconds(work: Callable[[], object]) -> float:
     """Return how long a piece of work takes; all but the longest warms up, and short work is done many times."""
-    first = timed(work, 1)
-    return first if first > LONG_SECONDS else timed(work, max(1, math.ceil(LEAST_SECONDS / max(first, 1e-6))))
+    first = _mean_seconds(work, 1)
+    return (
+        first
+        if first > _LONG_SECONDS
+        else _mean_seconds(work, max(1, math.ceil(_MIN_TIMED_SECONDS / max(first, 1e-6))))
+    )
 
 
-def timed(work: Callable[[], object], count: int) -> float:
+def _mean_seconds(work: Callable[[], object], count: int) -> float:
     """Return the mean seconds of so many calls in a row."""
     began_at = time.perf_counter()
     for _ in range(count):
@@ -148,15 +152,15 @@ def timed(work: Callable[[], object], count: int) -> float:
 def warm_up() -> None:
     """Let every layer do all its work once: the very first time, torch loads and chooses what it computes with."""
     for layer in LAYERS.values():
-        layer.make(8, 8).both()
+        layer.make(8, 8).forward_backward()
 
 
-def times(n: int, d: int) -> dict[str, dict[str, float]]:
+def time_layers(n: int, d: int) -> dict[str, dict[str, float]]:
     """Time every layer at one size: forward, and forward with backward."""
     found: dict[str, dict[str, float]] = {}
     for name, layer in LAYERS.items():
         work = layer.make(n, d)
-        found[name] = {"forward": seconds_of(work.forward), "both": seconds_of(work.both)}
+        found[name] = {"forward": _measure_seconds(work.forward), "both": _measure_seconds(work.forward_backward)}
     return found
 
 
@@ -177,7 +181,7 @@ def peak_bytes(work: Callable[[], object]) -> int:
     return highest
 
 
-def exponent(points: Sequence[tuple[float, float]]) -> float:
+def fit_exponent(points: Sequence[tuple[float, float]]) -> float:
     """Fit y = c·xᵃ by least squares of the logarithms and return a."""
     across = [math.log(x) for x, _ in points]
     up = [math.log(y) for _, y in points]
@@ -189,4 +193,4 @@ def exponent(points: Sequence[tuple[float, float]]) -> float:
 def fits_memory(n: int) -> bool:
     """Say whether explicit attention over n places needs less than a third of the machine's memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
-    return MATRICES * 4 * n * n < memory / 3
+    return _ATTENTION_MATRICES * 4 * n * n < memory / 3

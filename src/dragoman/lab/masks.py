@@ -11,20 +11,20 @@ from typing import cast
 
 from torch import Tensor
 
-from dragoman.errors import Diverged
-from dragoman.evaluation.scores import bleu
-from dragoman.lab.drawing import COLOURS, draw_lines, label, panels, save
+from dragoman.errors import TrainingDiverged
+from dragoman.evaluation.scores import corpus_bleu
 from dragoman.lab.laboratory import Laboratory
-from dragoman.lab.repeats import training_seconds
-from dragoman.lab.report import Json, Picture, Report, Table
-from dragoman.model.attention import MultiHeadAttention, scaled_dot
-from dragoman.model.transformer import DecoderLayer, Transformer
-from dragoman.run import make_folder
-from dragoman.tasks.preparation import corpora, prepared
-from dragoman.tasks.train import Trainer, ignore
-from dragoman.training.distributed import ALONE
-from dragoman.training.journal import running_mean
-from dragoman.training.loop import adam, train
+from dragoman.lab.plots import COLOURS, draw_lines, label_axes, save_figure, subplots
+from dragoman.lab.report import ExperimentReport, Json, Picture, ReportTable
+from dragoman.lab.seeds import training_seconds
+from dragoman.models.attention import MultiHeadAttention, scaled_dot_product
+from dragoman.models.transformer import DecoderLayer, Transformer
+from dragoman.run import make_directory
+from dragoman.tasks.preparation import open_corpora, prepare_data
+from dragoman.tasks.train import Trainer, ignore_event
+from dragoman.training.distributed import SINGLE_PROCESS
+from dragoman.training.loop import build_adam, train
+from dragoman.training.metrics_log import running_mean
 
 TITLE = "Section 3.2.3: what the mask is for"
 QUESTION = "What goes wrong without the causal mask, and with zeros instead of −∞?"
@@ -33,65 +33,65 @@ CLAIM = (
     "−∞ before the softmax. What happens otherwise is not said."
 )
 
-TRANSLATED = 200  # test sentences, at most
+_TRANSLATED_SENTENCES = 200  # test sentences, at most
 
-Weigh = Callable[[Tensor, Tensor], Tensor]  # scores B H T T and the causal mask to weights
+_MaskedSoftmax = Callable[[Tensor, Tensor], Tensor]  # scores B H T T and the causal mask to weights
 
 
-def forbidden(scores: Tensor, mask: Tensor) -> Tensor:
+def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
     """Mask as the paper does: what comes later has the score −∞, and no weight."""
     return scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
 
 
-def unmasked(scores: Tensor, _mask: Tensor) -> Tensor:
+def _ignore_mask(scores: Tensor, _mask: Tensor) -> Tensor:
     """Forget the mask: every place sees the answer it has to give."""
     return scores.softmax(dim=-1)
 
 
-def zeroed_scores(scores: Tensor, mask: Tensor) -> Tensor:
+def zero_scores(scores: Tensor, mask: Tensor) -> Tensor:
     """Multiply the scores by the mask: what comes later has the score 0, which still weighs e⁰."""
     return (scores * mask).softmax(dim=-1)
 
 
-def zeroed_weights(scores: Tensor, mask: Tensor) -> Tensor:
+def zero_weights(scores: Tensor, mask: Tensor) -> Tensor:
     """Multiply the weights by the mask: what comes later has no weight, but has had its part in the sum of them."""
     return scores.softmax(dim=-1) * mask
 
 
-MASKS: dict[str, Weigh] = {
-    "−∞, as in the paper": forbidden,
-    "no mask": unmasked,
-    "scores set to zero": zeroed_scores,
-    "weights set to zero": zeroed_weights,
+MASKS: dict[str, _MaskedSoftmax] = {
+    "−∞, as in the paper": mask_scores,
+    "no mask": _ignore_mask,
+    "scores set to zero": zero_scores,
+    "weights set to zero": zero_weights,
 }
-PAPER = "−∞, as in the paper"
+_PAPER = "−∞, as in the paper"
 
 
-class OtherwiseMasked(MultiHeadAttention):
+class _CustomMaskAttention(MultiHeadAttention):
     """A self-attention that weighs the places of a whole sequence in a way of its own."""
 
-    def __init__(self, ordinary: MultiHeadAttention, weigh: Weigh) -> None:
-        key_width, value_width = (part.out_features // ordinary.heads for part in (ordinary.key, ordinary.value))
-        super().__init__(ordinary.query.in_features, ordinary.heads, key_width, value_width)
-        self.load_state_dict(ordinary.state_dict())
-        self.weigh = weigh
+    def __init__(self, attention: MultiHeadAttention, masked_softmax: _MaskedSoftmax) -> None:
+        key_width, value_width = (part.out_features // attention.heads for part in (attention.key, attention.value))
+        super().__init__(attention.query.in_features, attention.heads, key_width, value_width)
+        self.load_state_dict(attention.state_dict())
+        self.masked_softmax = masked_softmax
 
-    def look(
+    def attend_projected(
         self, looking: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, record: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Look at projected keys and values (B H S K)."""
         assert mask is not None, "the decoder has a causal mask"
-        weights = self.weigh(scaled_dot(self.split(self.query(looking)), key), mask)
+        weights = self.masked_softmax(scaled_dot_product(self.split_heads(self.query(looking)), key), mask)
         return self.output((weights @ value).transpose(1, 2).flatten(2)), weights if record else None  # B T D
 
 
-def use(weigh: Weigh, model: Transformer) -> None:
+def replace_decoder_masks(masked_softmax: _MaskedSoftmax, model: Transformer) -> None:
     """Let every decoder layer mask its self-attention in this way."""
-    for layer, attention in zip(model.decoder, decoder_attention(model), strict=True):
-        layer.attention = OtherwiseMasked(attention, weigh)
+    for layer, attention in zip(model.decoder, _decoder_self_attention(model), strict=True):
+        layer.attention = _CustomMaskAttention(attention, masked_softmax)
 
 
-def decoder_attention(model: Transformer) -> list[MultiHeadAttention]:
+def _decoder_self_attention(model: Transformer) -> list[MultiHeadAttention]:
     """Return the self-attention of every decoder layer."""
     return [cast(DecoderLayer, layer).attention for layer in model.decoder]
 
@@ -99,61 +99,69 @@ def decoder_attention(model: Transformer) -> list[MultiHeadAttention]:
 # One training
 
 
-def run(lab: Laboratory) -> Report:
+def run(lab: Laboratory) -> ExperimentReport:
     """Train with each mask for the same time, then see what each model does without its teacher."""
     seconds = training_seconds(lab.budget_seconds / len(MASKS))
     found = {
-        name: lab.kept(weigh.__name__, lambda weigh=weigh: trial(lab, weigh, seconds), seconds=seconds)  # type: ignore[misc]
+        name: lab.measure_once(
+            weigh.__name__,
+            lambda weigh=weigh: _train_with_mask(lab, weigh, seconds),  # type: ignore[misc]
+            seconds=seconds,
+        )
         for name, weigh in MASKS.items()
     }
-    parts = (explanation(seconds), table(found), draw(lab, found), samples(found))
-    return Report(findings(found), parts, {"masks": found, "seconds_each": seconds})
+    parts = (_explanation(seconds), _table(found), _draw(lab, found), _sample_table(found))
+    return ExperimentReport(_findings(found), parts, {"masks": found, "seconds_each": seconds})
 
 
-def trial(lab: Laboratory, weigh: Weigh, seconds: float) -> Json:
+def _train_with_mask(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: float) -> Json:
     """Train a model with one kind of mask and measure it."""
-    trainer = trainer_with(lab, weigh, seconds)
-    curve = taught(trainer, seconds)
+    trainer = _build_trainer(lab, masked_softmax, seconds)
+    curve = _train_for(trainer, seconds)
     model = cast(Transformer, trainer.model)
-    pairs = lab.material.pairs("test")[:TRANSLATED]
+    pairs = lab.corpus.pairs("test")[:_TRANSLATED_SENTENCES]
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
     seen = trainer.validation_loss()
-    for attention in decoder_attention(model):
-        cast(OtherwiseMasked, attention).weigh = forbidden
+    for attention in _decoder_self_attention(model):
+        cast(_CustomMaskAttention, attention).masked_softmax = mask_scores
     honest = trainer.validation_loss()
     outputs = {way: trainer.translator.translate(sources, beam=beam) for way, beam in (("greedy", 1), ("beam", 4))}
     return {
         "curve": curve,
         "validation loss as trained": seen,
         "validation loss from the past alone": honest,
-        **{f"bleu {way}": bleu(output, references) for way, output in outputs.items()},
+        **{f"bleu {way}": corpus_bleu(output, references) for way, output in outputs.items()},
         "samples": [list(row) for row in list(zip(sources, references, outputs["beam"], strict=True))[:3]],
     }
 
 
-def trainer_with(lab: Laboratory, weigh: Weigh, seconds: float) -> Trainer:
+def _build_trainer(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: float) -> Trainer:
     """Return all that a training needs, around a model with this kind of mask."""
-    run = lab.place("masks")
-    make_folder(run.folder)
-    recipe = lab.recipe(run, {}, seconds, lab.seed, lab.material)
-    data = prepared(run, recipe, *corpora(recipe), ignore)  # the vocabulary is learned once for all masks
-    trainer = Trainer(run, recipe, data, ALONE, ignore, lab.stop)
-    use(weigh, cast(Transformer, trainer.model))
-    trainer.optimizer = adam(trainer.model, recipe.training)
+    run = lab.model_run("masks")
+    make_directory(run.folder)
+    recipe = lab.build_recipe(run, {}, seconds, lab.seed, lab.corpus)
+    data = prepare_data(
+        run, recipe, *open_corpora(recipe), ignore_event
+    )  # the vocabulary is learned once for all masks
+    trainer = Trainer(run, recipe, data, SINGLE_PROCESS, ignore_event, lab.stop)
+    replace_decoder_masks(masked_softmax, cast(Transformer, trainer.model))
+    trainer.optimizer = build_adam(trainer.model, recipe.training)
     return trainer
 
 
-def taught(trainer: Trainer, seconds: float) -> list[tuple[int, float]]:
+def _train_for(trainer: Trainer, seconds: float) -> list[tuple[int, float]]:
     """Train for so long; return the loss per piece, without smoothing, at each step."""
     plan, width = trainer.recipe.training, trainer.recipe.model.width
     curve: list[tuple[int, float]] = []
     until = time.monotonic() + seconds
     try:
-        for step in train(trainer.model, trainer.optimizer, trainer.batches, plan, width=width, crew=trainer.crew):
+        for step in train(
+            trainer.model, trainer.optimizer, trainer.batches_of_step, plan, width=width, pool=trainer.pool
+        ):
             curve.append((step.number, step.nll))
             if time.monotonic() > until:
                 break
-    except Diverged:
+    except TrainingDiverged:
         pass
     return curve
 
@@ -161,7 +169,7 @@ def taught(trainer: Trainer, seconds: float) -> list[tuple[int, float]]:
 # What is shown
 
 
-def explanation(seconds: float) -> str:
+def _explanation(seconds: float) -> str:
     """Say what was done."""
     return (
         f"Four Transformers that differ in nothing but the mask of the decoder’s self-attention, {seconds:.0f} seconds "
@@ -170,10 +178,10 @@ def explanation(seconds: float) -> str:
     )
 
 
-def table(found: dict[str, Json]) -> Table:
+def _table(found: dict[str, Json]) -> ReportTable:
     """Return losses and BLEU of each mask."""
     rows = tuple(
-        (name, len(row["curve"]), last_loss(row), row["validation loss as trained"],
+        (name, len(row["curve"]), _final_loss(row), row["validation loss as trained"],
          row["validation loss from the past alone"], f"{row['bleu greedy']:.1f}", f"{row['bleu beam']:.1f}")
         for name, row in found.items()
     )  # fmt: skip
@@ -182,72 +190,77 @@ def table(found: dict[str, Json]) -> Table:
         "BLEU greedy", "BLEU beam 4",
     )  # fmt: skip
     note = "Losses in nats per piece. “From the past alone”: the same weights, with the paper’s mask put in."
-    return Table("What is learned with each mask", header, rows, note)
+    return ReportTable("What is learned with each mask", header, rows, note)
 
 
-def last_loss(row: Json) -> float:
+def _final_loss(row: Json) -> float:
     """Return the mean training loss of the last tenth of the steps."""
     losses = [loss for _, loss in row["curve"]]
     tail = losses[-max(1, len(losses) // 10) :]
     return sum(tail) / len(tail) if tail else math.nan
 
 
-def draw(lab: Laboratory, found: dict[str, Json]) -> Picture:
+def _draw(lab: Laboratory, found: dict[str, Json]) -> Picture:
     """Draw the training losses, and BLEU beside them."""
-    figure, (curves, bars) = panels(2, height=3.8)
+    figure, (curves, bars) = subplots(2, height=3.8)
     lines = {}
     for name, row in found.items():
         steps, losses = zip(*row["curve"], strict=True) if row["curve"] else ((), ())
         lines[name] = steps, running_mean(losses)
-    draw_lines(curves, lines, title="with the teacher", across="step", up="training loss, nats", markers=False)
+    draw_lines(curves, lines, title="with the teacher", x_label="step", y_label="training loss, nats", markers=False)
     curves.set_yscale("log")
     drawn = bars.barh(list(found), [row["bleu beam"] for row in found.values()], color=COLOURS[: len(found)])
     bars.bar_label(drawn, fmt="%.1f", fontsize=8, padding=2)
     bars.margins(x=0.12)
     bars.invert_yaxis()
-    label(bars, title="without the teacher", across="BLEU of translations (beam 4)", up="")
-    file = save(figure, lab.folder / "masks.png")
+    label_axes(bars, title="without the teacher", x_label="BLEU of translations (beam 4)", y_label="")
+    file = save_figure(figure, lab.folder / "masks.png")
     return Picture(file, "Training loss with each mask (left), and what the trained models translate (right).")
 
 
-def samples(found: dict[str, Json]) -> Table:
+def _sample_table(found: dict[str, Json]) -> ReportTable:
     """Return how each model translates one sentence."""
-    source, reference, _ = found[PAPER]["samples"][0]
-    rows = (("source", source), ("reference", reference), *((name, shown(row)) for name, row in found.items()))
-    return Table("One sentence", ("", "text"), rows)
+    source, reference, _ = found[_PAPER]["samples"][0]
+    rows = (
+        ("source", source),
+        ("reference", reference),
+        *((name, _shorten_sample(row)) for name, row in found.items()),
+    )
+    return ReportTable("One sentence", ("", "text"), rows)
 
 
-def shown(row: Json) -> str:
+def _shorten_sample(row: Json) -> str:
     """Return a translation, cut to a readable length."""
     text: str = row["samples"][0][2]
     return text if len(text) <= 120 else text[:119] + "…"
 
 
-def findings(found: dict[str, Json]) -> tuple[str, ...]:
+def _findings(found: dict[str, Json]) -> tuple[str, ...]:
     """Say what was found, in sentences."""
-    paper = found[PAPER]
+    paper = found[_PAPER]
     return (
-        f"With the paper’s mask the training loss ends at {last_loss(paper):.3f} nats a piece, and the translations "
+        f"With the paper’s mask the training loss ends at {_final_loss(paper):.3f} nats a piece, and the translations "
         f"have BLEU {paper['bleu beam']:.1f} (greedy {paper['bleu greedy']:.1f}).",
-        *(finding(name, found[name], paper) for name in found if name != PAPER),
-        verdict(found),
+        *(_mask_finding(name, found[name], paper) for name in found if name != _PAPER),
+        _summary_finding(found),
     )
 
 
-def finding(name: str, row: Json, paper: Json) -> str:
+def _mask_finding(name: str, row: Json, paper: Json) -> str:
     """Say what came of a broken mask, beside the paper's."""
     past = "validation loss from the past alone"
     return (
-        f"{name[0].upper()}{name[1:]}: the training loss ends at {last_loss(row):.3f} ({last_loss(paper):.3f} with the "
+        f"{name[0].upper()}{name[1:]}: the training loss ends at {_final_loss(row):.3f} "
+        f"({_final_loss(paper):.3f} with the "
         f"paper’s mask), the validation loss from the past alone at {row[past]:.3f} ({paper[past]:.3f}), and BLEU is "
         f"{row['bleu beam']:.1f} ({paper['bleu beam']:.1f})."
     )
 
 
-def verdict(found: dict[str, Json]) -> str:
+def _summary_finding(found: dict[str, Json]) -> str:
     """Say whether a lower loss is worth anything."""
-    paper = found[PAPER]
-    lower = [name for name in found if last_loss(found[name]) < last_loss(paper)]
+    paper = found[_PAPER]
+    lower = [name for name in found if _final_loss(found[name]) < _final_loss(paper)]
     worse = [name for name in lower if found[name]["bleu beam"] < paper["bleu beam"]]
     return (
         f"Of {len(found) - 1} broken masks, {len(lower)} reached a lower training loss than the paper’s, and "

@@ -11,41 +11,43 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.patterns import Window, restricted_attend
+from dragoman.models.attention import MultiHeadAttention
+from dragoman.models.local_attention import WindowPattern, attend_pattern
 
-WIDTH = 16  # of the vectors
-REACH = 8  # neighbours that restricted attention looks at here (r)
-KERNEL = 3
-DEPTH = 6  # layers of a deep stack, as many as the paper's
-DRAWS = 12  # random layers and directions that a profile is the mean of
+_WIDTH = 16  # of the vectors
+WINDOW_SIZE = 8  # neighbours that restricted attention looks at here (r)
+_KERNEL_SIZE = 3
+STACK_DEPTH = 6  # layers of a deep stack, as many as the paper's
+_RANDOM_DRAWS = 12  # random layers and directions that a profile is the mean of
 
-SELF_ATTENTION, RESTRICTED = "self-attention", f"restricted self-attention (r = {REACH})"
+SELF_ATTENTION, RESTRICTED = "self-attention", f"restricted self-attention (r = {WINDOW_SIZE})"
 RECURRENT, CONVOLUTIONAL, DILATED = "recurrent (LSTM)", "convolutional (k = 3)", "dilated convolutional (k = 3)"
 
 
-class SelfAttention(nn.Module):
+class _CausalSelfAttention(nn.Module):
     """One head that looks everywhere, or in a pattern."""
 
-    def __init__(self, pattern: Window | None = None) -> None:
+    def __init__(self, pattern: WindowPattern | None = None) -> None:
         super().__init__()
-        self.attention, self.pattern = MultiHeadAttention(WIDTH, 1, WIDTH, WIDTH), pattern
+        self.attention, self.pattern = MultiHeadAttention(_WIDTH, 1, _WIDTH, _WIDTH), pattern
 
     def forward(self, x: Tensor) -> Tensor:
         """Let every place look."""
         layer = self.attention
         if self.pattern is None:
             return layer(x, x, None, record=True)[0]  # type: ignore[no-any-return]
-        seen = restricted_attend(layer.split(layer.query(x)), *layer.project(x), self.pattern, None, causal=True)
+        seen = attend_pattern(
+            layer.split_heads(layer.query(x)), *layer.project_keys_values(x), self.pattern, None, causal=True
+        )
         return layer.output(seen.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
-class Recurrent(nn.Module):
+class _StepwiseLSTM(nn.Module):
     """An LSTM from left to right, step by step, so that its steps can be counted."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.cell = nn.LSTMCell(WIDTH, WIDTH)
+        self.cell = nn.LSTMCell(_WIDTH, _WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
         """Read one place after the other."""
@@ -56,27 +58,27 @@ class Recurrent(nn.Module):
         return torch.stack(outputs, dim=1)
 
 
-class Convolution(nn.Module):
+class _CausalConvolution(nn.Module):
     """k places, so far apart, each place and those before it."""
 
     def __init__(self, dilation: int = 1) -> None:
         super().__init__()
-        self.layer = nn.Conv1d(WIDTH, WIDTH, KERNEL, dilation=dilation)
-        self.before = (KERNEL - 1) * dilation
+        self.layer = nn.Conv1d(_WIDTH, _WIDTH, _KERNEL_SIZE, dilation=dilation)
+        self.padding = (_KERNEL_SIZE - 1) * dilation
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve over the places, with zeros before the first."""
-        return self.layer(nn.functional.pad(x.mT, (self.before, 0))).mT  # type: ignore[no-any-return]
+        return self.layer(nn.functional.pad(x.mT, (self.padding, 0))).mT  # type: ignore[no-any-return]
 
 
-KINDS: dict[str, Callable[[int], nn.Module]] = {  # of the number of the layer in its stack, from 0
-    SELF_ATTENTION: lambda _: SelfAttention(),
-    RESTRICTED: lambda _: SelfAttention(Window(REACH)),
-    RECURRENT: lambda _: Recurrent(),
-    CONVOLUTIONAL: lambda _: Convolution(),
-    DILATED: lambda number: Convolution(KERNEL**number),
+LAYER_KINDS: dict[str, Callable[[int], nn.Module]] = {  # of the number of the layer in its stack, from 0
+    SELF_ATTENTION: lambda _: _CausalSelfAttention(),
+    RESTRICTED: lambda _: _CausalSelfAttention(WindowPattern(WINDOW_SIZE)),
+    RECURRENT: lambda _: _StepwiseLSTM(),
+    CONVOLUTIONAL: lambda _: _CausalConvolution(),
+    DILATED: lambda number: _CausalConvolution(_KERNEL_SIZE**number),
 }
-FORMULAS: dict[str, tuple[str, str]] = {  # sequential operations, maximum path length
+PATH_FORMULAS: dict[str, tuple[str, str]] = {  # sequential operations, maximum path length
     SELF_ATTENTION: ("O(1)", "O(1)"),
     RESTRICTED: ("O(1)", "O(n/r)"),
     RECURRENT: ("O(n)", "O(n)"),
@@ -85,36 +87,36 @@ FORMULAS: dict[str, tuple[str, str]] = {  # sequential operations, maximum path 
 }
 
 
-def stack_of(kind: str, depth: int) -> nn.ModuleList:
+def _random_stack(kind: str, depth: int) -> nn.ModuleList:
     """Return layers of one kind with new random parameters."""
-    return nn.ModuleList(KINDS[kind](number) for number in range(depth)).double()
+    return nn.ModuleList(LAYER_KINDS[kind](number) for number in range(depth)).double()
 
 
-def gradient(layers: nn.ModuleList, n: int, *, residual: bool = False) -> Tensor:
+def _gradient_norms(layers: nn.ModuleList, n: int, *, residual: bool = False) -> Tensor:
     """Return how strongly the last output depends on each of n inputs: the gradient's length at each place (n)."""
-    inputs = torch.randn(1, n, WIDTH, dtype=torch.float64, requires_grad=True)
+    inputs = torch.randn(1, n, _WIDTH, dtype=torch.float64, requires_grad=True)
     x: Tensor = inputs
     for layer in layers:
-        x = nn.functional.layer_norm(x + layer(x), (WIDTH,)) if residual else layer(x)
-    (found,) = torch.autograd.grad(x[0, -1] @ torch.randn(WIDTH, dtype=torch.float64), inputs)
+        x = nn.functional.layer_norm(x + layer(x), (_WIDTH,)) if residual else layer(x)
+    (found,) = torch.autograd.grad(x[0, -1] @ torch.randn(_WIDTH, dtype=torch.float64), inputs)
     return cast(Tensor, found[0].norm(dim=-1))
 
 
 def layers_needed(kind: str, n: int) -> int:
     """Return how many layers it takes until the last of n outputs depends on the first input."""
     depth = 1
-    while gradient(stack_of(kind, depth), n)[0] == 0:
+    while _gradient_norms(_random_stack(kind, depth), n)[0] == 0:
         depth += 1
     return depth
 
 
-def chain(kind: str, n: int) -> int:
+def sequential_operations(kind: str, n: int) -> int:
     """Count the operations of one layer over n places that have to wait for each other: the longest chain of them."""
-    inputs = torch.randn(1, n, WIDTH, dtype=torch.float64, requires_grad=True)
-    return longest_chain(stack_of(kind, 1)[0](inputs).grad_fn)
+    inputs = torch.randn(1, n, _WIDTH, dtype=torch.float64, requires_grad=True)
+    return _longest_chain(_random_stack(kind, 1)[0](inputs).grad_fn)
 
 
-def longest_chain(last: Any) -> int:
+def _longest_chain(last: Any) -> int:
     """Return the length of the longest way through a graph of autograd nodes that ends in `last`."""
     length: dict[Any, int] = {}
     waiting = [last]
@@ -129,13 +131,13 @@ def longest_chain(last: Any) -> int:
     return length[last]
 
 
-def profile(kind: str, depth: int, n: int) -> list[float]:
+def gradient_profile(kind: str, depth: int, n: int) -> list[float]:
     """Return the mean length of the gradient at each distance from the last place (0 … n-1), over random draws."""
-    lengths = [gradient(stack_of(kind, depth), n, residual=depth > 1) for _ in range(DRAWS)]
+    lengths = [_gradient_norms(_random_stack(kind, depth), n, residual=depth > 1) for _ in range(_RANDOM_DRAWS)]
     return [float(value) for value in torch.stack(lengths).mean(0).flip(0)]
 
 
-def half_distance(lengths: list[float]) -> float | None:
+def gradient_half_distance(lengths: list[float]) -> float | None:
     """Return over how many places a gradient falls to a half, fitted to its logarithm; nothing if it does not fall."""
     points = [(distance, value) for distance, value in enumerate(lengths) if distance and value > 0]
     if len(points) < 3:

@@ -13,11 +13,11 @@ from typing import Any
 Json = Any
 Cell = str | int | float | None
 
-NUMBER = re.compile(r"[+−-]?\d|not finite|$")  # how a cell begins that is not text; an empty one is neither
+_NUMBER = re.compile(r"[+−-]?\d|not finite|$")  # how a cell begins that is not text; an empty one is neither
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Cells, and what they are; numbers are written with the digits that mean something."""
 
     title: str
@@ -34,32 +34,32 @@ class Picture:
     caption: str
 
 
-Part = Table | Picture | str
+ReportPart = ReportTable | Picture | str
 
 
 @dataclass(frozen=True)
-class Report:
+class ExperimentReport:
     """What came out of one experiment."""
 
     findings: tuple[str, ...]  # sentences with the numbers that were found
-    parts: tuple[Part, ...]  # a string is a paragraph
+    parts: tuple[ReportPart, ...]  # a string is a paragraph
     results: dict[str, Json]  # all that is needed to draw it again
 
 
 @dataclass(frozen=True)
-class Chapter:
+class ReportSection:
     """A report with what it is about, and under which circumstances it was made."""
 
     name: str
     title: str
     question: str
     folder: Path
-    report: Report
+    report: ExperimentReport
     facts: Mapping[str, str] = field(default_factory=dict)  # command, corpus, machine, …: what a repetition needs
     claim: str = ""  # what the paper says about it
 
 
-def written(cell: Cell) -> str:
+def format_cell(cell: Cell) -> str:
     """Write a cell as a person would: four significant digits, thousands apart, nothing for nothing."""
     if cell is None:
         return ""
@@ -75,7 +75,7 @@ def written(cell: Cell) -> str:
     return f"{cell:,.0f}" if size >= 1000 else f"{cell:.4g}"
 
 
-def signed(number: float) -> str:
+def format_difference(number: float) -> str:
     """Write a difference with its sign."""
     return f"{number:+.1f}".replace("-", "−")
 
@@ -83,35 +83,35 @@ def signed(number: float) -> str:
 # Markdown
 
 
-def markdown(chapters: list[Chapter], beside: Path) -> str:
+def render_markdown(sections: list[ReportSection], folder: Path) -> str:
     """Write reports as Markdown whose pictures lie where they were made, seen from the folder `beside`."""
-    return "\n\n".join(markdown_chapter(each, beside) for each in chapters) + "\n"
+    return "\n\n".join(_markdown_section(each, folder) for each in sections) + "\n"
 
 
-def markdown_chapter(chapter: Chapter, beside: Path) -> str:
+def _markdown_section(section: ReportSection, folder: Path) -> str:
     """Write one report as Markdown."""
-    blocks = [f"# {chapter.title}", f"*{chapter.question}*", f"The paper: {chapter.claim}" if chapter.claim else ""]
-    blocks += ["\n".join(f"- {finding}" for finding in chapter.report.findings)]
-    blocks += [markdown_part(part, chapter, beside) for part in chapter.report.parts]
-    blocks += ["\n".join(f"- {name}: {fact}" for name, fact in chapter.facts.items())]
+    blocks = [f"# {section.title}", f"*{section.question}*", f"The paper: {section.claim}" if section.claim else ""]
+    blocks += ["\n".join(f"- {finding}" for finding in section.report.findings)]
+    blocks += [_markdown_part(part, section, folder) for part in section.report.parts]
+    blocks += ["\n".join(f"- {name}: {fact}" for name, fact in section.facts.items())]
     return "\n\n".join(block for block in blocks if block)
 
 
-def markdown_part(part: Part, chapter: Chapter, beside: Path) -> str:
+def _markdown_part(part: ReportPart, section: ReportSection, folder: Path) -> str:
     """Write a paragraph, a table or a picture."""
     if isinstance(part, str):
         return part
     if isinstance(part, Picture):
-        where = Path(os.path.relpath(chapter.folder / part.file, beside)).as_posix()
+        where = Path(os.path.relpath(section.folder / part.file, folder)).as_posix()
         return f"![{part.caption}]({where})\n\n{part.caption}"
-    lines = [part.header, ("---",) * len(part.header), *(tuple(map(written, row)) for row in part.rows)]
+    lines = [part.header, ("---",) * len(part.header), *(tuple(map(format_cell, row)) for row in part.rows)]
     rows = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
     return f"**{part.title}**\n\n{rows}" + (f"\n\n{part.note}" if part.note else "")
 
 
 # HTML
 
-STYLE = """
+_STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1f; --soft: #5c5f66; --paper: #fff; --line: #d8dae0; --tint: #f4f5f8; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e8e8ec; --soft: #a2a5ad; --paper: #17181c; --line: #383b43; --tint: #20222a; }
@@ -134,34 +134,34 @@ dd { margin: 0; overflow-wrap: anywhere; }
 """
 
 
-def page(title: str, chapters: list[Chapter]) -> str:
+def render_html(title: str, sections: list[ReportSection]) -> str:
     """Write reports as one page with everything inside."""
-    contents = "".join(f'<li><a href="#{each.name}">{escape(each.title)}</a></li>' for each in chapters)
-    index = f"<nav><ol>{contents}</ol></nav>" if len(chapters) > 1 else ""
+    contents = "".join(f'<li><a href="#{each.name}">{escape(each.title)}</a></li>' for each in sections)
+    index = f"<nav><ol>{contents}</ol></nav>" if len(sections) > 1 else ""
     head = f"<h1>{escape(title)}</h1>" if index else ""  # a chapter by itself has its own title
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head><body>{head}{index}"
-        + "\n".join(section(each, "h2" if index else "h1") for each in chapters)
+        f"<style>{_STYLE}</style></head><body>{head}{index}"
+        + "\n".join(_html_section(each, "h2" if index else "h1") for each in sections)
         + "</body></html>\n"
     )
 
 
-def section(chapter: Chapter, heading: str) -> str:
+def _html_section(section: ReportSection, heading: str) -> str:
     """Write one report as a section of a page, under a heading of some order."""
-    findings = "".join(f"<li>{escape(finding)}</li>" for finding in chapter.report.findings)
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in chapter.facts.items())
-    claim = f"<p>The paper: {escape(chapter.claim)}</p>" if chapter.claim else ""
+    findings = "".join(f"<li>{escape(finding)}</li>" for finding in section.report.findings)
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in section.facts.items())
+    claim = f"<p>The paper: {escape(section.claim)}</p>" if section.claim else ""
     return (
-        f'<section id="{chapter.name}"><{heading}>{escape(chapter.title)}</{heading}>'
-        f'<p class="question">{escape(chapter.question)}</p>{claim}<ul class="findings">{findings}</ul>'
-        + "\n".join(html_part(part, chapter.folder) for part in chapter.report.parts)
+        f'<section id="{section.name}"><{heading}>{escape(section.title)}</{heading}>'
+        f'<p class="question">{escape(section.question)}</p>{claim}<ul class="findings">{findings}</ul>'
+        + "\n".join(html_part(part, section.folder) for part in section.report.parts)
         + f"<dl>{facts}</dl></section>"
     )
 
 
-def html_part(part: Part, folder: Path) -> str:
+def html_part(part: ReportPart, folder: Path) -> str:
     """Write a paragraph, a table or a picture with its bytes inside."""
     if isinstance(part, str):
         return f"<p>{escape(part)}</p>"
@@ -173,9 +173,9 @@ def html_part(part: Part, folder: Path) -> str:
             f"<figcaption>{escape(part.caption)}</figcaption></figure>"
         )
     columns = range(len(part.header))
-    kinds = [' class="words"' if any(is_text(row[column]) for row in part.rows) else "" for column in columns]
+    kinds = [' class="words"' if any(_is_text(row[column]) for row in part.rows) else "" for column in columns]
     head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(part.header, kinds, strict=True))
-    body = "".join(f"<tr>{html_cells(row, kinds)}</tr>" for row in part.rows)
+    body = "".join(f"<tr>{_html_cells(row, kinds)}</tr>" for row in part.rows)
     note = f'<p class="note">{escape(part.note)}</p>' if part.note else ""
     return (
         f'<div class="wide"><table><caption>{escape(part.title)}</caption><thead><tr>{head}</tr></thead>'
@@ -183,11 +183,11 @@ def html_part(part: Part, folder: Path) -> str:
     )
 
 
-def html_cells(row: tuple[Cell, ...], kinds: list[str]) -> str:
+def _html_cells(row: tuple[Cell, ...], kinds: list[str]) -> str:
     """Write the cells of a row, each with the attribute of its column."""
-    return "".join(f"<td{kind}>{escape(written(cell))}</td>" for cell, kind in zip(row, kinds, strict=True))
+    return "".join(f"<td{kind}>{escape(format_cell(cell))}</td>" for cell, kind in zip(row, kinds, strict=True))
 
 
-def is_text(cell: Cell) -> bool:
+def _is_text(cell: Cell) -> bool:
     """Say whether a cell is words to be read from the left, and not a number, perhaps with its spread."""
-    return isinstance(cell, str) and not NUMBER.match(cell)
+    return isinstance(cell, str) and not _NUMBER.match(cell)

@@ -7,37 +7,37 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dragoman.server.limits import Limits
-from dragoman.server.problems import Problem, busy
+from dragoman.server.problems import Problem, server_busy
 
-MEASURED_SECONDS = 0.5
-REMEMBERED = 0.9
-SLOWEST = 100.0  # characters a second: less is a stall, from which nothing is to be learned
+_MEASUREMENT_SECONDS = 0.5
+_RATE_DECAY = 0.9
+_MIN_RATE = 100.0  # characters a second: less is a stall, from which nothing is to be learned
 
 
 class Admission:
     """Counts what is inside."""
 
-    def __init__(self, limits: Limits, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
-        self.now = now
-        self.counted = 0  # characters translated
-        self.since = 0.0
+        self.clock = clock
+        self.characters_done = 0  # characters translated
+        self.window_started_at = 0.0
         self.requests = 0
-        self.sizes: Counter[int] = Counter()  # of the texts inside, in characters
+        self.text_sizes: Counter[int] = Counter()  # of the texts inside, in characters
         self.by_client: Counter[str] = Counter()
         self.rate = 0.0  # characters a second that the worker gets done, all clients together; 0: unknown
 
     def check(self, client: str | None) -> None:
         """Refuse a request for which there is no room."""
         if self.requests >= self.limits.waiting:
-            raise busy(self.seconds_to_wait())
+            raise server_busy(self.retry_after_seconds())
         if client is not None and self.by_client[client] >= self.limits.per_client:
             raise Problem(
                 429, "too_many", f"At most {self.limits.per_client} requests at a time, please.", retry_after=1
             )
 
     @contextmanager
-    def inside(self, client: str | None) -> Iterator[None]:
+    def admit(self, client: str | None) -> Iterator[None]:
         """Let a request in until it is answered."""
         self.check(client)
         self.requests += 1
@@ -53,47 +53,47 @@ class Admission:
                     del self.by_client[client]
 
     @contextmanager
-    def working_on(self, characters: int) -> Iterator[None]:
+    def reserve(self, characters: int) -> Iterator[None]:
         """Let so much text in, unless it is too much beside what is there; whoever is alone is always let in."""
-        if self.sizes and (
-            self.too_much(characters) or self.seconds_for(characters) > self.limits.deadline_seconds / 2
+        if self.text_sizes and (
+            self.exceeds_share(characters) or self.estimated_seconds(characters) > self.limits.deadline_seconds / 2
         ):
-            raise busy(self.seconds_to_wait())
-        if not self.sizes:
-            self.counted, self.since = 0, self.now()
-        self.sizes[characters] += 1
+            raise server_busy(self.retry_after_seconds())
+        if not self.text_sizes:
+            self.characters_done, self.window_started_at = 0, self.clock()
+        self.text_sizes[characters] += 1
         try:
             yield
-            self.finished(characters)
+            self.record_finished(characters)
         finally:
-            self.sizes[characters] -= 1
-            if not self.sizes[characters]:
-                del self.sizes[characters]
+            self.text_sizes[characters] -= 1
+            if not self.text_sizes[characters]:
+                del self.text_sizes[characters]
 
     @property
     def characters(self) -> int:
         """Return how much text is inside."""
-        return sum(size * count for size, count in self.sizes.items())
+        return sum(size * count for size, count in self.text_sizes.items())
 
-    def too_much(self, characters: int) -> bool:
+    def exceeds_share(self, characters: int) -> bool:
         """Say whether a text is more than its share of all that may wait, and more than there is room for."""
         share = self.limits.waiting_characters // self.limits.waiting
         return characters > share and self.characters + characters > self.limits.waiting_characters
 
-    def finished(self, characters: int) -> None:
+    def record_finished(self, characters: int) -> None:
         """Count text that was translated, and now and then learn from it how fast that goes."""
-        self.counted += characters
-        seconds = self.now() - self.since
-        if seconds >= MEASURED_SECONDS:
+        self.characters_done += characters
+        seconds = self.clock() - self.window_started_at
+        if seconds >= _MEASUREMENT_SECONDS:
             # Little is done where little is asked for, so a lower rate is believed only slowly.
-            self.rate = max(self.counted / seconds, REMEMBERED * self.rate, SLOWEST)
-            self.counted, self.since = 0, self.now()
+            self.rate = max(self.characters_done / seconds, _RATE_DECAY * self.rate, _MIN_RATE)
+            self.characters_done, self.window_started_at = 0, self.clock()
 
-    def seconds_for(self, characters: int) -> float:
+    def estimated_seconds(self, characters: int) -> float:
         """Guess when so much more text would be done: all take turns, so nobody waits for the rest of a longer text."""
-        before = sum(min(size, characters) * count for size, count in self.sizes.items())
+        before = sum(min(size, characters) * count for size, count in self.text_sizes.items())
         return (before + characters) / self.rate if self.rate else 0.0
 
-    def seconds_to_wait(self) -> int:
+    def retry_after_seconds(self) -> int:
         """Return when to try again."""
         return max(1, min(30, round(self.characters / self.rate))) if self.rate else 1

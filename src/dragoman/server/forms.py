@@ -6,29 +6,29 @@ from email.policy import HTTP
 from typing import Any
 from urllib.parse import parse_qs
 
-from dragoman.server.doors import Headers
+from dragoman.server.access import Headers
 from dragoman.server.problems import Problem
 
-Fields = dict[str, Any]
-FORM, PARTS, JSON = "application/x-www-form-urlencoded", "multipart/form-data", "application/json"
-MOST_FIELDS = 200
+_FormFields = dict[str, Any]
+_URLENCODED, _MULTIPART, _JSON = "application/x-www-form-urlencoded", "multipart/form-data", "application/json"
+_MAX_FIELDS = 200
 
 
-def fields_of(body: bytes, content_type: str, query: bytes = b"") -> Fields:
+def parse_fields(body: bytes, content_type: str, query: bytes = b"") -> _FormFields:
     """Return the fields of a body; those of the address stand behind them. A repeated field is a list."""
     kind = content_type.partition(";")[0].strip().lower()
-    if kind == PARTS:
-        found = from_parts(body, content_type)
-    elif kind == JSON or (not kind and body[:1] == b"{"):
-        found = from_json(body)
-    elif kind in ("", FORM):
-        found = from_form(body)
+    if kind == _MULTIPART:
+        found = _multipart_fields(body, content_type)
+    elif kind == _JSON or (not kind and body[:1] == b"{"):
+        found = _json_fields(body)
+    elif kind in ("", _URLENCODED):
+        found = _urlencoded_fields(body)
     else:
-        raise Problem(415, "content_type", f"Send {JSON} or a form.")
-    return {**from_form(query), **found}
+        raise Problem(415, "content_type", f"Send {_JSON} or a form.")
+    return {**_urlencoded_fields(query), **found}
 
 
-def from_json(body: bytes) -> Fields:
+def _json_fields(body: bytes) -> _FormFields:
     """Read a JSON object."""
     try:
         found = json.loads(body)
@@ -39,22 +39,22 @@ def from_json(body: bytes) -> Fields:
     return found
 
 
-def from_form(body: bytes) -> Fields:
+def _urlencoded_fields(body: bytes) -> _FormFields:
     """Read name=value&name=value."""
     try:
-        found = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+        found = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     except ValueError:
         raise Problem(400, "not_a_form", "The form is not written as forms are, in UTF-8.") from None
     return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
-def from_parts(body: bytes, content_type: str) -> Fields:
+def _multipart_fields(body: bytes, content_type: str) -> _FormFields:
     """Read a form in parts, as browsers send it; files in it are not for us."""
     head = b"content-type: " + content_type.encode("latin-1", "replace").replace(b"\n", b"") + b"\r\n\r\n"
     message = BytesParser(policy=HTTP).parsebytes(head + body)
     found: dict[str, list[str]] = {}
     try:
-        for part in list(message.iter_parts())[:MOST_FIELDS]:
+        for part in list(message.iter_parts())[:_MAX_FIELDS]:
             name = part.get_param("name", header="content-disposition")
             value = part.get_payload(decode=True)
             if isinstance(name, str) and isinstance(value, bytes):
@@ -67,7 +67,7 @@ def from_parts(body: bytes, content_type: str) -> Fields:
 def api_key(body: bytes, headers: Headers, query: bytes) -> bytes:
     """Return the key in the body or in the address, as LibreTranslate's clients send it; nothing if there is none."""
     try:
-        found = fields_of(body, headers.get(b"content-type", b"").decode("latin-1"), query).get("api_key")
+        found = parse_fields(body, headers.get(b"content-type", b"").decode("latin-1"), query).get("api_key")
     except Problem:
         return b""
     return found.encode("utf-8", "replace") if isinstance(found, str) else b""

@@ -4,7 +4,7 @@ import re
 from pathlib import PurePath
 
 # ISO 639-1, and the languages of the parallel corpora that most people begin with.
-NAMES = {
+_LANGUAGE_NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
     "bn": "Bengali", "br": "Breton", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh", "da": "Danish",
     "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian",
@@ -25,28 +25,28 @@ NAMES = {
     "yi": "Yiddish", "yo": "Yoruba", "zh": "Chinese", "zu": "Zulu",
 }  # fmt: skip
 
-CODE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*|source|target", re.IGNORECASE)
-PAIR = re.compile(r"(?<![a-z])([a-z]{2,3})[-_.]([a-z]{2,3})(?![a-z])")
+_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*|source|target", re.IGNORECASE)
+_LANGUAGE_PAIR = re.compile(r"(?<![a-z])([a-z]{2,3})[-_.]([a-z]{2,3})(?![a-z])")
 
 
-def name_of(code: str) -> str:
+def language_name(code: str) -> str:
     """Return what a language is called; a code that nobody knows is its own name."""
-    return NAMES.get(code.lower().split("-")[0], code)
+    return _LANGUAGE_NAMES.get(code.lower().split("-")[0], code)
 
 
-def guessed(source: str | None, target: str | None, pairs: str | None, run: str) -> tuple[str, str]:
+def guess_languages(source: str | None, target: str | None, pairs: str | None, run: str) -> tuple[str, str]:
     """Return the two codes that the names of a run's files tell: train.en and train.de, or ende.en-de.tsv."""
-    found = ending(source), ending(target)
+    found = _language_suffix(source), _language_suffix(target)
     if found[0] and found[1] and found[0] != found[1]:
         return found[0], found[1]
     for text in (PurePath(pairs or "").name, run):
-        for first, second in PAIR.findall(text.lower()):
-            if first in NAMES and second in NAMES and first != second:
+        for first, second in _LANGUAGE_PAIR.findall(text.lower()):
+            if first in _LANGUAGE_NAMES and second in _LANGUAGE_NAMES and first != second:
                 return first, second
     return "source", "target"
 
 
-def ending(path: str | None) -> str | None:
+def _language_suffix(path: str | None) -> str | None:
     """Return the code at the end of a file's name, if there is one."""
     suffix = PurePath((path or "").removesuffix(".gz")).suffix.removeprefix(".").lower()
-    return suffix if suffix in NAMES or suffix in ("source", "target") else None
+    return suffix if suffix in _LANGUAGE_NAMES or suffix in ("source", "target") else None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
-from dragoman.errors import UserError, nearest
+from dragoman.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class Limits:
         """Return the limits with changes like "waiting=128"."""
         changed = self
         for change in changes:
-            changed = replace(changed, **parsed(change))  # type: ignore[arg-type]
+            changed = replace(changed, **_parse_change(change))  # type: ignore[arg-type]
         return changed
 
 
-NAMES = {field.name: field.type for field in fields(Limits)}
+_LIMIT_TYPES = {field.name: field.type for field in fields(Limits)}
 
 
-def parsed(change: str) -> dict[str, float]:
+def _parse_change(change: str) -> dict[str, float]:
     """Read one change, or say what is wrong with it."""
     name, _, value = change.partition("=")
-    if name not in NAMES:
-        raise UserError(f'--limit {change}: no limit is called "{name}".{nearest(name, list(NAMES))}')
+    if name not in _LIMIT_TYPES:
+        raise UserError(f'--limit {change}: no limit is called "{name}".{did_you_mean(name, list(_LIMIT_TYPES))}')
     whole = isinstance(getattr(Limits(), name), int)
     try:
         number = int(value) if whole else float(value)

@@ -32,21 +32,21 @@ class Problem(Exception):
         return found
 
 
-def busy(retry_after: int = 1) -> Problem:
+def server_busy(retry_after: int = 1) -> Problem:
     """Return the answer to a request for which there is no room."""
     return Problem(503, "busy", "The translator has as much work as it can finish in time.", retry_after=retry_after)
 
 
-def gone() -> Problem:
+def worker_restarting() -> Problem:
     """Return the answer to requests whose worker died."""
     return Problem(503, "restarting", "The translator was interrupted and is starting again.", retry_after=2)
 
 
-def late() -> Problem:
+def deadline_exceeded() -> Problem:
     """Return the answer to a request that was not finished in time."""
     return Problem(503, "deadline", "The translation was not finished in time.", retry_after=5)
 
 
-def internal() -> Problem:
+def internal_error() -> Problem:
     """Return the answer for a fault of ours."""
     return Problem(500, "internal", "A fault of ours; the server's log has the request id.")

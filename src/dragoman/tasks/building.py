@@ -4,18 +4,18 @@ from typing import cast
 
 from torch import nn
 
-from dragoman.model.architectures import build
-from dragoman.model.guide import WordGuide
-from dragoman.model.transducer import Network
+from dragoman.models.architectures import build_model as build_architecture
+from dragoman.models.next_word import NextWordFeature
+from dragoman.models.transducer import Network
 from dragoman.recipe import Recipe
-from dragoman.tasks.tasks import TASKS
+from dragoman.tasks.registry import TASKS
 from dragoman.text.tokenizer import Tokenizer
 
 
-def built(recipe: Recipe, source: Tokenizer, target: Tokenizer) -> Network:
+def build_model(recipe: Recipe, source: Tokenizer, target: Tokenizer) -> Network:
     """Build the model; if it has a guide, the task says which tokens that counts."""
-    model = build(recipe.model, len(source), len(target))
+    model = build_architecture(recipe.model, len(source), len(target))
     for part in cast(nn.Module, model).modules():
-        if isinstance(part, WordGuide):
-            part.mark(*TASKS[recipe.task].words(source, target))
+        if isinstance(part, NextWordFeature):
+            part.set_word_tokens(*TASKS[recipe.task].word_counts(source, target))
     return model

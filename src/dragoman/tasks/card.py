@@ -1,16 +1,16 @@
 """The model card: what a stranger who finds the run directory needs to know about the model in it."""
 
-from dragoman.recipe import Model, Recipe, Tokenizer
-from dragoman.tasks.events import Finished, Plan
-from dragoman.tasks.tasks import TASKS
+from dragoman.recipe import ModelConfig, Recipe, TokenizerConfig
+from dragoman.tasks.events import TrainingFinished, TrainingPlan
+from dragoman.tasks.registry import TASKS
 
-SCORES = {
+_SCORE_DESCRIPTIONS = {
     "dot": "unscaled dot products",
     "general": "general attention",
     "additive": "additive attention",
     "location": "additive attention that sees its earlier weights",
 }
-NAMES = {  # what an architecture is called, if it is not the paper's
+_ARCHITECTURE_NAMES = {  # what an architecture is called, if it is not the paper's
     "recurrent": "recurrent ({cell})",
     "convolutional": "convolutional (kernel {kernel})",
     "dilated": "dilated convolutions (kernel {kernel})",
@@ -20,53 +20,60 @@ NAMES = {  # what an architecture is called, if it is not the paper's
 }
 
 
-def network(model: Model) -> str:
+def describe_model(config: ModelConfig) -> str:
     """Say in a line what a network is: its size, and wherein it is not the paper's."""
-    parts = [NAMES[model.architecture].format(**model.model_dump())] if model.architecture in NAMES else []
-    parts.append(f"{model.layers}{'' if model.architecture == 'joined' else f'+{model.decoder_depth}'} layers")
-    parts.append(f"width {model.width}")
-    if model.architecture in ("transformer", "joined"):
-        parts += [f"{model.heads} heads", f"{model.norm}-norm", *variations(model)]
-    elif model.architecture == "recurrent":
-        parts.append(SCORES.get(model.score, "no attention" if model.score == "none" else "scaled dot products"))
+    parts = (
+        [_ARCHITECTURE_NAMES[config.architecture].format(**config.model_dump())]
+        if config.architecture in _ARCHITECTURE_NAMES
+        else []
+    )
+    parts.append(f"{config.layers}{'' if config.architecture == 'joined' else f'+{config.decoder_depth}'} layers")
+    parts.append(f"width {config.width}")
+    if config.architecture in ("transformer", "joined"):
+        parts += [f"{config.heads} heads", f"{config.norm}-norm", *_describe_variations(config)]
+    elif config.architecture == "recurrent":
+        parts.append(
+            _SCORE_DESCRIPTIONS.get(config.score, "no attention" if config.score == "none" else "scaled dot products")
+        )
     return ", ".join(parts)
 
 
-def variations(model: Model) -> list[str]:
+def _describe_variations(config: ModelConfig) -> list[str]:
     """Name the choices in which a Transformer differs from the paper's."""
     return [
-        *([SCORES[model.score]] if model.score in SCORES else []),
-        *(["batch normalisation"] if model.normalisation == "batch" else []),
-        *([] if model.positions == "sinusoidal" else [f"{model.positions.replace('none', 'no')} positions"]),
-        *(["rotary self-attention"] if model.rotary else []),
-        *([] if model.pattern == "full" else [f"{model.pattern} attention over {model.window} places"]),
+        *([_SCORE_DESCRIPTIONS[config.score]] if config.score in _SCORE_DESCRIPTIONS else []),
+        *(["batch normalisation"] if config.normalisation == "batch" else []),
+        *([] if config.positions == "sinusoidal" else [f"{config.positions.replace('none', 'no')} positions"]),
+        *(["rotary self-attention"] if config.rotary else []),
+        *([] if config.pattern == "full" else [f"{config.pattern} attention over {config.window} places"]),
     ]
 
 
-def vocabulary(how: Tokenizer, source: int, target: int) -> str:
+def describe_vocabulary(config: TokenizerConfig, source: int, target: int) -> str:
     """Say in a line how text is cut on either side, and into how many different pieces."""
-    if how.joint:
-        return f"{how.kind}, {source:,} pieces, shared by both sides"
-    kinds = dict.fromkeys(side.kind for side in how.sides)
+    if config.joint:
+        return f"{config.kind}, {source:,} pieces, shared by both sides"
+    kinds = dict.fromkeys(side.kind for side in config.sides)
     return f"{' and '.join(kinds)}, {source:,} and {target:,} pieces"
 
 
-def card(recipe: Recipe, plan: Plan, finished: Finished) -> str:
+def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -> str:
     """Write the README.md of a run."""
     task, progress = TASKS[recipe.task], finished.progress
-    trained_on, validated_on = task.corpora(recipe.data)
+    trained_on, validated_on = task.open_corpora(recipe.data)
     name, unknown = finished.run.folder.name, "not a number"
     how = recipe.decoding
-    searched = "" if task.goes_on else f"With beam {how.beam} and length penalty {how.length_penalty}. "
+    searched = "" if task.is_language_model else f"With beam {how.beam} and length penalty {how.length_penalty}. "
     lines = [
         f"# {name}",
         "",
-        f"A {task.noun} trained by Dragoman: {network(recipe.model)}, {plan.parameters / 1e6:.1f} million parameters.",
+        f"A {task.noun} trained by Dragoman: {describe_model(recipe.model)}, {plan.parameters / 1e6:.1f} "
+        "million parameters.",
         "",
         "## Use",
         "",
         "```",
-        *(line.format(run=finished.run) for line in task.usage),
+        *(line.format(run=finished.run) for line in task.usage_examples),
         f'dragoman attention {finished.run} "…" -o attention.html',
         "```",
         "",
@@ -74,7 +81,7 @@ def card(recipe: Recipe, plan: Plan, finished: Finished) -> str:
         "",
         f"- Trained on {plan.pairs:,} {plan.unit}: {trained_on}",
         f"- Validated on {plan.valid_pairs:,} {plan.unit}: {validated_on or 'held out of the same text'}",
-        f"- Vocabulary: {vocabulary(recipe.tokenizer, *plan.vocabulary)}",
+        f"- Vocabulary: {describe_vocabulary(recipe.tokenizer, *plan.vocabulary_sizes)}",
         "",
         "## Training",
         "",
@@ -82,7 +89,8 @@ def card(recipe: Recipe, plan: Plan, finished: Finished) -> str:
         f"{progress.step / plan.steps_per_epoch:.1f} times through the data",
         f"- Best validation loss {unknown if progress.best_loss is None else f'{progress.best_loss:.3f}'} "
         f"at step {progress.best_step:,}",
-        f"- The weights are the mean of {finished.averaged} checkpoint{'s' if finished.averaged > 1 else ''}",
+        f"- The weights are the mean of {finished.averaged_checkpoints} "
+        f"checkpoint{'s' if finished.averaged_checkpoints > 1 else ''}",
         "",
         "![curves](curves.png)",
         "",

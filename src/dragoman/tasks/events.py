@@ -3,30 +3,30 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dragoman.checkpoints import TrainingProgress
 from dragoman.run import Run
-from dragoman.tasks.task import Scores
-from dragoman.training.checkpoints import Progress
-from dragoman.training.session import Event
+from dragoman.tasks.task import EvaluationScores
+from dragoman.training.session import TrainingEvent
 
 
 @dataclass(frozen=True)
-class Working:
+class ProgressUpdate:
     """Something that takes a while has come further."""
 
-    what: str
+    description: str
     done: int
     total: int | None = None
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What is about to happen."""
 
     run: Run
     pairs: int
     valid_pairs: int
     unit: str  # what the task calls them
-    vocabulary: tuple[int, int]  # source, target
+    vocabulary_sizes: tuple[int, int]  # source, target
     parameters: int
     steps: int
     steps_done: int
@@ -38,13 +38,13 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Finished:
+class TrainingFinished:
     """The training is over."""
 
     run: Run
-    progress: Progress
-    averaged: int  # checkpoints in the mean that became the model
-    scores: Scores  # on the validation data, with the recipe's beam
+    progress: TrainingProgress
+    averaged_checkpoints: int  # checkpoints in the mean that became the model
+    scores: EvaluationScores  # on the validation data, with the recipe's beam
 
 
-Listen = Callable[[Event | Working | Plan | Finished], None]
+OnEvent = Callable[[TrainingEvent | ProgressUpdate | TrainingPlan | TrainingFinished], None]

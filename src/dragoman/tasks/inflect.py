@@ -7,59 +7,59 @@ from typing import ClassVar
 
 from dragoman.data.corpus import Pair
 from dragoman.errors import UserError
-from dragoman.evaluation.error_rates import INFLECTION, Manner
-from dragoman.tasks.lexicon import SPACE, Layout, joined, spelled
-from dragoman.tasks.spelling import SpelledTask
+from dragoman.evaluation.error_rates import INFLECTION, ScoringScheme
+from dragoman.tasks.lexicon import SPACE_SYMBOL, LexiconLayout, join_letters, spell_word
+from dragoman.tasks.word_task import WordTask
 
-END = ";"  # of a tag, so that it is never taken for a letter
+_TAG_END = ";"  # of a tag, so that it is never taken for a letter
 
 
-def with_tags(lemma: str, tags: str) -> str:
+def _spell_with_tags(lemma: str, tags: str) -> str:
     """Write a question as the model reads it: the tags, then the letters."""
-    each = (tag.strip().replace(" ", SPACE) for tag in tags.split(END))
-    return " ".join([*(tag + END for tag in each if tag), spelled(lemma)])
+    each = (tag.strip().replace(" ", SPACE_SYMBOL) for tag in tags.split(_TAG_END))
+    return " ".join([*(tag + _TAG_END for tag in each if tag), spell_word(lemma)])
 
 
-def entry(columns: Sequence[str]) -> Pair:
+def _read_entry(columns: Sequence[str]) -> Pair:
     """Return the question and the letters of the form of a line."""
     lemma, form, tags = columns
-    return with_tags(lemma, tags), spelled(form)
+    return _spell_with_tags(lemma, tags), spell_word(form)
 
 
 @dataclass(frozen=True)
-class Inflect(SpelledTask):
+class InflectionTask(WordTask):
     """From a lemma to one of its forms."""
 
     labels: tuple[str, ...] = ()
-    manner: Manner = INFLECTION
+    scheme: ScoringScheme = INFLECTION
 
-    name, noun, doing, measure = "inflect", "morphological inflector", "Inflecting", "accuracy"
-    asks = "Type a lemma and its tags, with a tab between: lemma\tV;PST"
-    usage = ('dragoman inflect {run} "lemma" --tags "V;PST"', "dragoman evaluate {run} --reference TABLE")
-    layout: ClassVar[Layout] = Layout(("lemma", "form", "tags"), entry)
-    question: ClassVar[tuple[str, ...]] = ("lemma", "tags")
-    sample: ClassVar[str] = "lemma\tV;PST"
+    name, noun, gerund, validation_metric = "inflect", "morphological inflector", "Inflecting", "accuracy"
+    input_hint = "Type a lemma and its tags, with a tab between: lemma\tV;PST"
+    usage_examples = ('dragoman inflect {run} "lemma" --tags "V;PST"', "dragoman evaluate {run} --reference TABLE")
+    layout: ClassVar[LexiconLayout] = LexiconLayout(("lemma", "form", "tags"), _read_entry)
+    input_columns: ClassVar[tuple[str, ...]] = ("lemma", "tags")
+    input_example: ClassVar[str] = "lemma\tV;PST"
 
-    def asked(self, columns: Sequence[str]) -> str:
+    def encode_columns(self, columns: Sequence[str]) -> str:
         """Write lemma and tags as the model reads them."""
         lemma, tags = columns
         if not tags.strip(" ;"):
             raise UserError(f'"{lemma}" has no tags; write "lemma⇥V;PST", or give --tags.')
-        return with_tags(lemma, tags)
+        return _spell_with_tags(lemma, tags)
 
-    def as_given(self, source: str) -> str:
+    def decode_columns(self, source: str) -> str:
         """Write lemma, tab, tags."""
         parts = source.split(" ")
-        tags = list(takewhile(lambda part: len(part) > 1 and part.endswith(END), parts))
-        lemma = joined(" ".join(parts[len(tags) :]))
-        return f"{lemma}\t{''.join(tags).removesuffix(END).replace(SPACE, ' ')}"
+        tags = list(takewhile(lambda part: len(part) > 1 and part.endswith(_TAG_END), parts))
+        lemma = join_letters(" ".join(parts[len(tags) :]))
+        return f"{lemma}\t{''.join(tags).removesuffix(_TAG_END).replace(SPACE_SYMBOL, ' ')}"
 
-    def shown(self, source: str, output: str) -> str:
+    def from_model_output(self, source: str, output: str) -> str:
         """Join the letters."""
         del source
-        return joined(output)
+        return join_letters(output)
 
-    def expected(self, source: str, answer: str) -> str:
+    def to_model_target(self, source: str, answer: str) -> str:
         """Spell the form."""
         del source
-        return spelled(answer)
+        return spell_word(answer)

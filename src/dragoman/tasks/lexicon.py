@@ -12,69 +12,69 @@ from functools import cached_property
 from pathlib import Path
 from unicodedata import combining, normalize
 
-from dragoman.data.corpus import Pair, Survey, Surveyed, refuse_pipe
-from dragoman.data.lines import Notice, read_lines
+from dragoman.data.corpus import CorpusScan, Pair, ScannedCorpus, check_regular_file
+from dragoman.data.lines import OnFileNotice, read_lines
 from dragoman.errors import UserError
-from dragoman.recipe import Data
+from dragoman.recipe import DataConfig
 
-SPACE = "␣"  # a space inside a word, where spaces stand between letters
-CMUDICT = re.compile(r"(\S+?)(?:\(\d+\))?\s+(.*?)(?:\s+#.*)?\s*")  # word, number of the variant, phones, remark
-SHOWN = 60  # characters of a line that is objected to
+SPACE_SYMBOL = "␣"  # a space inside a word, where spaces stand between letters
+_CMUDICT_LINE = re.compile(r"(\S+?)(?:\(\d+\))?\s+(.*?)(?:\s+#.*)?\s*")  # word, number of the variant, phones, remark
+_MESSAGE_LENGTH = 60  # characters of a line that is objected to
 
 
-def spelled(word: str) -> str:
+def spell_word(word: str) -> str:
     """Write a word with spaces between its letters; an accent, or a sound of a Korean syllable, is one of its own."""
-    return " ".join(SPACE if letter.isspace() else letter for letter in normalize("NFD", word))
+    return " ".join(SPACE_SYMBOL if letter.isspace() else letter for letter in normalize("NFD", word))
 
 
-def joined(letters: str) -> str:
+def join_letters(letters: str) -> str:
     """Write letters as the word that they spell."""
-    return normalize("NFC", letters.replace(" ", "").replace(SPACE, " "))
+    return normalize("NFC", letters.replace(" ", "").replace(SPACE_SYMBOL, " "))
 
 
-def visible(piece: str) -> str:
+def visible_letter(piece: str) -> str:
     """Write a letter for a message, an accent on a circle of its own."""
     return f"◌{piece}" if combining(piece[:1] or " ") else piece
 
 
-def label(name: str) -> str:
+def label_token(name: str) -> str:
     """Write a label as the model reads it, before a word."""
     return f"<{name}>"
 
 
-def tabbed(line: str) -> list[str]:
+def split_tabs(line: str) -> list[str]:
     """Cut a line at its tabs."""
     return [column.strip() for column in line.split("\t")]
 
 
-def cmudict(line: str) -> list[str]:
+def split_cmudict(line: str) -> list[str]:
     """Cut a line of CMUdict; one without phones has one column."""
-    found = CMUDICT.fullmatch(line)
+    found = _CMUDICT_LINE.fullmatch(line)
     return [found[1], found[2]] if found else [line.strip()]
 
 
 @dataclass(frozen=True)
-class Layout:
+class LexiconLayout:
     """How a task's files are laid out, and what its model reads and writes of a line."""
 
     columns: tuple[str, ...]  # what stands in each: "word", "phones"
-    entry: Callable[[Sequence[str]], Pair]
-    without_tabs: Callable[[str], list[str]] = tabbed  # cuts the lines of a file whose first has no tab
+    to_pair: Callable[[Sequence[str]], Pair]
+    split_untabbed: Callable[[str], list[str]] = split_tabs  # cuts the lines of a file whose first has no tab
     comments: tuple[str, ...] = ()  # how lines begin that are none
 
-    def rows(self, path: Path, notice: Notice | None = None) -> Iterator[list[str]]:
+    def read_rows(self, path: Path, on_notice: OnFileNotice | None = None) -> Iterator[list[str]]:
         """Yield the columns of every line that has some, after seeing that all are there."""
         cut = None
-        for number, line in enumerate(read_lines(path, notice), 1):
+        for number, line in enumerate(read_lines(path, on_notice), 1):
             if line.strip() and not line.startswith(self.comments):
-                cut = cut or (tabbed if "\t" in line else self.without_tabs)
+                cut = cut or (split_tabs if "\t" in line else self.split_untabbed)
                 columns = cut(line)
-                self.refuse_odd(columns, f"{path}: line {number:,}", line)
+                self._check_row(columns, f"{path}: line {number:,}", line)
                 yield columns
 
-    def refuse_odd(self, columns: Sequence[str], where: str, line: str) -> None:
+    def _check_row(self, columns: Sequence[str], where: str, line: str) -> None:
         """Object to a line that is no entry."""
-        wanted, text = self.columns, repr(line if len(line) <= SHOWN else line[:SHOWN] + "…")
+        wanted, text = self.columns, repr(line if len(line) <= _MESSAGE_LENGTH else line[:_MESSAGE_LENGTH] + "…")
         if len(columns) == 1:
             raise UserError(f"{where} has no tab between {wanted[0]} and {wanted[1]}: {text}.")
         if len(columns) != len(wanted):
@@ -88,46 +88,49 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Lexicon(Surveyed):
+class Lexicon(ScannedCorpus):
     """The entries of one file, or of several with a label each."""
 
     files: tuple[tuple[str, Path], ...]  # label, which is empty if there is one file, and path
-    layout: Layout
+    layout: LexiconLayout
 
     def __str__(self) -> str:
         return " and ".join(str(path) for _, path in self.files)
 
-    def pairs(self, notice: Notice | None = None) -> Iterator[Pair]:
+    def pairs(self, on_notice: OnFileNotice | None = None) -> Iterator[Pair]:
         """Yield what the model reads and writes, each entry once."""
         for name, path in self.files:
-            before, seen, repeated = f"{label(name)} " if name else "", set[Pair](), 0
-            for columns in self.layout.rows(path, notice):
-                source, target = self.layout.entry(columns)
+            before, seen, repeated = f"{label_token(name)} " if name else "", set[Pair](), 0
+            for columns in self.layout.read_rows(path, on_notice):
+                source, target = self.layout.to_pair(columns)
                 if (source, target) in seen:
                     repeated += 1
                     continue
                 seen.add((source, target))
                 yield before + source, target
-            if notice and repeated:
-                notice(f"{path}: {repeated:,} lines repeat an earlier one; each entry is read once.")
+            if on_notice and repeated:
+                on_notice(f"{path}: {repeated:,} lines repeat an earlier one; each entry is read once.")
 
     @cached_property
-    def survey(self) -> Survey:
+    def scan(self) -> CorpusScan:
         """The number of entries, and the SHA-256 of what the model reads and writes."""
         for _, path in self.files:
-            refuse_pipe(path)
+            check_regular_file(path)
         notices, digest, count = list[str](), hashlib.sha256(), 0
         for source, target in self.pairs(notices.append):
             digest.update(f"{source}\t{target}\n".encode())
             count += 1
         if not count:
             raise UserError(f"{self}: no entries; expected {', '.join(self.layout.columns)} on each line.")
-        return Survey(count, digest.hexdigest(), tuple(dict.fromkeys(notices)))
+        return CorpusScan(count, digest.hexdigest(), tuple(dict.fromkeys(notices)))
 
 
-def lexicons(data: Data, layout: Layout) -> tuple[Lexicon, Lexicon | None]:
+def open_lexicons(config: DataConfig, layout: LexiconLayout) -> tuple[Lexicon, Lexicon | None]:
     """Name the files that a recipe trains on and validates with."""
-    train, valid = named(data.file, data.labelled), named(data.valid_file, data.valid_labelled)
+    train, valid = (
+        labelled_files(config.file, config.labelled),
+        labelled_files(config.valid_file, config.valid_labelled),
+    )
     if not train:
         raise UserError('The recipe names no lexicon to train on: set [data] file, or labelled = ["label=file", …].')
     known = {name for name, _ in train}
@@ -138,7 +141,7 @@ def lexicons(data: Data, layout: Layout) -> tuple[Lexicon, Lexicon | None]:
     return Lexicon(train, layout), Lexicon(valid, layout) if valid else None
 
 
-def named(file: str | None, labelled: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
+def labelled_files(file: str | None, labelled: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
     """Return files with their labels."""
     if file:
         return (("", Path(file)),)

@@ -6,46 +6,48 @@ from typing import ClassVar
 from unicodedata import normalize
 
 from dragoman.data.corpus import Pair
-from dragoman.evaluation.error_rates import PRONUNCIATION, Manner
-from dragoman.tasks.lexicon import Layout, cmudict, joined, spelled
-from dragoman.tasks.spelling import SpelledTask
+from dragoman.evaluation.error_rates import PRONUNCIATION, ScoringScheme
+from dragoman.tasks.lexicon import LexiconLayout, join_letters, spell_word, split_cmudict
+from dragoman.tasks.word_task import WordTask
 
 
-def entry(columns: Sequence[str]) -> Pair:
+def _read_entry(columns: Sequence[str]) -> Pair:
     """Return the letters and the phones of a line."""
     word, phones = columns
-    return spelled(word), spaced(phones)
+    return spell_word(word), _normalize_phones(phones)
 
 
-def spaced(phones: str) -> str:
+def _normalize_phones(phones: str) -> str:
     """Write phones with a single space between them, each in one way."""
     return " ".join(normalize("NFC", phones).split())
 
 
 @dataclass(frozen=True)
-class Pronounce(SpelledTask):
+class PronunciationTask(WordTask):
     """From spelling to sound."""
 
     labels: tuple[str, ...] = ()
-    manner: Manner = PRONUNCIATION
+    scheme: ScoringScheme = PRONUNCIATION
 
-    name, noun, doing, measure = "pronounce", "pronouncer", "Pronouncing", "WER"
-    asks = "Type a word, or several, each on a line of its own"
-    usage = ('dragoman pronounce {run} "word"', "dragoman evaluate {run} --reference LEXICON")
-    layout: ClassVar[Layout] = Layout(("word", "phones"), entry, without_tabs=cmudict, comments=(";;;",))
-    question: ClassVar[tuple[str, ...]] = ("word",)
-    sample: ClassVar[str] = "word"
+    name, noun, gerund, validation_metric = "pronounce", "pronouncer", "Pronouncing", "WER"
+    input_hint = "Type a word, or several, each on a line of its own"
+    usage_examples = ('dragoman pronounce {run} "word"', "dragoman evaluate {run} --reference LEXICON")
+    layout: ClassVar[LexiconLayout] = LexiconLayout(
+        ("word", "phones"), _read_entry, split_untabbed=split_cmudict, comments=(";;;",)
+    )
+    input_columns: ClassVar[tuple[str, ...]] = ("word",)
+    input_example: ClassVar[str] = "word"
 
-    def asked(self, columns: Sequence[str]) -> str:
+    def encode_columns(self, columns: Sequence[str]) -> str:
         """Spell the word."""
         (word,) = columns
-        return spelled(word)
+        return spell_word(word)
 
-    def as_given(self, source: str) -> str:
+    def decode_columns(self, source: str) -> str:
         """Join the letters."""
-        return joined(source)
+        return join_letters(source)
 
-    def expected(self, source: str, answer: str) -> str:
+    def to_model_target(self, source: str, answer: str) -> str:
         """Put the phones as lexicons are read."""
         del source
-        return spaced(answer)
+        return _normalize_phones(answer)

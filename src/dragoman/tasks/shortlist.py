@@ -4,42 +4,44 @@ import os
 
 import torch
 
-from dragoman.data.lexical import commonest, translations
+from dragoman.data.lexical import most_frequent_targets, translation_table
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.errors import UserError
 from dragoman.run import Run, read_tensors, write_weights
-from dragoman.tasks.events import Listen, Working
-from dragoman.tasks.preparation import corpora, told
-from dragoman.tasks.tasks import task_of
+from dragoman.tasks.events import OnEvent, ProgressUpdate
+from dragoman.tasks.preparation import open_corpora, progress_callback
+from dragoman.tasks.registry import task_for
 from dragoman.text.tokenizer import Tokenizer
 
 # On Multi30k's validation text (tiny, int8, beam 4) 20 likely and 100 common pieces cost 0.2 BLEU, 100 and 100 nothing.
-LIKELY, COMMON = 100, 100
+_CANDIDATES_PER_PIECE, _COMMON_PIECES = 100, 100
 
 
-def write_shortlist(run: str | os.PathLike[str], listen: Listen, *, likely: int = LIKELY, common: int = COMMON) -> int:
+def write_shortlist(
+    run: str | os.PathLike[str], on_event: OnEvent, *, likely: int = _CANDIDATES_PER_PIECE, common: int = _COMMON_PIECES
+) -> int:
     """Learn which pieces translate which from the run's training text; return how many pairs that were."""
     place = Run(run)
     recipe = place.read_recipe()
-    task = task_of(recipe)
-    if task.goes_on or not task.plain:
+    task = task_for(recipe)
+    if task.is_language_model or not task.raw_text_io:
         raise UserError(
             f"{place} is a {task.noun}, whose outputs are not made of the likely translations of its input; a "
             "shortlist is for translators."
         )
     source, target = place.read_tokenizers(recipe.tokenizer.joint)
-    corpus, valid = corpora(recipe)
-    part = None if valid else task.split(corpus, recipe).training
-    progress = told(listen, "Cutting the training text into pieces", corpus.check_counts())
-    pairs = task.arrays(corpus, (source, target), recipe.data.longest, part, progress)
+    corpus, valid = open_corpora(recipe)
+    part = None if valid else task.split_validation(corpus, recipe).training
+    progress = progress_callback(on_event, "Cutting the training text into pieces", corpus.count_pairs())
+    pairs = task.tokenize_corpus(corpus, (source, target), recipe.data.longest, part, progress)
     if not len(pairs):
         raise UserError(f"{corpus}: there is no pair to learn a shortlist from.")
-    listen(Working("Learning which pieces translate which", 0))
+    on_event(ProgressUpdate("Learning which pieces translate which", 0))
     table = {
-        "likely": torch.from_numpy(translations(pairs, len(source), likely)).int(),
-        "common": torch.from_numpy(commonest(pairs, common)).int(),
+        "likely": torch.from_numpy(translation_table(pairs, len(source), likely)).int(),
+        "common": torch.from_numpy(most_frequent_targets(pairs, common)).int(),
     }
-    write_weights(place.shortlist_file, table, fingerprints(source, target))
+    write_weights(place.shortlist_file, table, _fingerprints(source, target))
     return len(pairs)
 
 
@@ -48,9 +50,9 @@ def read_shortlist(run: Run, source: Tokenizer, target: Tokenizer) -> Shortlist:
     where = run.shortlist_file
     if not where.exists():
         raise UserError(f"{run} has no shortlist; `dragoman shortlist {run}` makes one from its training text.")
-    tensors, facts = read_tensors(run.inside(where))
+    tensors, facts = read_tensors(run.require_inside(where))
     again = f"`dragoman shortlist {run}` makes it anew."
-    if not fingerprints(source, target).items() <= facts.items():
+    if not _fingerprints(source, target).items() <= facts.items():
         raise UserError(f"{where} was made for other vocabularies than those of this run; {again}")
     likely, common = tensors.get("likely"), tensors.get("common")
     if likely is None or common is None or likely.dim() != 2 or common.dim() != 1 or len(likely) != len(source):
@@ -61,6 +63,6 @@ def read_shortlist(run: Run, source: Tokenizer, target: Tokenizer) -> Shortlist:
     return Shortlist(likely.long(), common.long(), len(target))
 
 
-def fingerprints(source: Tokenizer, target: Tokenizer) -> dict[str, str]:
+def _fingerprints(source: Tokenizer, target: Tokenizer) -> dict[str, str]:
     """Say which vocabularies a shortlist belongs to."""
     return {"source_tokenizer": source.fingerprint, "target_tokenizer": target.fingerprint}

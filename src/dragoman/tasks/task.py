@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-from dragoman.data.arrays import TokenPairs, prepare
-from dragoman.data.chunks import Progress
-from dragoman.data.corpus import Pair, Pairs
-from dragoman.data.split import Part, Split, split_held_out
-from dragoman.model.transducer import Transducer
-from dragoman.recipe import Data, Decoding, Recipe
+from dragoman.data.arrays import TokenPairs, tokenize_corpus
+from dragoman.data.chunks import OnLinesDone
+from dragoman.data.corpus import Pair, TextPairs
+from dragoman.data.split import CorpusSplit, SplitPart, split_held_out
+from dragoman.models.transducer import Transducer
+from dragoman.recipe import DataConfig, DecodingConfig, Recipe
 from dragoman.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from dragoman.tasks.preparation import Prepared
+    from dragoman.tasks.preparation import PreparedData
     from dragoman.tasks.translator import Translator
 
-Say = Callable[[str], None]
-Heard = Callable[[int, int], None]  # how much is done, of how much
+OnNotice = Callable[[str], None]
+OnProgress = Callable[[int, int], None]  # how much is done, of how much
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Example:
     references: tuple[str, ...]
 
 
-class Remark(NamedTuple):
+class DataWarning(NamedTuple):
     """Something about the data that deserves a second look."""
 
     text: str
     serious: bool = True
 
 
-class Trial(NamedTuple):
+class SampleResult(NamedTuple):
     """What a model made of some examples, and one number for it."""
 
     score: float | None = None
@@ -50,7 +50,7 @@ class Trial(NamedTuple):
     outputs: Sequence[str] = ()
 
 
-class Scores(Protocol):
+class EvaluationScores(Protocol):
     """What outputs scored: an iterable of values that print with what makes them repeatable."""
 
     def __iter__(self) -> Iterator[Any]:
@@ -62,173 +62,198 @@ class Task(Protocol):
 
     name: str  # the verb: "translate"
     noun: str  # what the model then is: "translator"
-    doing: str  # "Translating"
+    gerund: str  # "Translating"
     unit: str  # what it learns from, many of them: "pairs"
-    measure: str  # what `quick` returns: "BLEU"; nothing if there is no such number
-    scored_at_most: int  # validation pairs that the model card tells about
-    whole: bool  # whether an input is read as one, however long it is
-    goes_on: bool  # whether a model goes on with a text, instead of reading one and writing another
-    languages: bool  # whether it leads from one language into another
-    asks: str  # what a page asks a person for: "Type or paste a text"
+    validation_metric: str  # what `quick` returns: "BLEU"; nothing if there is no such number
+    max_scored_examples: int  # validation pairs that the model card tells about
+    never_split: bool  # whether an input is read as one, however long it is
+    is_language_model: bool  # whether a model goes on with a text, instead of reading one and writing another
+    has_language_pair: bool  # whether it leads from one language into another
+    input_hint: str  # what a page asks a person for: "Type or paste a text"
 
     @property
-    def usage(self) -> tuple[str, ...]:
+    def usage_examples(self) -> tuple[str, ...]:
         """Commands for the model card, "{run}" where the run directory stands."""
 
     @property
-    def plain(self) -> bool:
+    def raw_text_io(self) -> bool:
         """Whether the model reads and writes the very texts that a person does."""
 
-    def of(self, data: Data) -> Self:
+    def configure(self, config: DataConfig) -> Self:
         """Return the task with what it has to know of a recipe's files."""
 
-    def corpora(self, data: Data) -> tuple[Pairs, Pairs | None]:
+    def open_corpora(self, config: DataConfig) -> tuple[TextPairs, TextPairs | None]:
         """Name the pairs to train on, and those to validate with if the recipe has some of their own."""
 
-    def look_over(self, corpus: Pairs, valid: Pairs | None) -> Iterator[Remark]:
+    def check_data(self, corpus: TextPairs, valid: TextPairs | None) -> Iterator[DataWarning]:
         """Look for what is wrong with the data before an hour is spent on it."""
 
-    def split(self, corpus: Pairs, recipe: Recipe) -> Split:
+    def split_validation(self, corpus: TextPairs, recipe: Recipe) -> CorpusSplit:
         """Hold pairs out for validation."""
 
-    def arrays(
-        self, corpus: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], longest: int, part: Part | None, told: Progress
+    def tokenize_corpus(
+        self,
+        corpus: TextPairs,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        longest: int,
+        part: SplitPart | None,
+        on_progress: OnLinesDone,
     ) -> TokenPairs:
         """Cut the pairs into tokens."""
 
-    def examples_of(self, pairs: Iterable[Pair]) -> list[Example]:
+    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
         """Turn pairs of model texts back into what a person would see."""
 
-    def examples(self, source: str | None, reference: str | None, say: Say) -> list[Example]:
+    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
         """Read the files of `dragoman evaluate`."""
 
-    def read(self, text: str) -> str:
+    def to_model_input(self, text: str) -> str:
         """Turn what a person gives into what the model reads."""
 
-    def shown(self, source: str, output: str) -> str:
+    def from_model_output(self, source: str, output: str) -> str:
         """Turn what the model wrote after reading `source` into what a person wants."""
 
-    def expected(self, source: str, answer: str) -> str:
+    def to_model_target(self, source: str, answer: str) -> str:
         """Turn an answer, as a person writes it, into what the model would write after reading `source`."""
 
-    def picture(self, shown: str) -> str | None:
+    def draw_output(self, text: str) -> str | None:
         """Draw what is shown as SVG, where a picture says more than the text."""
 
-    def quick(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
+    def validation_score(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
         """Return one number for outputs, quick enough to ask during training."""
 
-    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> Scores:
+    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> EvaluationScores:
         """Score outputs in every way that the field uses."""
 
-    def tried(self, model: "Translator", data: "Prepared", count: int, loss: float, heard: Heard) -> Trial:
+    def validate_sample(
+        self, model: "Translator", data: "PreparedData", count: int, loss: float, on_progress: OnProgress
+    ) -> SampleResult:
         """Try a model in training on up to so many examples of the validation data, whose loss is known already."""
 
-    def judged(self, model: "Translator", data: "Prepared", heard: Heard) -> Scores:
+    def evaluate(self, model: "Translator", data: "PreparedData", on_progress: OnProgress) -> EvaluationScores:
         """Score a model on the validation data; `heard` is told how much of how much is done."""
 
-    def constrained(self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], how: Decoding) -> Transducer:
+    def constrain(
+        self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], config: DecodingConfig
+    ) -> Transducer:
         """Return the model with outputs that make no sense ruled out."""
 
-    def words(self, source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
+    def word_counts(self, source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
         """Return how many words each piece of the source begins, and each of the target stands for (V)."""
 
 
-class PlainTask:
+class BaseTask:
     """What most tasks do alike: a text is what the model reads and writes, whole, and nothing is ruled out."""
 
-    whole = True
-    goes_on = False
-    languages = False
-    asks = "Type or paste a text"
+    never_split = True
+    is_language_model = False
+    has_language_pair = False
+    input_hint = "Type or paste a text"
     unit = "pairs"
     name: str
-    measure: str
-    usage: tuple[str, ...] = ()
-    scored_at_most = 2000
+    validation_metric: str
+    usage_examples: tuple[str, ...] = ()
+    max_scored_examples = 2000
 
     @property
-    def plain(self) -> bool:
+    def raw_text_io(self) -> bool:
         """Whether texts are left as they are, on the way in and on the way out."""
-        return type(self).read is PlainTask.read and type(self).shown is PlainTask.shown
+        return (
+            type(self).to_model_input is BaseTask.to_model_input
+            and type(self).from_model_output is BaseTask.from_model_output
+        )
 
-    def of(self, data: Data) -> Self:
+    def configure(self, config: DataConfig) -> Self:
         """Return the task as it is: it is the same for all files."""
-        del data
+        del config
         return self
 
-    def look_over(self, corpus: Pairs, valid: Pairs | None) -> Iterator[Remark]:
+    def check_data(self, corpus: TextPairs, valid: TextPairs | None) -> Iterator[DataWarning]:
         """Find nothing wrong: reading the files has refused what is malformed."""
         del corpus, valid
         yield from ()
 
-    def split(self, corpus: Pairs, recipe: Recipe) -> Split:
+    def split_validation(self, corpus: TextPairs, recipe: Recipe) -> CorpusSplit:
         """Hold some pairs out, equal ones together."""
         return split_held_out(corpus, recipe.data.held_out, recipe.training.seed)
 
-    def arrays(
-        self, corpus: Pairs, tokenizers: tuple[Tokenizer, Tokenizer], longest: int, part: Part | None, told: Progress
+    def tokenize_corpus(
+        self,
+        corpus: TextPairs,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        longest: int,
+        part: SplitPart | None,
+        on_progress: OnLinesDone,
     ) -> TokenPairs:
         """Cut both sides into pieces."""
-        return prepare(corpus, *tokenizers, longest, progress=told, keep=part)
+        return tokenize_corpus(corpus, *tokenizers, longest, on_lines_done=on_progress, part=part)
 
-    def read(self, text: str) -> str:
+    def to_model_input(self, text: str) -> str:
         """Give the model the text as it is."""
         return text
 
-    def shown(self, source: str, output: str) -> str:
+    def from_model_output(self, source: str, output: str) -> str:
         """Show what the model wrote as it is."""
         del source
         return output
 
-    def expected(self, source: str, answer: str) -> str:
+    def to_model_target(self, source: str, answer: str) -> str:
         """Take an answer as it is."""
         del source
         return answer
 
-    def picture(self, shown: str) -> str | None:
+    def draw_output(self, text: str) -> str | None:
         """Draw nothing."""
-        del shown
+        del text
         return None
 
-    def quick(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
+    def validation_score(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
         """Return one number for outputs; a task that is tried in its own way, as language models are, needs none."""
         raise NotImplementedError(f"{self.name} has no quick score of outputs")
 
-    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> Scores:
+    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> EvaluationScores:
         """Score outputs; a task that judges in a way of its own, as language models do, needs none."""
         raise NotImplementedError(f"{self.name} does not score outputs")
 
-    def tried(self, model: "Translator", data: "Prepared", count: int, loss: float, heard: Heard) -> Trial:
+    def validate_sample(
+        self, model: "Translator", data: "PreparedData", count: int, loss: float, on_progress: OnProgress
+    ) -> SampleResult:
         """Let the model do the first examples, greedily."""
         del loss
         examples = data.examples[:count]
         if not examples:
-            return Trial()
-        outputs = model.translate([each.source for each in examples], beam=1, progress=counted(heard, len(examples)))
-        return Trial(self.quick(examples, outputs), examples, outputs)
+            return SampleResult()
+        outputs = model.translate(
+            [each.source for each in examples], beam=1, progress=accumulate_progress(on_progress, len(examples))
+        )
+        return SampleResult(self.validation_score(examples, outputs), examples, outputs)
 
-    def judged(self, model: "Translator", data: "Prepared", heard: Heard) -> Scores:
+    def evaluate(self, model: "Translator", data: "PreparedData", on_progress: OnProgress) -> EvaluationScores:
         """Let the model do all examples, and score what it did."""
         sources = [example.source for example in data.examples]
-        return self.score(data.examples, model.translate(sources, progress=counted(heard, len(sources))))
+        return self.score(
+            data.examples, model.translate(sources, progress=accumulate_progress(on_progress, len(sources)))
+        )
 
-    def constrained(self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], how: Decoding) -> Transducer:
+    def constrain(
+        self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], config: DecodingConfig
+    ) -> Transducer:
         """Rule nothing out."""
-        del tokenizers, how
+        del tokenizers, config
         return model
 
-    def words(self, source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
+    def word_counts(self, source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
         """Count nothing; the recipe has refused a guide that would."""
         return torch.zeros(len(source), dtype=torch.long), torch.zeros(len(target), dtype=torch.long)
 
 
-def counted(heard: Heard, total: int) -> Callable[[int], None]:
+def accumulate_progress(on_progress: OnProgress, total: int) -> Callable[[int], None]:
     """Return a function that is told how many more are done, and passes on how many are by then."""
     done = 0
 
     def count(more: int) -> None:
         nonlocal done
         done += more
-        heard(done, total)
+        on_progress(done, total)
 
     return count

@@ -11,30 +11,30 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from dragoman.crew import crew_of
+from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, find_damage, newest_checkpoint, read_progress
 from dragoman.decoding.engine import Engine
-from dragoman.decoding.generation import Draw
+from dragoman.decoding.generate import SamplingOptions
 from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.shortlist import Shortlist
-from dragoman.decoding.windows import join, split
+from dragoman.decoding.windows import join_texts, split_long_text
 from dragoman.errors import UserError
-from dragoman.model.architectures import build
-from dragoman.model.knockout import Head
-from dragoman.model.transducer import Network, Transducer
-from dragoman.model.weights import weights as weights_of
-from dragoman.recipe import Decoding, Model, Precision, Recipe
-from dragoman.run import Run, check_fit, fit, read_tensors
-from dragoman.tasks.building import built
-from dragoman.tasks.continuation import Continuation, Continuing, quiet
-from dragoman.tasks.look import Knockouts, look
+from dragoman.models.architectures import build_model as build_architecture
+from dragoman.models.head_ablation import HeadIndex
+from dragoman.models.transducer import Network, Transducer
+from dragoman.models.weights import named_weights as weights_of
+from dragoman.parallel import thread_pool
+from dragoman.recipe import DecodingConfig, DecodingPrecision, ModelConfig, Recipe
+from dragoman.run import Run, check_weights_match, copy_weights, read_tensors
+from dragoman.tasks.building import build_model
+from dragoman.tasks.continuation import Continuation, ContinuationStream, ignore_notice
+from dragoman.tasks.inspection import AblatedModels, inspect_model
+from dragoman.tasks.registry import task_for
 from dragoman.tasks.shortlist import read_shortlist
-from dragoman.tasks.tasks import task_of
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
-from dragoman.training.checkpoints import WEIGHTS, fault, newest, places, read_progress
 from dragoman.viewer.record import AttentionRecord
 
-LINES_AT_A_TIME = 1024  # of a stream: enough to sort by length, few enough to see progress
+_LINES_PER_CHUNK = 1024  # of a stream: enough to sort by length, few enough to see progress
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Translation:
 
 
 @dataclass(frozen=True)
-class Sampling:
+class TranslationSampling:
     """How to draw translations at random instead of searching for the best."""
 
     temperature: float = 1.0
@@ -66,24 +66,24 @@ class Translator:
         self,
         recipe: Recipe,
         model: Network,
-        source: Tokenizer,
-        target: Tokenizer,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
         device: torch.device,
         *,
         run: Run | None = None,
-        longest: int = 0,
+        max_length: int = 0,
     ) -> None:
         self.recipe = recipe
-        self.task = task_of(recipe)
+        self.task = task_for(recipe)
         self.model = model
-        self.source_tokenizer = source
-        self.target_tokenizer = target
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
         self.device = device
         self.run = run
         self.name = run.folder.resolve().name if run else ""
         # Longer texts than any in training are read badly; they are better read in parts.
-        self.longest = min(recipe.data.longest, longest or recipe.data.longest)
-        self.knockouts = Knockouts()
+        self.max_length = min(recipe.data.longest, max_length or recipe.data.longest)
+        self.ablated_models = AblatedModels()
 
     @overload
     def translate(self, text: str, *, details: Literal[False] = False, **options: Any) -> str: ...
@@ -106,9 +106,9 @@ class Translator:
         n_best: int = 1,
         beam: int | None = None,
         length_penalty: float | None = None,
-        precision: Precision | None = None,
+        precision: DecodingPrecision | None = None,
         shortlist: bool | None = None,
-        sampling: Sampling | None = None,
+        sampling: TranslationSampling | None = None,
         exact: bool = False,
         progress: Callable[[int], None] | None = None,
         prefix: str = "",
@@ -117,39 +117,44 @@ class Translator:
 
         With a `prefix` the translation of each text, or of its first part, begins with it.
         """
-        if self.task.goes_on:
-            return [self.continuations(prefix + text, n_best, sampling) for text in texts]
-        engine = self.engine(self.decoding(beam, length_penalty, n_best, precision, shortlist))
-        texts = [self.task.read(text) for text in texts]
-        parts = [self.windows(text) for text in texts]  # of each text, mostly one
+        if self.task.is_language_model:
+            return [self._sample_continuations(prefix + text, n_best, sampling) for text in texts]
+        engine = self.build_engine(self.decoding_config(beam, length_penalty, n_best, precision, shortlist))
+        texts = [self.task.to_model_input(text) for text in texts]
+        parts = [self.split_text(text) for text in texts]  # of each text, mostly one
         sources = [self.source_tokens(part) for row in parts for part in row]
         if prefix and sampling is None:
-            found = self.continued(engine, parts, sources, prefix, n_best=n_best, exact=exact, progress=progress)
+            found = self._search_with_prefix(
+                engine, parts, sources, prefix, n_best=n_best, exact=exact, progress=progress
+            )
         elif sampling is None:
             found = engine.search(sources, n_best=n_best, exact=exact, progress=progress)
         else:
             found = engine.sample(sources, n=n_best, exact=exact, progress=progress, **vars(sampling))
         results = iter(found)
-        rows = [self.joined(list(islice(results, len(row))), n_best) for row in parts]
-        return [[self.as_shown(text, one) for one in row] for text, row in zip(texts, rows, strict=True)]
+        rows = [self.merge_parts(list(islice(results, len(row))), n_best) for row in parts]
+        return [[self.format_output(text, one) for one in row] for text, row in zip(texts, rows, strict=True)]
 
-    def continuations(self, prompt: str, count: int, sampling: Sampling | None) -> list[Translation]:
+    def _sample_continuations(self, prompt: str, count: int, sampling: TranslationSampling | None) -> list[Translation]:
         """Return how a language model goes on with a text, for as many tokens as the recipe has as extra length."""
-        draw, length = Draw(**vars(sampling)) if sampling else Draw(), self.recipe.decoding.extra_length
+        draw, length = (
+            SamplingOptions(**vars(sampling)) if sampling else SamplingOptions(),
+            self.recipe.decoding.extra_length,
+        )
         found = []
         for number in range(count):
-            writing = self.stream(prompt, length=length, draw=draw, sample=number)
+            writing = self.stream(prompt, length=length, sampling=draw, sample=number)
             text = "".join(writing)
-            pieces, total = tuple(self.target_tokenizer.spell(writing.drawn)), sum(writing.sums)
+            pieces, total = tuple(self.target_tokenizer.spell(writing.tokens)), sum(writing.log_probabilities)
             ended = writing.result().ended
             found.append(Translation(text, total / max(1, len(pieces)), total, pieces, truncated=ended == "length"))
         return found
 
-    def as_shown(self, source: str, one: Translation) -> Translation:
+    def format_output(self, source: str, translation: Translation) -> Translation:
         """Return an output as the task shows it."""
-        return replace(one, text=self.task.shown(source, one.text))
+        return replace(translation, text=self.task.from_model_output(source, translation.text))
 
-    def continued(
+    def _search_with_prefix(
         self, engine: Engine, parts: list[list[str]], sources: list[list[int]], prefix: str, **options: Any
     ) -> list[list[Hypothesis]]:
         """Search with the first part of each text beginning with `prefix`, and the others as they please."""
@@ -161,20 +166,20 @@ class Translator:
         found = dict(zip([*first, *others], [*begun, *free], strict=True))
         return [found[number] for number in range(len(sources))]
 
-    def engine(self, how: Decoding, model: Network | None = None) -> Engine:
+    def build_engine(self, config: DecodingConfig, model: Network | None = None) -> Engine:
         """Return an engine that searches like this, on all cores; in another model if one is given."""
-        crew = crew_of(torch.get_num_threads() if self.device.type == "cpu" else 1)
+        crew = thread_pool(torch.get_num_threads() if self.device.type == "cpu" else 1)
         tokenizers = self.source_tokenizer, self.target_tokenizer
 
         def constrain(plain: Transducer) -> Transducer:
-            return self.task.constrained(plain, tokenizers, how)
+            return self.task.constrain(plain, tokenizers, config)
 
         used = model or self.model
-        return Engine(used, how, self.device, crew=crew, shortlist=self.listed(how), constrain=constrain)
+        return Engine(used, config, self.device, pool=crew, shortlist=self._shortlist_for(config), constrain=constrain)
 
-    def listed(self, how: Decoding) -> Shortlist | None:
+    def _shortlist_for(self, config: DecodingConfig) -> Shortlist | None:
         """Return the shortlist if it is to be used."""
-        return self.shortlist if how.shortlist and self.run else None
+        return self.shortlist if config.shortlist and self.run else None
 
     @cached_property
     def shortlist(self) -> Shortlist:
@@ -182,14 +187,14 @@ class Translator:
         assert self.run, "only a model in a run directory has a shortlist"
         return read_shortlist(self.run, self.source_tokenizer, self.target_tokenizer)
 
-    def decoding(
+    def decoding_config(
         self,
         beam: int | None = None,
         length_penalty: float | None = None,
         n_best: int = 1,
-        precision: Precision | None = None,
+        precision: DecodingPrecision | None = None,
         shortlist: bool | None = None,
-    ) -> Decoding:
+    ) -> DecodingConfig:
         """Return how to search: as the recipe says, unless told otherwise; n best need a beam as wide."""
         own = self.recipe.decoding
         width = max(own.beam, n_best) if beam is None else beam
@@ -198,31 +203,33 @@ class Translator:
         kind = precision or own.precision
         chosen = {"beam": width, "length_penalty": penalty, "precision": kind, "shortlist": listed}
         settings = {**own.model_dump(), **chosen}
-        return Recipe.from_table({"decoding": settings}, where="options").decoding
+        return Recipe.from_table({"decoding": settings}, origin="options").decoding
 
-    def translate_lines(self, lines: Iterable[str], at_a_time: int = LINES_AT_A_TIME, **options: Any) -> Iterator[Any]:
+    def translate_lines(
+        self, lines: Iterable[str], chunk_size: int = _LINES_PER_CHUNK, **options: Any
+    ) -> Iterator[Any]:
         """Translate a stream of lines, some at a time; one result comes out for each line that goes in, in order."""
         stream = iter(lines)
-        while some := list(islice(stream, at_a_time)):
+        while some := list(islice(stream, chunk_size)):
             yield from self.translate(some, **options)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Translation]:
         """Return how probable the model finds given translations."""
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} sources cannot have {len(targets)} translations; give one for each.")
-        texts = [self.task.read(text) for text in sources]
-        answers = [self.task.expected(text, answer) for text, answer in zip(texts, targets, strict=True)]
+        texts = [self.task.to_model_input(text) for text in sources]
+        answers = [self.task.to_model_target(text, answer) for text, answer in zip(texts, targets, strict=True)]
         written = [[*self.target_tokenizer.encode(answer), END] for answer in answers]
-        found = self.engine(self.recipe.decoding).score([self.source_tokens(text) for text in texts], written)
-        return [self.as_shown(text, self.read_back(one)) for text, one in zip(texts, found, strict=True)]
+        found = self.build_engine(self.recipe.decoding).score([self.source_tokens(text) for text in texts], written)
+        return [self.format_output(text, self.to_translation(one)) for text, one in zip(texts, found, strict=True)]
 
-    def look(
+    def inspect(
         self,
         text: str,
         *,
         target: str | None = None,
         prefix: str = "",
-        without: Iterable[Head] = (),
+        without: Iterable[HeadIndex] = (),
         beam: int | None = None,
         trace: bool = False,
     ) -> AttentionRecord:
@@ -231,7 +238,7 @@ class Translator:
         `target` is read along instead of a translation of its own, `prefix` is how the translation has to begin. The
         heads in `without`, each (kind, layer, head), are switched off. With `trace` all is kept that the search tried.
         """
-        return look(self, text, target=target, prefix=prefix, without=without, beam=beam, trace=trace)
+        return inspect_model(self, text, target=target, prefix=prefix, without=without, beam=beam, trace=trace)
 
     def generate(self, prompt: str = "", *, samples: int = 1, details: bool = False, **options: Any) -> Any:
         """Go on with a text, of a language model; `stream` explains the options. With several samples a list."""
@@ -247,52 +254,52 @@ class Translator:
         prompt: str = "",
         *,
         length: int = 500,
-        draw: Draw | None = None,
+        sampling: SamplingOptions | None = None,
         stop: str = "",
         sample: int = 0,
-        say: Callable[[str], None] = quiet,
-        **drawing: Any,
-    ) -> Continuing:
+        on_notice: Callable[[str], None] = ignore_notice,
+        **sampling_options: Any,
+    ) -> ContinuationStream:
         """Return an iterator over a text as a language model goes on with it, a piece at a time.
 
         Up to `length` tokens are drawn as `draw`, or temperature, top_k, top_p and seed, say; none from where `stop`
         would begin. `say` hears what a person should know.
         """
-        chosen = draw or Draw(**drawing)
-        return Continuing(self, prompt, chosen, length=length, stop=stop, sample=sample, say=say)
+        chosen = sampling or SamplingOptions(**sampling_options)
+        return ContinuationStream(self, prompt, chosen, length=length, stop=stop, sample=sample, on_notice=on_notice)
 
-    def knocked_out(self, heads: tuple[Head, ...]) -> Network:
+    def ablated_model(self, heads: tuple[HeadIndex, ...]) -> Network:
         """Return the model without some of its heads."""
-        return self.knockouts.of(self.model, heads)
+        return self.ablated_models.get(self.model, heads)
 
     def prefix_tokens(self, prefix: str) -> list[int]:
         """Return the tokens of the beginning of a translation; spaces at its end are the next piece's affair."""
         return self.target_tokenizer.encode(prefix.rstrip()) if prefix.strip() else []
 
-    def windows(self, text: str) -> list[str]:
+    def split_text(self, text: str) -> list[str]:
         """Return a text in parts that the model can read, cut at sentence ends where possible."""
-        longest = self.longest - 1  # END has its place too
-        if self.task.whole:
+        longest = self.max_length - 1  # END has its place too
+        if self.task.never_split:
             return [text]
         if len(text.encode("utf-8", "replace")) < longest:  # no text has more pieces than bytes, and a space before it
             return [text]
-        return split(text, longest, lambda part: len(self.source_tokenizer.encode(part)))
+        return split_long_text(text, longest, lambda part: len(self.source_tokenizer.encode(part)))
 
     def source_tokens(self, text: str) -> list[int]:
         """Return what the encoder reads; of a blank text nothing."""
         return [*self.source_tokenizer.encode(text), END] if text.strip() else []
 
-    def joined(self, parts: list[list[Hypothesis]], n_best: int) -> list[Translation]:
+    def merge_parts(self, parts: list[list[Hypothesis]], n_best: int) -> list[Translation]:
         """Put the parts of one text together again: the best of each, then the second best of each, …"""
-        rows = [[self.read_back(one) for one in hypotheses] for hypotheses in parts]
+        rows = [[self.to_translation(one) for one in hypotheses] for hypotheses in parts]
         if len(rows) == 1:
             return rows[0]
-        return [self.glued([row[min(rank, len(row) - 1)] for row in rows]) for rank in range(n_best)]
+        return [self._join_translations([row[min(rank, len(row) - 1)] for row in rows]) for rank in range(n_best)]
 
-    def glued(self, parts: list[Translation]) -> Translation:
+    def _join_translations(self, parts: list[Translation]) -> Translation:
         """Make one translation of the translations of consecutive parts."""
         return Translation(
-            text=join([part.text for part in parts]),
+            text=join_texts([part.text for part in parts]),
             score=sum(part.score for part in parts) / max(1, len(parts)),
             log_probability=sum(part.log_probability for part in parts),
             tokens=tuple(token for part in parts for token in part.tokens),
@@ -300,35 +307,35 @@ class Translator:
             parts=len(parts),
         )
 
-    def read_back(self, one: Hypothesis) -> Translation:
+    def to_translation(self, hypothesis: Hypothesis) -> Translation:
         """Turn tokens into text."""
         return Translation(
-            text=self.target_tokenizer.decode(one.tokens),
-            score=one.score,
-            log_probability=one.log_probability,
-            tokens=tuple(self.target_tokenizer.spell(one.tokens)),
-            truncated=one.truncated,
+            text=self.target_tokenizer.decode(hypothesis.tokens),
+            score=hypothesis.score,
+            log_probability=hypothesis.log_probability,
+            tokens=tuple(self.target_tokenizer.spell(hypothesis.tokens)),
+            truncated=hypothesis.truncated,
         )
 
     def parse(self, text: str | Sequence[str], **options: Any) -> Any:
         """Parse a sentence, or a list of them, with a parser; `translate` explains the options."""
-        return self.asked_to("parse").translate(text, **options)
+        return self._require_task("parse").translate(text, **options)
 
     def pronounce(self, text: str | Sequence[str], **options: Any) -> Any:
         """Pronounce a word, or a list of them, with a pronouncer; `translate` explains the options."""
-        return self.asked_to("pronounce").translate(text, **options)
+        return self._require_task("pronounce").translate(text, **options)
 
     def inflect(self, text: str | Sequence[str], **options: Any) -> Any:
         """Inflect "lemma⇥tags", or a list of them, with a model of inflection; `translate` explains the options."""
-        return self.asked_to("inflect").translate(text, **options)
+        return self._require_task("inflect").translate(text, **options)
 
-    def asked_to(self, verb: str) -> "Translator":
+    def _require_task(self, verb: str) -> "Translator":
         """Return this model if it has learned what the verb says."""
         if self.task.name != verb:
             raise UserError(f"{self.run or 'The model'} is a {self.task.noun}; it cannot {verb}, but {self.task.name}.")
         return self
 
-    def row(self, tokens: Sequence[int]) -> Tensor:
+    def batch_of_one(self, tokens: Sequence[int]) -> Tensor:
         """Return tokens as a batch of one."""
         return torch.tensor([list(tokens)], dtype=torch.long, device=self.device)
 
@@ -338,60 +345,60 @@ def load(run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int |
     place = Run(run)
     recipe = place.read_recipe()
     source, target = place.read_tokenizers(recipe.tokenizer.joint)
-    weights, where, facts = read_weights(place) if checkpoint is None else read_checkpoint(place, checkpoint)
-    check_vocabulary(place, facts, source, target)
-    if not as_large(weights, recipe.model, len(source)):
+    weights, where, facts = _read_weights(place) if checkpoint is None else _read_checkpoint_weights(place, checkpoint)
+    _check_vocabulary(place, facts, source, target)
+    if not _has_expected_shapes(weights, recipe.model, len(source)):
         with torch.device("meta"):  # a recipe that asks for more than there is must not be granted the memory first
-            check_fit(weights, weights_of(build(recipe.model, len(source), len(target))), where)
-    model = built(recipe, source, target)
-    fit(weights, weights_of(model), where)
-    to = chosen_device(device)
-    longest = whole_number(facts.get("longest_source"))
-    return Translator(recipe, model.to(to).eval(), source, target, to, run=place, longest=longest)
+            check_weights_match(weights, weights_of(build_architecture(recipe.model, len(source), len(target))), where)
+    model = build_model(recipe, source, target)
+    copy_weights(weights, weights_of(model), where)
+    to = select_device(device)
+    longest = _parse_int(facts.get("longest_source"))
+    return Translator(recipe, model.to(to).eval(), source, target, to, run=place, max_length=longest)
 
 
-def as_large(weights: dict[str, Tensor], how: Model, vocabulary: int) -> bool:
+def _has_expected_shapes(weights: dict[str, Tensor], config: ModelConfig, vocabulary: int) -> bool:
     """Say whether a Transformer of this recipe is as large as the weights, by a few of them; all would take seconds."""
-    heads = (how.key_width or how.width // how.heads) * how.heads
+    heads = (config.key_width or config.width // config.heads) * config.heads
     expected = {
-        "source_embedding.weight": (vocabulary, how.width),
-        "encoder.0.attention.key.weight": (heads, how.width),
-        f"decoder.{how.decoder_depth - 1}.feed_forward.inner.weight": (how.inner_width, how.width),
+        "source_embedding.weight": (vocabulary, config.width),
+        "encoder.0.attention.key.weight": (heads, config.width),
+        f"decoder.{config.decoder_depth - 1}.feed_forward.inner.weight": (config.inner_width, config.width),
     }
     found = {name: tuple(weights[name].shape) for name in expected if name in weights}
-    usual = how.architecture == "transformer" and how.positions == "sinusoidal" and how.value_width is None
+    usual = config.architecture == "transformer" and config.positions == "sinusoidal" and config.value_width is None
     return usual and found == expected
 
 
-def whole_number(fact: str | None) -> int:
+def _parse_int(fact: str | None) -> int:
     """Read a number that stands beside the weights, 0 if there is none."""
     return int(fact) if fact and fact.isdecimal() else 0
 
 
-def read_weights(run: Run) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
+def _read_weights(run: Run) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
     """Read the weights to use; while a training goes on, those of its newest checkpoint."""
     where = run.weights_file
     if not where.exists():
-        place, _ = newest(run.checkpoints)
+        place, _ = newest_checkpoint(run.checkpoints_dir)
         if place is None:
             raise UserError(f"{run} has no weights yet: neither model.safetensors nor a whole checkpoint is there.")
-        where = place / WEIGHTS
-    weights, facts = read_tensors(run.inside(where))
+        where = place / WEIGHTS_FILE
+    weights, facts = read_tensors(run.require_inside(where))
     return weights, where, facts
 
 
-def read_checkpoint(run: Run, step: int) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
+def _read_checkpoint_weights(run: Run, step: int) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
     """Read the weights of a saved checkpoint, if it is there and whole."""
-    place = run.checkpoints / f"{step:09d}"
-    wrong = fault(run.inside(place))
+    place = run.checkpoints_dir / f"{step:09d}"
+    wrong = find_damage(run.require_inside(place))
     if wrong:
-        known = ", ".join(str(int(there.name)) for there in reversed(places(run.checkpoints))) or "none"
+        known = ", ".join(str(int(there.name)) for there in reversed(checkpoint_dirs(run.checkpoints_dir))) or "none"
         raise UserError(f"{run} has no whole checkpoint of step {step} ({wrong}); it has {known}.")
-    weights, _ = read_tensors(run.inside(place / WEIGHTS))
-    return weights, place / WEIGHTS, {"longest_source": str(read_progress(place).longest)}
+    weights, _ = read_tensors(run.require_inside(place / WEIGHTS_FILE))
+    return weights, place / WEIGHTS_FILE, {"longest_source": str(read_progress(place).longest)}
 
 
-def check_vocabulary(run: Run, facts: dict[str, str], source: Tokenizer, target: Tokenizer) -> None:
+def _check_vocabulary(run: Run, facts: dict[str, str], source: Tokenizer, target: Tokenizer) -> None:
     """Refuse tokenizers other than those that the weights were trained with."""
     for side, tokenizer in (("source", source), ("target", target)):
         expected = facts.get(f"{side}_tokenizer", tokenizer.fingerprint)
@@ -403,12 +410,12 @@ def check_vocabulary(run: Run, facts: dict[str, str], source: Tokenizer, target:
             )
 
 
-def chosen_device(wanted: str) -> torch.device:
+def select_device(name: str) -> torch.device:
     """Return the device to compute on, the fastest there is if the choice is ours."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if wanted == "auto":
+    if name == "auto":
         return torch.device(next(name for name, there in available.items() if there))
-    if not available.get(wanted, False):
+    if not available.get(name, False):
         there = ", ".join(name for name, there in available.items() if there)
-        raise UserError(f'This machine has no device "{wanted}" that torch can use; it has {there}.')
-    return torch.device(wanted)
+        raise UserError(f'This machine has no device "{name}" that torch can use; it has {there}.')
+    return torch.device(name)

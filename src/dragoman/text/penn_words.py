@@ -5,9 +5,9 @@ Good enough for a parser that expects such words; whoever needs the treebank's o
 
 import re
 
-OPENING_QUOTE = re.compile(r"(^|[\s(\[{<])[\"“„]")
-CLOSING_QUOTE = re.compile(r"[\"”]")
-SPACED = (  # what is replaced, and by what; in this order
+_OPENING_QUOTE = re.compile(r"(^|[\s(\[{<])[\"“„]")
+_CLOSING_QUOTE = re.compile(r"[\"”]")
+_SPACING_RULES = (  # what is replaced, and by what; in this order
     (re.compile(r"(\.{3}|…)"), r" \1 "),
     (re.compile(r"(--+|—|–)"), r" \1 "),
     (re.compile(r"([?!;@#$%&¿¡€£()\[\]{}<>«»])"), r" \1 "),
@@ -20,25 +20,25 @@ SPACED = (  # what is replaced, and by what; in this order
     (re.compile(r"(?i)\b(can)(not)\b"), r"\1 \2"),
     (re.compile(r"(?i)\b(gon|wan)(na)\b"), r"\1 \2"),
 )
-BRACKETS = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
-ADDRESS = re.compile(r"\S+@\S+\.\w+|\w+://\S+|www\.\S+")
+_BRACKETS = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
+_ADDRESS = re.compile(r"\S+@\S+\.\w+|\w+://\S+|www\.\S+")
 
 
 def penn_words(text: str) -> list[str]:
     """Cut a sentence into words: punctuation, clitics and quotation marks stand alone."""
     words: list[str] = []
     after = 0
-    for address in ADDRESS.finditer(text):
+    for address in _ADDRESS.finditer(text):
         whole = address[0].rstrip(".,;:!?)\"'")
-        words += [*cut(text[after : address.start()], last=False), whole]
+        words += [*_split_words(text[after : address.start()], last=False), whole]
         after = address.start() + len(whole)
-    return [BRACKETS.get(word, word) for word in words + cut(text[after:], last=True)]
+    return [_BRACKETS.get(word, word) for word in words + _split_words(text[after:], last=True)]
 
 
-def cut(text: str, *, last: bool) -> list[str]:
+def _split_words(text: str, *, last: bool) -> list[str]:
     """Cut text without addresses in it; unless it is the `last` of a sentence, no full stop ends it."""
-    text = OPENING_QUOTE.sub(r"\1 `` ", text)
-    text = CLOSING_QUOTE.sub(" '' ", text) + ("" if last else " \0")
-    for pattern, replacement in SPACED:
+    text = _OPENING_QUOTE.sub(r"\1 `` ", text)
+    text = _CLOSING_QUOTE.sub(" '' ", text) + ("" if last else " \0")
+    for pattern, replacement in _SPACING_RULES:
         text = pattern.sub(replacement, text)
     return [word for word in text.split() if word != "\0"]

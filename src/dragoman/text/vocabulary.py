@@ -14,170 +14,180 @@ from tokenizers import Tokenizer as Engine
 
 from dragoman import recipe
 from dragoman.errors import UserError
-from dragoman.tokens import END, PAD, RESERVED, START, UNKNOWN
+from dragoman.tokens import END, PAD, RESERVED_TOKENS, START, UNKNOWN
 
 # Safe in every kind: the byte alphabet has none of these brackets, a character is shorter, a word holds no space.
 # The unknown piece needs no such care (whoever types its sign means it) and is shown as it is named.
-NAMES = {PAD: "⟨ pad ⟩", UNKNOWN: "⁇", START: "⟨ start ⟩", END: "⟨ end ⟩"}
+RESERVED_NAMES = {PAD: "⟨ pad ⟩", UNKNOWN: "⁇", START: "⟨ start ⟩", END: "⟨ end ⟩"}
 
 # A 50 MB line would stall the learners and teach them nothing new.
-LONGEST_LINE = 10_000
+_MAX_LINE_CHARACTERS = 10_000
 # Greedy matching takes quadratic time in a word, and text without spaces is one long word.
-LONGEST_WORD = 64
+_MAX_WORD_BYTES = 64
 
-Lines = Iterable[str]
+_TextLines = Iterable[str]
 
 
-def learn(lines: Lines, how: recipe.Tokenizer, progress: Callable[[int], None] | None = None) -> Engine:
+def learn_vocabulary(
+    lines: _TextLines, config: recipe.TokenizerConfig, progress: Callable[[int], None] | None = None
+) -> Engine:
     """Learn a vocabulary from lines of text; `progress` hears how many lines have been read."""
-    kind = KINDS[how.kind]
-    return kind(well_formed_lines(lines, progress), how)
+    kind = _LEARNERS[config.kind]
+    return kind(_training_lines(lines, progress), config)
 
 
-def learn_bpe(lines: Lines, how: recipe.Tokenizer) -> Engine:
+def _learn_bpe(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
     """Learn byte-pair merges (Sennrich et al. 2016) over the bytes of the text."""
-    vocabulary, merges = byte_pairs(lines, how)
-    return byte_level(models.BPE(vocab=vocabulary, merges=merges), how)
+    vocabulary, merges = _learn_merges(lines, config)
+    return _byte_level_pipeline(models.BPE(vocab=vocabulary, merges=merges), config)
 
 
-def learn_wordpiece(lines: Lines, how: recipe.Tokenizer) -> Engine:
+def _learn_wordpiece(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
     """Learn pieces for greedy longest-match cutting.
 
     The pieces come from the byte-pair learner. The library's own WordPiece learner is that one too, but breaks ties
     by the order of a hash table, so that no two runs agree.
     """
-    vocabulary, _ = byte_pairs(lines, how)
+    vocabulary, _ = _learn_merges(lines, config)
     model = models.WordPiece(
         vocab=vocabulary,
-        unk_token=NAMES[UNKNOWN],
+        unk_token=RESERVED_NAMES[UNKNOWN],
         continuing_subword_prefix="",
-        max_input_chars_per_word=2 * LONGEST_WORD,
+        max_input_chars_per_word=2 * _MAX_WORD_BYTES,
     )
-    short = pre_tokenizers.Split(Regex(f".{{1,{LONGEST_WORD}}}"), "isolated")
-    return byte_level(model, how, short)
+    short = pre_tokenizers.Split(Regex(f".{{1,{_MAX_WORD_BYTES}}}"), "isolated")
+    return _byte_level_pipeline(model, config, short)
 
 
-def learn_bytes(lines: Lines, how: recipe.Tokenizer) -> Engine:
+def _learn_bytes(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
     """Take the 256 bytes as they are; the text is only looked at to see that there is some."""
     if not any(True for _ in lines):
-        raise nothing_to_learn_from()
-    return byte_level(models.BPE(vocab=numbered(sorted(pre_tokenizers.ByteLevel.alphabet())), merges=[]), how)
+        raise _empty_text_error()
+    return _byte_level_pipeline(
+        models.BPE(vocab=_number_pieces(sorted(pre_tokenizers.ByteLevel.alphabet())), merges=[]), config
+    )
 
 
-def learn_characters(lines: Lines, how: recipe.Tokenizer) -> Engine:
+def _learn_characters(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
     """Take the most frequent characters."""
-    normal = normalizer(how)
+    normal = _normalizer(config)
     counts = Counter[str]()
     for line in lines:
         counts.update(normal.normalize_str(line))
     cut = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    return whole_pieces(counts, how, normal, cut, decoders.Fuse())
+    return _lookup_pipeline(counts, config, normal, cut, decoders.Fuse())
 
 
-def learn_words(lines: Lines, how: recipe.Tokenizer) -> Engine:
+def _learn_words(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
     """Take the most frequent words of text that is already split at spaces."""
-    normal = normalizer(how)
+    normal = _normalizer(config)
     counts = Counter[str]()
     for line in lines:
         counts.update(word for word in normal.normalize_str(line).split(" ") if word)
     # Without a decoder the library puts single spaces between the words.
-    return whole_pieces(counts, how, normal, pre_tokenizers.Split(" ", "removed"), None)
+    return _lookup_pipeline(counts, config, normal, pre_tokenizers.Split(" ", "removed"), None)
 
 
-KINDS: dict[str, Callable[[Lines, recipe.Tokenizer], Engine]] = {
-    "bpe": learn_bpe,
-    "wordpiece": learn_wordpiece,
-    "characters": learn_characters,
-    "bytes": learn_bytes,
-    "words": learn_words,
+_LEARNERS: dict[str, Callable[[_TextLines, recipe.TokenizerConfig], Engine]] = {
+    "bpe": _learn_bpe,
+    "wordpiece": _learn_wordpiece,
+    "characters": _learn_characters,
+    "bytes": _learn_bytes,
+    "words": _learn_words,
 }
 
 
-def byte_pairs(lines: Lines, how: recipe.Tokenizer) -> tuple[dict[str, int], list[tuple[str, str]]]:
+def _learn_merges(lines: _TextLines, config: recipe.TokenizerConfig) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Return the pieces and merges of a byte-level BPE, the same for the same text on every run."""
-    learner = byte_level(models.BPE(), how)
+    learner = _byte_level_pipeline(models.BPE(), config)
     trainer = trainers.BpeTrainer(
-        vocab_size=how.size,
+        vocab_size=config.size,
         min_frequency=2,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=[NAMES[token] for token in range(RESERVED)],
+        special_tokens=[RESERVED_NAMES[token] for token in range(RESERVED_TOKENS)],
         show_progress=False,
     )
-    learner.train_from_iterator(some(lines), trainer)
+    learner.train_from_iterator(_require_lines(lines), trainer)
     # Rebuilt from its parts by the caller, because the trainer marks the reserved names as tokens to find in text.
     learned: dict[str, Any] = json.loads(learner.to_str())["model"]
     return learned["vocab"], [(left, right) for left, right in learned["merges"]]
 
 
-def byte_level(model: models.Model, how: recipe.Tokenizer, *cuts: pre_tokenizers.PreTokenizer) -> Engine:
+def _byte_level_pipeline(
+    model: models.Model, config: recipe.TokenizerConfig, *cuts: pre_tokenizers.PreTokenizer
+) -> Engine:
     """Put a model over bytes into a pipeline that gives back every text exactly (in NFC)."""
     engine = Engine(model)
     # With a space before the line, its first word is the same piece as anywhere else.
-    engine.normalizer = normalizers.Sequence([normalizer(how), normalizers.Prepend(" ")])
+    engine.normalizer = normalizers.Sequence([_normalizer(config), normalizers.Prepend(" ")])
     bytes_of_words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     engine.pre_tokenizer = pre_tokenizers.Sequence([bytes_of_words, *cuts]) if cuts else bytes_of_words
     engine.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
     return engine
 
 
-def whole_pieces(
+def _lookup_pipeline(
     counts: Counter[str],
-    how: recipe.Tokenizer,
+    config: recipe.TokenizerConfig,
     normal: normalizers.Normalizer,
     cut: pre_tokenizers.PreTokenizer,
     decoder: decoders.Decoder | None,
 ) -> Engine:
     """Build a tokenizer that looks each cut piece up; those less frequent than the first `size` are unknown."""
-    counts.pop(NAMES[UNKNOWN], None)
+    counts.pop(RESERVED_NAMES[UNKNOWN], None)
     if not counts:
-        raise nothing_to_learn_from()
+        raise _empty_text_error()
     ranked = sorted(counts, key=lambda piece: (-counts[piece], piece))
-    engine = Engine(models.WordLevel(vocab=numbered(ranked[: how.size - RESERVED]), unk_token=NAMES[UNKNOWN]))
+    engine = Engine(
+        models.WordLevel(
+            vocab=_number_pieces(ranked[: config.size - RESERVED_TOKENS]), unk_token=RESERVED_NAMES[UNKNOWN]
+        )
+    )
     engine.normalizer, engine.pre_tokenizer = normal, cut
     if decoder is not None:
         engine.decoder = decoder
     return engine
 
 
-def normalizer(how: recipe.Tokenizer) -> normalizers.Normalizer:
+def _normalizer(config: recipe.TokenizerConfig) -> normalizers.Normalizer:
     """Return what is done to a text before it is cut: one spelling for each accented letter, perhaps one case."""
-    steps = [normalizers.NFC()] + ([normalizers.Lowercase()] if how.lowercase else [])
+    steps = [normalizers.NFC()] + ([normalizers.Lowercase()] if config.lowercase else [])
     return normalizers.Sequence(steps)
 
 
-def numbered(pieces: Iterable[str]) -> dict[str, int]:
+def _number_pieces(pieces: Iterable[str]) -> dict[str, int]:
     """Number the pieces, after the reserved ones."""
-    names = [NAMES[token] for token in range(RESERVED)]
+    names = [RESERVED_NAMES[token] for token in range(RESERVED_TOKENS)]
     return {piece: number for number, piece in enumerate([*names, *pieces])}
 
 
-def well_formed_lines(lines: Lines, progress: Callable[[int], None] | None) -> Iterator[str]:
+def _training_lines(lines: _TextLines, progress: Callable[[int], None] | None) -> Iterator[str]:
     """Yield the beginnings of lines that hold some text."""
     count = 0
     for count, line in enumerate(lines, 1):
         if progress and count % 1000 == 0:
             progress(count)
         if line.strip():
-            yield well_formed(line[:LONGEST_LINE])
+            yield replace_surrogates(line[:_MAX_LINE_CHARACTERS])
     if progress and count % 1000:
         progress(count)
 
 
-def some(lines: Lines) -> Iterator[str]:
+def _require_lines(lines: _TextLines) -> Iterator[str]:
     """Yield the lines, and object if there were none."""
     line = None
     for line in lines:
         yield line
     if line is None:
-        raise nothing_to_learn_from()
+        raise _empty_text_error()
 
 
-def nothing_to_learn_from() -> UserError:
+def _empty_text_error() -> UserError:
     """Say that there was no text."""
     return UserError("There is no text to learn a vocabulary from: every line is empty. Check the training files.")
 
 
-def well_formed(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot write, by U+FFFD; places in the text stay where they are."""
     try:
         text.encode()

@@ -21,11 +21,11 @@ class World:
     size: int = 1
 
     @property
-    def writes(self) -> bool:
+    def is_main_process(self) -> bool:
         """Say whether this process is the one that writes files and shows progress."""
         return self.rank == 0
 
-    def total(self, value: float) -> float:
+    def all_reduce_sum(self, value: float) -> float:
         """Return the sum of a number over all processes."""
         if self.size == 1:
             return value
@@ -34,33 +34,33 @@ class World:
         return tensor.item()
 
     @contextmanager
-    def first_alone(self) -> Iterator[None]:
+    def main_process_first(self) -> Iterator[None]:
         """Let the first process through alone, and then the others, who find what it has written."""
-        if self.size > 1 and not self.writes:
+        if self.size > 1 and not self.is_main_process:
             dist.barrier()
         yield
-        if self.size > 1 and self.writes:
+        if self.size > 1 and self.is_main_process:
             dist.barrier()
 
-    def add_up(self, parameters: Iterable[nn.Parameter]) -> None:
+    def all_reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace each gradient by its sum over all processes; one that has no batch left brings zeros."""
         if self.size > 1:
             for parameter in parameters:
                 parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
                 dist.all_reduce(parameter.grad)
 
-    def agree(self, statistics: Iterable[torch.Tensor]) -> None:
+    def all_reduce_mean(self, tensors: Iterable[torch.Tensor]) -> None:
         """Replace what each process has counted in its own batches by the mean over all processes."""
         if self.size > 1:
-            for tensor in statistics:
+            for tensor in tensors:
                 dist.all_reduce(tensor)
                 tensor /= self.size
 
 
-ALONE = World()
+SINGLE_PROCESS = World()
 
 
-def join_world() -> World:
+def init_world() -> World:
     """Find out which process of how many this is, and meet the others."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size > 1 and not dist.is_initialized():

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from dragoman.kernels import functions as kernels
+from dragoman.native import functions as kernels
 from dragoman.tokens import PAD
 
-CHUNK_NUMBERS = 1 << 21  # logits at a time: 8 MB, about what a core's share of the cache holds
+CHUNK_LOGITS = 1 << 21  # logits at a time: 8 MB, about what a core's share of the cache holds
 
 
 def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
@@ -40,12 +40,12 @@ def projected_cross_entropy(
     return loss, plain
 
 
-def differentiated(logits: Tensor, target: Tensor, smoothing: float) -> tuple[float, float]:
+def cross_entropy_with_gradient_(logits: Tensor, target: Tensor, smoothing: float) -> tuple[float, float]:
     """Turn logits (N V) into the gradient of their smoothed loss where they stand; return the loss, smoothed and plain.
 
     The gradient of softmax with cross-entropy is the probabilities minus the target.
     """
-    if kernels.available(logits):
+    if kernels.is_supported(logits):
         return kernels.cross_entropy(logits, target, smoothing)
     highest = logits.amax(-1, keepdim=True)
     hit = logits.gather(1, target[:, None])
@@ -67,16 +67,16 @@ class ProjectedCrossEntropy(Function):
         wanted = any(ctx.needs_input_grad[:2])
         hidden_gradient, output_gradient = torch.empty_like(hidden), torch.zeros_like(output)
         loss = plain = 0.0
-        chunk = max(1, CHUNK_NUMBERS // len(output))
+        chunk = max(1, CHUNK_LOGITS // len(output))
         for rows in (slice(start, start + chunk) for start in range(0, len(hidden), chunk)):
             products = F.linear(hidden[rows], output)  # N V, in bfloat16 if that is what products are made in
             logits = products.to(torch.promote_types(products.dtype, torch.float32))
-            smoothed, sharp = differentiated(logits, target[rows], smoothing)
+            smoothed, sharp = cross_entropy_with_gradient_(logits, target[rows], smoothing)
             loss, plain = loss + smoothed, plain + sharp
             if wanted:
                 gradient = logits.to(products.dtype)
                 hidden_gradient[rows] = gradient @ output.to(products.dtype)
-                add_product(output_gradient, gradient.T, hidden[rows].to(products.dtype))
+                _add_matmul_(output_gradient, gradient.T, hidden[rows].to(products.dtype))
         ctx.save_for_backward(hidden_gradient, output_gradient)
         smoothed_sum, plain_sum = hidden.new_tensor(loss), hidden.new_tensor(plain)
         ctx.mark_non_differentiable(plain_sum)
@@ -89,7 +89,7 @@ class ProjectedCrossEntropy(Function):
         return hidden_gradient * upstream[0], output_gradient * upstream[0], None, None
 
 
-def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+def _add_matmul_(total: Tensor, a: Tensor, b: Tensor) -> None:
     """Add a @ b to a total, which may be of higher precision."""
     if total.dtype == a.dtype:
         total.addmm_(a, b)

@@ -3,45 +3,45 @@
 import math
 from collections.abc import Callable
 
-from dragoman.recipe import Training
+from dragoman.recipe import TrainingConfig
 
 
-def schedule(plan: Training, width: int) -> Callable[[int], float]:
+def schedule(config: TrainingConfig, width: int) -> Callable[[int], float]:
     """Return the learning rate of each step, counted from 1: a straight way up to the peak, then what the plan says."""
-    peak = plan.rate or (width * plan.warmup) ** -0.5
-    after_warmup = AFTER_WARMUP[plan.schedule]
+    peak = config.rate or (width * config.warmup) ** -0.5
+    after_warmup = _DECAYS[config.schedule]
 
     def rate(step: int) -> float:
-        if step < plan.warmup:
-            return peak * step / plan.warmup
-        return peak * after_warmup(step, plan)
+        if step < config.warmup:
+            return peak * step / config.warmup
+        return peak * after_warmup(step, config)
 
     return rate
 
 
-def inverse_square_root(step: int, plan: Training) -> float:
+def _inverse_square_root(step: int, config: TrainingConfig) -> float:
     """Equation 3, written from its peak: d^-½ · min(step^-½, step · warmup^-3/2)."""
-    return math.sqrt(plan.warmup / step)
+    return math.sqrt(config.warmup / step)
 
 
-def linear(step: int, plan: Training) -> float:
+def _linear(step: int, config: TrainingConfig) -> float:
     """Fall in a straight line to zero at the last step."""
-    return 1 - done(step, plan)
+    return 1 - _decay_progress(step, config)
 
 
-def cosine(step: int, plan: Training) -> float:
+def _cosine(step: int, config: TrainingConfig) -> float:
     """Fall along half a cosine to zero at the last step."""
-    return (1 + math.cos(math.pi * done(step, plan))) / 2
+    return (1 + math.cos(math.pi * _decay_progress(step, config))) / 2
 
 
-def constant(_step: int, _plan: Training) -> float:
+def _constant(_step: int, _config: TrainingConfig) -> float:
     """Stay at the peak."""
     return 1.0
 
 
-def done(step: int, plan: Training) -> float:
+def _decay_progress(step: int, config: TrainingConfig) -> float:
     """Return how much of the way from the end of the warm-up to just after the last step lies behind."""
-    return min(1.0, (step - plan.warmup) / max(1, plan.steps + 1 - plan.warmup))
+    return min(1.0, (step - config.warmup) / max(1, config.steps + 1 - config.warmup))
 
 
-AFTER_WARMUP = {"noam": inverse_square_root, "linear": linear, "cosine": cosine, "constant": constant}
+_DECAYS = {"noam": _inverse_square_root, "linear": _linear, "cosine": _cosine, "constant": _constant}

@@ -10,22 +10,22 @@ from dataclasses import asdict, dataclass, replace
 
 import torch
 
-from dragoman.crew import Crew
-from dragoman.errors import Stopped, UserError
-from dragoman.model.transducer import Network
-from dragoman.recipe import Training
+from dragoman import checkpoints
+from dragoman.checkpoints import TrainingProgress
+from dragoman.errors import TrainingStopped, UserError
+from dragoman.models.transducer import Network
+from dragoman.parallel import ThreadPool
+from dragoman.recipe import TrainingConfig
 from dragoman.run import Run
-from dragoman.training import checkpoints
-from dragoman.training.checkpoints import Progress
 from dragoman.training.distributed import World
-from dragoman.training.journal import Journal, draw_curves
-from dragoman.training.loop import Batches, Step, train
+from dragoman.training.loop import BatchesOfStep, TrainingStep, train
+from dragoman.training.metrics_log import MetricsLog, draw_curves
 
-DRAW_EVERY_SECONDS = 60.0
+_DRAW_EVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Sample:
+class ValidationSample:
     """An example of the validation data, always the same ones, and what the model makes of it by now."""
 
     source: str
@@ -34,15 +34,15 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Validation:
+class ValidationResult:
     """How good the model was at a step, on sentences that it is not trained on."""
 
     step: int
     loss: float  # not smoothed, mean per target token
     score: float | None = None  # of some examples that were tried
     measure: str = ""  # what kind of score that is: "BLEU"
-    samples: tuple[Sample, ...] = ()  # the first is the one that a terminal has room for
-    better: bool = False  # than at every validation before
+    samples: tuple[ValidationSample, ...] = ()  # the first is the one that a terminal has room for
+    is_best: bool = False  # than at every validation before
 
     @property
     def perplexity(self) -> float:
@@ -51,7 +51,7 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class Saved:
+class CheckpointSaved:
     """A checkpoint was written."""
 
     step: int
@@ -65,222 +65,236 @@ class Notice:
     serious: bool = False
 
 
-Event = Step | Validation | Saved | Notice
+TrainingEvent = TrainingStep | ValidationResult | CheckpointSaved | Notice
 
 
-class Interruption(Exception):
+class ValidationInterrupted(Exception):
     """Raised inside a validation to leave it when the person does not want to wait."""
 
 
-class Stop:
+class StopRequest:
     """The wish to stop, sent by a signal; a training grants it at the end of a step."""
 
     def __init__(self) -> None:
         self.requested = False
-        self.granted_later = False  # True while there is a step to finish and a state to save
+        self.deferred = False  # True while there is a step to finish and a state to save
 
     def request(self) -> None:
         """Ask to stop: at the end of the step, or at once if nothing is at stake or this is the second time."""
-        if self.requested or not self.granted_later:
+        if self.requested or not self.deferred:
             raise KeyboardInterrupt
         self.requested = True
 
-    def check(self) -> None:
+    def raise_if_requested(self) -> None:
         """Leave a validation if the wish has come meanwhile."""
         if self.requested:
-            raise Interruption
+            raise ValidationInterrupted
 
 
-Validate = Callable[[int], Validation]
+ValidateStep = Callable[[int], ValidationResult]
 
 
 @dataclass
-class Session:
+class TrainingSession:
     """One training of one model into one run."""
 
     run: Run
-    plan: Training
+    config: TrainingConfig
     model: Network
     optimizer: torch.optim.Optimizer
-    batches: Batches
-    validate: Validate
+    batches: BatchesOfStep
+    validate: ValidateStep
     width: int
     world: World
-    crew: Crew
-    stop: Stop
-    progress: Progress
-    saved_at: int = 0
+    pool: ThreadPool
+    stop: StopRequest
+    progress: TrainingProgress
+    last_saved_step: int = 0
     drawn_at: float = 0.0
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[TrainingEvent]:
         """Train to the plan's last step, or until patience or the person runs out of it."""
-        self.saved_at, self.drawn_at = self.progress.step, time.monotonic()
-        self.journal = Journal(self.run, self.progress) if self.world.writes else None
-        self.stop.granted_later = True
+        self.last_saved_step, self.drawn_at = self.progress.step, time.monotonic()
+        self.metrics_log = MetricsLog(self.run, self.progress) if self.world.is_main_process else None
+        self.stop.deferred = True
         try:
-            yield from self.pending_validation()
-            if not self.ends_early():
-                yield from self.steps()
+            yield from self.run_pending_validation()
+            if not self.should_end_early():
+                yield from self.run_steps()
         finally:
-            self.stop.granted_later = False
-            if self.journal:
-                self.journal.close()
+            self.stop.deferred = False
+            if self.metrics_log:
+                self.metrics_log.close()
 
-    def pending_validation(self) -> Iterator[Event]:
+    def run_pending_validation(self) -> Iterator[TrainingEvent]:
         """Validate a step whose validation was interrupted."""
-        if self.progress.step and self.validation_is_due() and self.progress.validated_at != self.progress.step:
-            yield from self.validation()
-            yield from self.save()
-            self.leave_if_asked()
+        if self.progress.step and self.is_validation_due() and self.progress.validated_at != self.progress.step:
+            yield from self.run_validation()
+            yield from self.save_checkpoint()
+            self.raise_if_stopping()
 
-    def steps(self) -> Iterator[Event]:
+    def run_steps(self) -> Iterator[TrainingEvent]:
         """Make the steps that are left, with all that belongs to each."""
         began_at = time.perf_counter()
         loop = train(
             self.model,
             self.optimizer,
             self.batches,
-            self.plan,
+            self.config,
             width=self.width,
-            after=self.progress.step,
+            steps_done=self.progress.step,
             skipped=self.progress.skipped,
             world=self.world,
-            crew=self.crew,
+            pool=self.pool,
         )
         for step in loop:
             now = time.perf_counter()
-            self.count(step, now - began_at)
+            self.record_step(step, now - began_at)
             began_at = now
             yield step
             if step.skipped:
-                yield self.dump(step)
-            if self.validation_is_due():
-                yield from self.validation()
-            if self.is_milestone() or self.stopping():
-                yield from self.save()
-            self.leave_if_asked()
-            if self.ends_early():
-                yield Notice(f"{self.why_early()}: training ends early.")
+                yield self.record_skipped_step(step)
+            if self.is_validation_due():
+                yield from self.run_validation()
+            if self.is_checkpoint_due() or self.should_stop():
+                yield from self.save_checkpoint()
+            self.raise_if_stopping()
+            if self.should_end_early():
+                yield Notice(f"{self.early_end_reason()}: training ends early.")
                 return
             began_at = time.perf_counter() if self.progress.validated_at == step.number else began_at
 
-    def stopping(self) -> bool:
+    def should_stop(self) -> bool:
         """Say whether any of the processes was asked to stop: all leave after the same step, or none."""
-        return self.world.total(float(self.stop.requested)) > 0
+        return self.world.all_reduce_sum(float(self.stop.requested)) > 0
 
-    def leave_if_asked(self) -> None:
+    def raise_if_stopping(self) -> None:
         """Grant the wish to stop if this step is saved; a wish that came too late for that waits for the next one."""
-        saved = self.world.total(float(self.world.writes and self.saved_at == self.progress.step)) > 0
-        if saved and self.stopping():
-            raise Stopped(f"Stopped after step {self.progress.step}; all is saved. Go on with --resume.")
+        saved = (
+            self.world.all_reduce_sum(float(self.world.is_main_process and self.last_saved_step == self.progress.step))
+            > 0
+        )
+        if saved and self.should_stop():
+            raise TrainingStopped(f"Stopped after step {self.progress.step}; all is saved. Go on with --resume.")
 
-    def count(self, step: Step, seconds: float) -> None:
+    def record_step(self, step: TrainingStep, seconds: float) -> None:
         """Note a step in the progress and in the journal. Processes whose clocks differ agree on the mean."""
-        if self.plan.minutes:
-            seconds = self.world.total(seconds) / self.world.size
-        self.progress = self.progress.after(
+        if self.config.minutes:
+            seconds = self.world.all_reduce_sum(seconds) / self.world.size
+        self.progress = self.progress.with_changes(
             step=step.number,
             skipped=step.skipped,
             skipped_ever=self.progress.skipped_ever + bool(step.skipped),
             seconds=self.progress.seconds + seconds,
         )
-        if self.journal:
-            self.journal.note(
-                "train", step.number, loss=step.loss, nll=step.nll, gradient_norm=step.gradient_norm, rate=step.rate,
-                tokens=step.tokens, skipped=step.skipped, tokens_per_second=round(step.tokens / seconds),
+        if self.metrics_log:
+            self.metrics_log.write(
+                "train",
+                step.number,
+                loss=step.loss,
+                nll=step.nll,
+                gradient_norm=step.gradient_norm,
+                rate=step.learning_rate,
+                tokens=step.tokens,
+                skipped=step.skipped,
+                tokens_per_second=round(step.tokens / seconds),
                 seconds=round(self.progress.seconds, 2),
-            )  # fmt: skip
+            )
 
-    def dump(self, step: Step) -> Notice:
+    def record_skipped_step(self, step: TrainingStep) -> Notice:
         """Write down which pairs were in a step that had to be skipped."""
-        if self.journal:
-            self.journal.note_skipped(step.number, step.loss, step.pairs)
+        if self.metrics_log:
+            self.metrics_log.write_skipped(step.number, step.loss, step.line_numbers)
         return Notice(
             f"Step {step.number} was skipped: its loss is {step.loss}, its gradient's length {step.gradient_norm}. "
-            f"The line numbers of its {len(step.pairs)} pairs are in {self.run.skipped_file}.",
+            f"The line numbers of its {len(step.line_numbers)} pairs are in {self.run.skipped_file}.",
             serious=True,
         )
 
-    def validation_is_due(self) -> bool:
+    def is_validation_due(self) -> bool:
         """Say whether the present step is one to validate."""
         step = self.progress.step
-        return step % self.plan.validate_every == 0 or step == self.plan.steps or self.out_of_time()
+        return step % self.config.validate_every == 0 or step == self.config.steps or self.is_out_of_time()
 
-    def validation(self) -> Iterator[Event]:
+    def run_validation(self) -> Iterator[TrainingEvent]:
         """Validate, and note what came out. An interrupted validation is saved as not done and repeated on resuming."""
         step = self.progress.step
         try:
             found = self.validate(step)
-        except Interruption:
+        except ValidationInterrupted:
             return
         best = self.progress.best_loss
         better = best is None or found.loss < best
-        found = replace(found, better=better)
-        self.progress = self.progress.after(
+        found = replace(found, is_best=better)
+        self.progress = self.progress.with_changes(
             validated_at=step,
             loss=found.loss if math.isfinite(found.loss) else None,
             best_step=step if better else self.progress.best_step,
             best_loss=found.loss if better and math.isfinite(found.loss) else best,
             stale=0 if better else self.progress.stale + 1,
         )
-        if self.journal:
-            self.journal.note(
+        if self.metrics_log:
+            self.metrics_log.write(
                 "validation", step, loss=found.loss, perplexity=found.perplexity, score=found.score,
                 measure=found.measure, samples=[asdict(sample) for sample in found.samples],
                 seconds=round(self.progress.seconds, 2),
             )  # fmt: skip
-            self.draw_now_and_then()
+            self.draw_curves_if_due()
         yield found
 
-    def draw_now_and_then(self) -> None:
+    def draw_curves_if_due(self) -> None:
         """Keep the picture of the curves fresh, but spend no noticeable part of a short training on it."""
-        if time.monotonic() - self.drawn_at > DRAW_EVERY_SECONDS:
+        if time.monotonic() - self.drawn_at > _DRAW_EVERY_SECONDS:
             draw_curves(self.run)
             self.drawn_at = time.monotonic()
 
-    def is_milestone(self) -> bool:
+    def is_checkpoint_due(self) -> bool:
         """Say whether the present step is one that every training saves: at intervals, the best, and the last."""
         step, best = self.progress.step, self.progress.best_step
-        return step % self.plan.checkpoint_every == 0 or step == best or self.is_last()
+        return step % self.config.checkpoint_every == 0 or step == best or self.is_last_step()
 
-    def is_last(self) -> bool:
+    def is_last_step(self) -> bool:
         """Say whether no step comes after the present one."""
-        return self.progress.step == self.plan.steps or self.ends_early()
+        return self.progress.step == self.config.steps or self.should_end_early()
 
-    def save(self) -> Iterator[Event]:
+    def save_checkpoint(self) -> Iterator[TrainingEvent]:
         """Write a checkpoint; if that fails, say so, keep the one before, and insist only at the end."""
-        if not self.world.writes:
+        if not self.world.is_main_process:
             return
         step = self.progress.step
-        self.progress = self.progress.after(interim=not self.is_milestone())
+        self.progress = self.progress.with_changes(interim=not self.is_checkpoint_due())
         try:
-            checkpoints.save(self.run.checkpoints, self.progress, self.model, self.optimizer)
-            best = self.plan.average if self.plan.average_of == "best" else 1
-            checkpoints.prune(self.run.checkpoints, self.plan.keep, best)
+            checkpoints.save_checkpoint(self.run.checkpoints_dir, self.progress, self.model, self.optimizer)
+            best = self.config.average if self.config.average_of == "best" else 1
+            checkpoints.prune_checkpoints(self.run.checkpoints_dir, self.config.keep, best)
         except OSError as error:
-            kept = f"the checkpoint of step {self.saved_at} is kept" if self.saved_at else "there is none before it"
+            kept = (
+                f"the checkpoint of step {self.last_saved_step} is kept"
+                if self.last_saved_step
+                else "there is none before it"
+            )
             text = f"The checkpoint of step {step} could not be saved ({error}); {kept}."
-            if self.is_last() or self.stop.requested:
+            if self.is_last_step() or self.stop.requested:
                 raise UserError(f"{text} Make room on the disk and go on with --resume.") from None
             yield Notice(f"{text} Trying again at the next one.", serious=True)
             return
-        self.saved_at = step
-        yield Saved(step)
+        self.last_saved_step = step
+        yield CheckpointSaved(step)
 
-    def ends_early(self) -> bool:
+    def should_end_early(self) -> bool:
         """Say whether training is over before its last step."""
-        return self.out_of_time() or self.out_of_patience()
+        return self.is_out_of_time() or self.is_out_of_patience()
 
-    def why_early(self) -> str:
+    def early_end_reason(self) -> str:
         """Say why training is over before its last step."""
-        if self.out_of_time():
-            return f"{self.plan.minutes:g} minutes of training are over, after step {self.progress.step}"
+        if self.is_out_of_time():
+            return f"{self.config.minutes:g} minutes of training are over, after step {self.progress.step}"
         return f"No better validation loss {self.progress.stale} times in a row"
 
-    def out_of_time(self) -> bool:
+    def is_out_of_time(self) -> bool:
         """Say whether all the time that the plan allows was spent on steps, in all sittings together."""
-        return bool(self.plan.minutes) and self.progress.seconds >= 60 * self.plan.minutes
+        return bool(self.config.minutes) and self.progress.seconds >= 60 * self.config.minutes
 
-    def out_of_patience(self) -> bool:
+    def is_out_of_patience(self) -> bool:
         """Say whether validation has not got better for as long as the plan allows."""
-        return bool(self.plan.patience) and self.progress.stale >= self.plan.patience
+        return bool(self.config.patience) and self.progress.stale >= self.config.patience

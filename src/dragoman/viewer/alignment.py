@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.viewer.record import AttentionRecord, Weights
-from dragoman.viewer.words import Word, words
+from dragoman.viewer.record import AttentionRecord, AttentionWeights
+from dragoman.viewer.words import WordSpan, group_words
 
 
 @dataclass(frozen=True)
-class Link:
+class WordLink:
     """Two words that translate each other, with the largest weight between their pieces."""
 
     source: int  # words are counted from 0, without START and END
@@ -27,11 +27,11 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Alignment:
+class WordAlignment:
     """The links of one method."""
 
-    links: tuple[Link, ...]
-    about: str  # what the method does, in a sentence
+    links: tuple[WordLink, ...]
+    description: str  # what the method does, in a sentence
     layer: int | None  # the one that was read, from 0; nothing if it was all of them
 
     @property
@@ -42,65 +42,71 @@ class Alignment:
         )
 
 
-def alignments(record: AttentionRecord) -> dict[str, Alignment]:
+def all_alignments(record: AttentionRecord) -> dict[str, WordAlignment]:
     """Return the alignments of all methods; of a model that never looks at the source there are none."""
-    return {name: method(record) for name, method in METHODS.items()} if len(record.cross) else {}
+    return {name: method(record) for name, method in _ALIGNMENT_METHODS.items()} if len(record.cross) else {}
 
 
-def preferred(record: AttentionRecord) -> str:
+def preferred_method(record: AttentionRecord) -> str:
     """Return the method that suits the model: late reading if its heads were measured to align better so."""
-    written, late = (best_head(record, key) for key in ("alignment", "alignment_shifted"))
+    written, late = (_best_cross_head(record, key) for key in ("alignment", "alignment_shifted"))
     return "shifted" if written and late and late["alignment_shifted"] > written["alignment"] else "mean"
 
 
-def best_head(record: AttentionRecord, key: str) -> Mapping[str, Any] | None:
+def _best_cross_head(record: AttentionRecord, key: str) -> Mapping[str, Any] | None:
     """Return the cross-attention head that a report finds best at something."""
     heads = (record.report or {}).get("heads", ())
     measured = [head for head in heads if head["kind"] == "cross" and head.get(key) is not None]
     return max(measured, key=lambda head: float(head[key]), default=None)
 
 
-def shifted(record: AttentionRecord) -> Alignment:
+def _shifted_alignment(record: AttentionRecord) -> WordAlignment:
     """Read each target piece one step late, in the layer that aligns best so."""
-    measured = best_head(record, "alignment_shifted")
-    layer = measured["layer"] if measured else best_layer(record.cross, late)
+    measured = _best_cross_head(record, "alignment_shifted")
+    layer = measured["layer"] if measured else best_alignment_layer(record.cross, weights_when_read)
     about = f"Shift-Att: layer {layer + 1}, mean over its heads, read at the step after the word was written"
-    return Alignment(linked(record, late(record.cross[layer].mean(0))), about, layer)
+    return WordAlignment(link_words(record, weights_when_read(record.cross[layer].mean(0))), about, layer)
 
 
-def arg_max(record: AttentionRecord) -> Alignment:
+def _argmax_alignment(record: AttentionRecord) -> WordAlignment:
     """Read each target piece at the step that wrote it, in the layer that aligns best so."""
-    measured = best_head(record, "alignment")
-    layer = measured["layer"] if measured else best_layer(record.cross)
+    measured = _best_cross_head(record, "alignment")
+    layer = measured["layer"] if measured else best_alignment_layer(record.cross)
     about = f"Arg-max: layer {layer + 1}, mean over its heads, read at the step that wrote the word"
-    return Alignment(linked(record, prompt(record.cross[layer].mean(0))), about, layer)
+    return WordAlignment(link_words(record, weights_when_written(record.cross[layer].mean(0))), about, layer)
 
 
-def mean(record: AttentionRecord) -> Alignment:
+def _mean_alignment(record: AttentionRecord) -> WordAlignment:
     """Read the mean of all layers and heads at the step that wrote the piece."""
     about = "Mean of all layers and heads, read at the step that wrote the word"
-    return Alignment(linked(record, prompt(record.cross.mean((0, 1)))), about, None)
+    return WordAlignment(link_words(record, weights_when_written(record.cross.mean((0, 1)))), about, None)
 
 
-METHODS: dict[str, Callable[[AttentionRecord], Alignment]] = {"mean": mean, "arg-max": arg_max, "shifted": shifted}
+_ALIGNMENT_METHODS: dict[str, Callable[[AttentionRecord], WordAlignment]] = {
+    "mean": _mean_alignment,
+    "arg-max": _argmax_alignment,
+    "shifted": _shifted_alignment,
+}
 
 
-def prompt(weights: Weights) -> Weights:
+def weights_when_written(weights: AttentionWeights) -> AttentionWeights:
     """Return for each target piece the weights (T S) of the step that wrote it, both ENDs left out."""
     return weights[:-1, :-1]
 
 
-def late(weights: Weights) -> Weights:
+def weights_when_read(weights: AttentionWeights) -> AttentionWeights:
     """Return for each target piece the weights (T S) of the step that read it, both ENDs left out."""
     return weights[1:, :-1]
 
 
-def best_layer(cross: Weights, read: Callable[[Weights], Weights] = prompt) -> int:
+def best_alignment_layer(
+    cross: AttentionWeights, weights_of_step: Callable[[AttentionWeights], AttentionWeights] = weights_when_written
+) -> int:
     """Return the layer in which source and target pieces most often choose each other."""
-    return int(np.argmax([agreement(read(layer.mean(0))) for layer in cross]))
+    return int(np.argmax([_mutual_argmax_share(weights_of_step(layer.mean(0))) for layer in cross]))
 
 
-def agreement(weights: Weights) -> float:
+def _mutual_argmax_share(weights: AttentionWeights) -> float:
     """Return the share of target pieces whose favourite source piece has them as its favourite too."""
     if not weights.size:
         return 0.0
@@ -108,30 +114,30 @@ def agreement(weights: Weights) -> float:
     return float(np.mean(backward[forward] == np.arange(len(forward))))
 
 
-def linked(record: AttentionRecord, weights: Weights) -> tuple[Link, ...]:
+def link_words(record: AttentionRecord, weights: AttentionWeights) -> tuple[WordLink, ...]:
     """Link the words of a record by the largest weight of each target piece (T S, without the ENDs)."""
-    source, target = text_words(record)
+    source, target = source_and_target_words(record)
     best: dict[tuple[int, int], float] = {}
     for piece, row in enumerate(weights):
         if len(row):
-            pair = (holder(source, int(row.argmax())), holder(target, piece))
+            pair = (_word_index(source, int(row.argmax())), _word_index(target, piece))
             best[pair] = max(best.get(pair, 0.0), float(row.max()))
-    return tuple(Link(source, target, weight) for (source, target), weight in sorted(best.items()))
+    return tuple(WordLink(source, target, weight) for (source, target), weight in sorted(best.items()))
 
 
-def text_words(record: AttentionRecord) -> tuple[list[Word], list[Word]]:
+def source_and_target_words(record: AttentionRecord) -> tuple[list[WordSpan], list[WordSpan]]:
     """Return the words of both sides, without START and END."""
-    source = words(record.source_text, record.source_pieces, record.source_spans)
-    target = words(record.target_text, record.target_pieces, record.target_spans)
+    source = group_words(record.source_text, record.source_pieces, record.source_spans)
+    target = group_words(record.target_text, record.target_pieces, record.target_spans)
     return [word for word in source if not word.special], [word for word in target if not word.special]
 
 
-def holder(found: list[Word], piece: int) -> int:
+def _word_index(words: list[WordSpan], piece: int) -> int:
     """Return which word a piece belongs to."""
-    return next(number for number, word in enumerate(found) if word.first <= piece < word.end)
+    return next(number for number, word in enumerate(words) if word.first <= piece < word.end)
 
 
-def error_rate(links: str, gold: str) -> float:
+def alignment_error_rate(links: str, gold: str) -> float:
     """Return the alignment error rate of links in Pharaoh's format; all gold links count as sure."""
     ours, right = set(links.split()), set(gold.split())
     return 1 - 2 * len(ours & right) / max(1, len(ours) + len(right))

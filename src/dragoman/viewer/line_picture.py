@@ -10,34 +10,34 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from dragoman.errors import UserError
-from dragoman.viewer.picture import FORMATS, fonts, plain, refuse_nothing
-from dragoman.viewer.record import AttentionRecord, Kind, Weights
-from dragoman.viewer.words import Word, is_special, words
+from dragoman.viewer.picture import PICTURE_FORMATS, installed_fonts, printable_label, require_attention
+from dragoman.viewer.record import AttentionKind, AttentionRecord, AttentionWeights
+from dragoman.viewer.words import WordSpan, group_words, is_special_piece
 
-COLOURS = "tab10"  # a colour a head; with more heads they come again
-WORD = 0.3  # inches from word to word
-BETWEEN = 1.9  # inches between the rows
-LETTER = 0.085
-FAINTEST = 0.01  # weights below this are not drawn
+_COLOUR_MAP = "tab10"  # a colour a head; with more heads they come again
+_WORD_INCHES = 0.3  # inches from word to word
+_ROW_DISTANCE_INCHES = 1.9  # inches between the rows
+_LETTER_INCHES = 0.085
+_MIN_WEIGHT = 0.01  # weights below this are not drawn
 
 
-def line_picture(record: AttentionRecord, path: Path | str, heads: str, word: str | None = None) -> None:
+def save_line_picture(record: AttentionRecord, path: Path | str, heads: str, word: str | None = None) -> None:
     """Draw some heads, named as `encoder.5` or `cross.2.1`, into `path`; all words, or those spelled like `word`."""
     path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise UserError(f"{path} does not say which picture it should be; let it end in {', '.join(FORMATS)}.")
-    figure = draw(record, *named_heads(record, heads), word)
+    if path.suffix.lower() not in PICTURE_FORMATS:
+        raise UserError(f"{path} does not say which picture it should be; let it end in {', '.join(PICTURE_FORMATS)}.")
+    figure = _line_figure(record, *parse_head_name(record, heads), word)
     with warnings.catch_warnings():
         # A character that no installed font has is drawn as a box, which says enough.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         figure.savefig(path, dpi=200, bbox_inches="tight")
 
 
-def named_heads(record: AttentionRecord, name: str) -> tuple[Kind, int, list[int]]:
+def parse_head_name(record: AttentionRecord, name: str) -> tuple[AttentionKind, int, list[int]]:
     """Return the kind, the layer and the heads, from 0, that a name like `encoder.5` or `cross.2.1` stands for."""
     kind, *places = name.split(".")
-    known: dict[str, Kind] = {one: one for one in record.kinds}
-    refuse_nothing(record)
+    known: dict[str, AttentionKind] = {one: one for one in record.kinds}
+    require_attention(record)
     layers, count = record.weights(known.get(kind, record.kinds[0])).shape[:2]
     numbers = [int(place) if place.isdecimal() else 0 for place in places]
     fits = 1 <= len(numbers) <= 2 and all(1 <= n <= most for n, most in zip(numbers, (layers, count), strict=False))
@@ -49,61 +49,72 @@ def named_heads(record: AttentionRecord, name: str) -> tuple[Kind, int, list[int
     return known[kind], numbers[0] - 1, [numbers[1] - 1] if len(numbers) == 2 else list(range(count))
 
 
-def draw(record: AttentionRecord, kind: Kind, layer: int, heads: list[int], word: str | None) -> Figure:
+def _line_figure(
+    record: AttentionRecord, kind: AttentionKind, layer: int, heads: list[int], word: str | None
+) -> Figure:
     """Return the figure: those that look above, what is looked at below."""
-    above, below = sides(record, kind)
+    above, below = query_and_key_words(record, kind)
     looking = [i for i, one in enumerate(above) if word is None or one.label.casefold() == word.casefold()]
     if not looking:
         there = ", ".join(one.label for one in above if not one.special)
         raise UserError(f"No word that looks is spelled {word!r}; there are {there}.")
-    longest = LETTER * max(len(plain(one.label)) for one in above + below)
-    width = WORD * max(len(above), len(below)) + 0.4
-    figure = Figure(figsize=(width, BETWEEN + 2 * longest + 0.4))
+    longest = _LETTER_INCHES * max(len(printable_label(one.label)) for one in above + below)
+    width = _WORD_INCHES * max(len(above), len(below)) + 0.4
+    figure = Figure(figsize=(width, _ROW_DISTANCE_INCHES + 2 * longest + 0.4))
     FigureCanvasAgg(figure)
-    axes = figure.add_axes((0.0, longest / figure.get_figheight(), 1.0, BETWEEN / figure.get_figheight()))
+    axes = figure.add_axes((0.0, longest / figure.get_figheight(), 1.0, _ROW_DISTANCE_INCHES / figure.get_figheight()))
     axes.set_axis_off()
     axes.set_xlim(-0.7, max(len(above), len(below)) - 0.3)
     axes.set_ylim(0, 1)
     for number, head in enumerate(heads):
-        weights = by_words(record.weights(kind)[layer, head], above, below)
-        draw_lines(axes, weights, looking, colormaps[COLOURS](number % 10))
-    write_words(axes, above, 1.03, "bottom", set(looking) if word else set())
-    write_words(axes, below, -0.03, "top", set())
+        weights = word_weights(record.weights(kind)[layer, head], above, below)
+        draw_attention_lines(axes, weights, looking, colormaps[_COLOUR_MAP](number % 10))
+    draw_words(axes, above, 1.03, "bottom", set(looking) if word else set())
+    draw_words(axes, below, -0.03, "top", set())
     return figure
 
 
-def sides(record: AttentionRecord, kind: Kind) -> tuple[list[Word], list[Word]]:
+def query_and_key_words(record: AttentionRecord, kind: AttentionKind) -> tuple[list[WordSpan], list[WordSpan]]:
     """Return the words that look and those that are looked at."""
-    source = words(record.source_text, record.source_pieces, record.source_spans)
-    target = words(record.target_text, record.target_pieces, record.target_spans)
+    source = group_words(record.source_text, record.source_pieces, record.source_spans)
+    target = group_words(record.target_text, record.target_pieces, record.target_spans)
     if kind == "encoder":
         return source, source
     if kind == "cross":
         return target, source
-    read = [Word(one.label, one.first + 1, one.end + 1) for one in target if not one.special]
-    return target, [Word(record.prefix_pieces[0], 0, 1, is_special(record.prefix_pieces[0])), *read]
+    read = [WordSpan(one.label, one.first + 1, one.end + 1) for one in target if not one.special]
+    return target, [WordSpan(record.prefix_pieces[0], 0, 1, is_special_piece(record.prefix_pieces[0])), *read]
 
 
-def by_words(weights: Weights, above: list[Word], below: list[Word]) -> Weights:
+def word_weights(weights: AttentionWeights, queries: list[WordSpan], keys: list[WordSpan]) -> AttentionWeights:
     """Return weights between words: of the pieces that look the mean, of those that are looked at the sum."""
-    rows = np.stack([weights[one.first : one.end].mean(0) for one in above])
-    return np.stack([rows[:, one.first : one.end].sum(1) for one in below], axis=1)
+    rows = np.stack([weights[one.first : one.end].mean(0) for one in queries])
+    return np.stack([rows[:, one.first : one.end].sum(1) for one in keys], axis=1)
 
 
-def draw_lines(axes: Axes, weights: Weights, looking: list[int], colour: tuple[float, ...]) -> None:
+def draw_attention_lines(axes: Axes, weights: AttentionWeights, rows: list[int], colour: tuple[float, ...]) -> None:
     """Draw one head's lines, the stronger the weight the stronger."""
-    for row in looking:
-        for column in np.flatnonzero(weights[row] >= FAINTEST).tolist():
+    for row in rows:
+        for column in np.flatnonzero(weights[row] >= _MIN_WEIGHT).tolist():
             strength = float(weights[row, column])
             axes.plot(
                 [row, column], [1, 0], color=colour, alpha=min(1.0, strength**0.7), linewidth=0.4 + 2.4 * strength
             )
 
 
-def write_words(axes: Axes, found: list[Word], height: float, edge: str, bold: set[int]) -> None:
+def draw_words(axes: Axes, words: list[WordSpan], height: float, edge: str, bold: set[int]) -> None:
     """Write words upright along one side."""
-    for place, one in enumerate(found):
+    for place, one in enumerate(words):
         axes.text(
-            place, height, plain(one.label.strip()), rotation=90, ha="center", va=edge, fontsize=9, family=fonts(),
-            parse_math=False, color="0.5" if one.special else "black", fontweight="bold" if place in bold else "normal",
-        )  # fmt: skip
+            place,
+            height,
+            printable_label(one.label.strip()),
+            rotation=90,
+            ha="center",
+            va=edge,
+            fontsize=9,
+            family=installed_fonts(),
+            parse_math=False,
+            color="0.5" if one.special else "black",
+            fontweight="bold" if place in bold else "normal",
+        )

@@ -13,23 +13,25 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from dragoman.viewer.document import contents
+from dragoman.viewer.document import viewer_document
 from dragoman.viewer.record import AttentionRecord
 
-__all__ = ["bundle", "contents", "page", "style"]
+__all__ = ["bundle_scripts", "read_style_sheet", "render_page", "viewer_document"]
 
-STATIC = files("dragoman.viewer") / "static"
-IMPORT = re.compile(r'^import .* from "\./([\w-]+\.js)";\n', re.MULTILINE)
-START = 'show(document.getElementById("dv-root"), JSON.parse(document.getElementById("dv-look").textContent));\n'
+STATIC_FILES = files("dragoman.viewer") / "static"
+_IMPORT_STATEMENT = re.compile(r'^import .* from "\./([\w-]+\.js)";\n', re.MULTILINE)
+_START_SCRIPT = (
+    'show(document.getElementById("dv-root"), JSON.parse(document.getElementById("dv-look").textContent));\n'
+)
 
 
-def page(record: AttentionRecord, other: AttentionRecord | None = None) -> str:
+def render_page(record: AttentionRecord, other: AttentionRecord | None = None) -> str:
     """Return the page of `record`, beside another one to compare it with if there is one."""
-    script, sheet = bundle() + START, style()
+    script, sheet = bundle_scripts() + _START_SCRIPT, read_style_sheet()
     parts = {
-        "POLICY": policy(script, sheet),
+        "POLICY": _content_security_policy(script, sheet),
         "STYLE": sheet,
-        "LOOK": json_block(contents(record, other)),
+        "LOOK": _script_safe_json(viewer_document(record, other)),
         "SCRIPT": script,
     }
     template = files("dragoman.viewer").joinpath("page.html").read_text(encoding="utf-8")
@@ -37,40 +39,40 @@ def page(record: AttentionRecord, other: AttentionRecord | None = None) -> str:
 
 
 @cache
-def bundle() -> str:
+def bundle_scripts() -> str:
     """Return the viewer's modules as one, each after those that it imports; no two use one name for two things."""
     done: dict[str, str] = {}
 
     def take(name: str) -> None:
         if name not in done:
-            text = (STATIC / name).read_text(encoding="utf-8")
-            for other in IMPORT.findall(text):
+            text = (STATIC_FILES / name).read_text(encoding="utf-8")
+            for other in _IMPORT_STATEMENT.findall(text):
                 take(other)
-            done[name] = re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE)
+            done[name] = re.sub(r"^export ", "", _IMPORT_STATEMENT.sub("", text), flags=re.MULTILINE)
 
     take("viewer.js")
     return "\n".join(done.values())
 
 
 @cache
-def style() -> str:
+def read_style_sheet() -> str:
     """Return the viewer's style sheet."""
-    return (STATIC / "viewer.css").read_text(encoding="utf-8")
+    return (STATIC_FILES / "viewer.css").read_text(encoding="utf-8")
 
 
-def policy(script: str, sheet: str) -> str:
+def _content_security_policy(script: str, sheet: str) -> str:
     """Return a content security policy that names the hashes of the page's own script and style sheet."""
     return (
-        f"default-src 'none'; script-src '{sha256(script)}'; style-src '{sha256(sheet)}'; "
+        f"default-src 'none'; script-src '{_csp_hash(script)}'; style-src '{_csp_hash(sheet)}'; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def sha256(text: str) -> str:
+def _csp_hash(text: str) -> str:
     """Return a hash as a content security policy writes it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def json_block(value: Any) -> str:
+def _script_safe_json(value: Any) -> str:
     """Write JSON that can stand in a script element: nothing in it ends the element or opens a comment."""
     return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -15,28 +15,28 @@ from matplotlib.font_manager import get_font_names
 from matplotlib.image import AxesImage
 
 from dragoman.errors import UserError
-from dragoman.viewer.record import AttentionRecord, Kind, Weights
+from dragoman.viewer.record import AttentionKind, AttentionRecord, AttentionWeights
 
-NAMES: dict[Kind, str] = {
+_KIND_TITLES: dict[AttentionKind, str] = {
     "encoder": "Encoder self-attention: a source piece (row) looks at the source (columns)",
     "decoder": "Decoder self-attention: the step that wrote a piece (row) looks at what it had read (columns)",
     "cross": "Cross-attention: the step that wrote a piece (row) looks at the source (columns)",
 }
-FORMATS = (".png", ".svg", ".pdf")
-CELL = 0.15  # inches: a row of pieces in the font below
-FONT = 7  # points
-LETTER = 0.075  # inches: what a letter of that font takes at most
-LONGEST = 14  # letters of a piece that are written
-HEADING = 0.55  # inches above the matrices, for the names
-NARROWEST = 7.0  # inches: what the names of the kinds take
-SCALE = 0.8  # inches at the right, for the layers' names and the scale of colours
-GAP = 1  # cells between matrices
-DOTS = 150  # an inch
-MOST_PIXELS = 25_000_000  # a PNG above this, or this long, is drawn coarser rather than not at all
-LONGEST_SIDE = 60_000
+PICTURE_FORMATS = (".png", ".svg", ".pdf")
+_CELL_INCHES = 0.15  # inches: a row of pieces in the font below
+_FONT_POINTS = 7  # points
+_LETTER_INCHES = 0.075  # inches: what a letter of that font takes at most
+_MAX_LABEL_LETTERS = 14  # letters of a piece that are written
+_HEADING_INCHES = 0.55  # inches above the matrices, for the names
+_MIN_WIDTH_INCHES = 7.0  # inches: what the names of the kinds take
+_RIGHT_MARGIN_INCHES = 0.8  # inches at the right, for the layers' names and the scale of colours
+_GAP_CELLS = 1  # cells between matrices
+_DOTS_PER_INCH = 150  # an inch
+_MAX_PIXELS = 25_000_000  # a PNG above this, or this long, is drawn coarser rather than not at all
+_MAX_SIDE_PIXELS = 60_000
 
 # The first has Latin, Greek and Cyrillic letters; the others are taken where they are installed.
-FONTS = (
+_PREFERRED_FONTS = (
     "DejaVu Sans",
     "Noto Sans CJK JP",
     "Noto Sans Arabic",
@@ -47,130 +47,144 @@ FONTS = (
 )
 
 
-def picture(record: AttentionRecord, path: Path | str) -> None:
+def save_attention_picture(record: AttentionRecord, path: Path | str) -> None:
     """Draw `record` into `path`, as PNG, SVG or PDF by its ending."""
     path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise UserError(f"{path} does not say which picture it should be; let it end in {', '.join(FORMATS)}.")
-    figure = draw(record)
+    if path.suffix.lower() not in PICTURE_FORMATS:
+        raise UserError(f"{path} does not say which picture it should be; let it end in {', '.join(PICTURE_FORMATS)}.")
+    figure = _attention_figure(record)
     width, height = figure.get_size_inches()
-    dots = min(DOTS, math.sqrt(MOST_PIXELS / (width * height)), LONGEST_SIDE / max(width, height))
+    dots = min(_DOTS_PER_INCH, math.sqrt(_MAX_PIXELS / (width * height)), _MAX_SIDE_PIXELS / max(width, height))
     with warnings.catch_warnings():
         # A character that no installed font has is drawn as a box, which says enough.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         figure.savefig(path, dpi=dots)
 
 
-def refuse_nothing(record: AttentionRecord) -> None:
+def require_attention(record: AttentionRecord) -> None:
     """Object to a model that attends to nothing."""
     if not record.kinds:
         raise UserError(f"{record.title or 'This model'} is of an architecture without attention: nothing to draw.")
 
 
-def draw(record: AttentionRecord) -> Figure:
+def _attention_figure(record: AttentionRecord) -> Figure:
     """Return a figure with the kinds under one another."""
-    refuse_nothing(record)
-    sizes = [block_size(record.weights(kind)) for kind in record.kinds]
-    margin = 0.2 + LETTER * min(
-        LONGEST, max(map(len, record.source_pieces + record.prefix_pieces + record.target_pieces))
+    require_attention(record)
+    sizes = [_matrices_size(record.weights(kind)) for kind in record.kinds]
+    margin = 0.2 + _LETTER_INCHES * min(
+        _MAX_LABEL_LETTERS, max(map(len, record.source_pieces + record.prefix_pieces + record.target_pieces))
     )
-    width = max(margin + max(width for width, _ in sizes) + SCALE, NARROWEST)
-    height = HEADING + sum(HEADING + height + margin for _, height in sizes)
+    width = max(margin + max(width for width, _ in sizes) + _RIGHT_MARGIN_INCHES, _MIN_WIDTH_INCHES)
+    height = _HEADING_INCHES + sum(_HEADING_INCHES + height + margin for _, height in sizes)
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
-    title = plain(record.title, most=80)
-    figure.text(margin / width, 1 - 0.3 / height, title, fontsize=FONT + 4, family=fonts(), parse_math=False)
-    top = height - HEADING
+    title = printable_label(record.title, max_length=80)
+    figure.text(
+        margin / width, 1 - 0.3 / height, title, fontsize=_FONT_POINTS + 4, family=installed_fonts(), parse_math=False
+    )
+    top = height - _HEADING_INCHES
     for kind, (wide, high) in zip(record.kinds, sizes, strict=True):
-        bottom = top - HEADING - high
+        bottom = top - _HEADING_INCHES - high
         axes = figure.add_axes((margin / width, bottom / height, wide / width, high / height))
-        image = draw_kind(axes, record, kind)
+        image = _draw_matrices(axes, record, kind)
         top = bottom - margin
-    beside = figure.add_axes((1 - 0.45 / width, 1 - (2 * HEADING + 1.5) / height, 0.1 / width, 1.5 / height))
-    draw_scale(figure, beside, image)
+    beside = figure.add_axes((1 - 0.45 / width, 1 - (2 * _HEADING_INCHES + 1.5) / height, 0.1 / width, 1.5 / height))
+    _draw_colour_bar(figure, beside, image)
     return figure
 
 
-def block_size(weights: Weights) -> tuple[float, float]:
+def _matrices_size(weights: AttentionWeights) -> tuple[float, float]:
     """Return the width and height, in inches, of all matrices of one kind side by side and under one another."""
     layers, heads, rows, columns = weights.shape
-    return (heads * (columns + GAP) - GAP) * CELL, (layers * (rows + GAP) - GAP) * CELL
+    return (heads * (columns + _GAP_CELLS) - _GAP_CELLS) * _CELL_INCHES, (
+        layers * (rows + _GAP_CELLS) - _GAP_CELLS
+    ) * _CELL_INCHES
 
 
-def draw_kind(axes: Axes, record: AttentionRecord, kind: Kind) -> AxesImage:
+def _draw_matrices(axes: Axes, record: AttentionRecord, kind: AttentionKind) -> AxesImage:
     """Draw the matrices of one kind, a row of heads a layer, with the pieces at the left and below."""
     weights = record.weights(kind)
     layers, heads, rows, columns = weights.shape
-    image = axes.imshow(mosaic(weights), cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="auto", interpolation="none")
+    image = axes.imshow(
+        tile_matrices(weights), cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="auto", interpolation="none"
+    )
     axes.set_axis_off()
-    label(axes, "below", positions(heads, columns), record.columns(kind) * heads)
-    label(axes, "left", positions(layers, rows), record.rows(kind) * layers)
+    _draw_labels(axes, "below", _tile_positions(heads, columns), record.column_labels(kind) * heads)
+    _draw_labels(axes, "left", _tile_positions(layers, rows), record.row_labels(kind) * layers)
     for layer in range(layers):
         for head in range(heads):
-            frame(axes, head * (columns + GAP), layer * (rows + GAP), columns, rows)
-    name_sides(axes, kind, weights)
+            _draw_frame(axes, head * (columns + _GAP_CELLS), layer * (rows + _GAP_CELLS), columns, rows)
+    _draw_headings(axes, kind, weights)
     return image
 
 
-def mosaic(weights: Weights) -> Weights:
+def tile_matrices(weights: AttentionWeights) -> AttentionWeights:
     """Lay all matrices out on one sheet, with gaps that are not a number and so stay white."""
     layers, heads, rows, columns = weights.shape
-    padded = np.pad(weights, ((0, 0), (0, 0), (0, GAP), (0, GAP)), constant_values=np.nan)
-    sheet = padded.transpose(0, 2, 1, 3).reshape(layers * (rows + GAP), heads * (columns + GAP))
-    return sheet[: -GAP or None, : -GAP or None]
+    padded = np.pad(weights, ((0, 0), (0, 0), (0, _GAP_CELLS), (0, _GAP_CELLS)), constant_values=np.nan)
+    sheet = padded.transpose(0, 2, 1, 3).reshape(layers * (rows + _GAP_CELLS), heads * (columns + _GAP_CELLS))
+    return sheet[: -_GAP_CELLS or None, : -_GAP_CELLS or None]
 
 
-def positions(matrices: int, pieces: int) -> list[int]:
+def _tile_positions(matrices: int, pieces: int) -> list[int]:
     """Return where the pieces of each matrix stand on the sheet."""
-    return [matrix * (pieces + GAP) + piece for matrix in range(matrices) for piece in range(pieces)]
+    return [matrix * (pieces + _GAP_CELLS) + piece for matrix in range(matrices) for piece in range(pieces)]
 
 
-def label(axes: Axes, side: Literal["left", "below"], places: list[int], pieces: tuple[str, ...]) -> None:
+def _draw_labels(axes: Axes, side: Literal["left", "below"], positions: list[int], pieces: tuple[str, ...]) -> None:
     """Write the pieces along one side."""
     left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
-    for place, piece in zip(places, pieces, strict=True):
+    for place, piece in zip(positions, pieces, strict=True):
         # Plain texts are drawn much faster than the labels of ticks. Without parse_math=False a piece like
         # "$x$" would be read as a formula.
         x, y = (left - 0.3, place) if side == "left" else (place, bottom + 0.3)
         turned = {"ha": "right", "va": "center"} if side == "left" else {"ha": "center", "va": "top", "rotation": 90}
-        axes.text(x, y, plain(piece.replace(" ", "▁")), fontsize=FONT, family=fonts(), parse_math=False, **turned)
+        axes.text(
+            x,
+            y,
+            printable_label(piece.replace(" ", "▁")),
+            fontsize=_FONT_POINTS,
+            family=installed_fonts(),
+            parse_math=False,
+            **turned,
+        )
 
 
-def plain(text: str, most: int = LONGEST) -> str:
+def printable_label(text: str, max_length: int = _MAX_LABEL_LETTERS) -> str:
     """Return `text` fit for drawing: nothing unprintable, nothing too long."""
     shown = "".join(letter if letter.isprintable() else "�" for letter in text)
-    return shown if len(shown) <= most else shown[: most - 1] + "…"
+    return shown if len(shown) <= max_length else shown[: max_length - 1] + "…"
 
 
-def frame(axes: Axes, left: int, top: int, columns: int, rows: int) -> None:
+def _draw_frame(axes: Axes, left: int, top: int, columns: int, rows: int) -> None:
     """Draw a thin line around one matrix."""
     corners_x = [left - 0.5, left + columns - 0.5, left + columns - 0.5, left - 0.5, left - 0.5]
     corners_y = [top - 0.5, top - 0.5, top + rows - 0.5, top + rows - 0.5, top - 0.5]
     axes.plot(corners_x, corners_y, color="0.75", linewidth=0.6, clip_on=False)
 
 
-def name_sides(axes: Axes, kind: Kind, weights: Weights) -> None:
+def _draw_headings(axes: Axes, kind: AttentionKind, weights: AttentionWeights) -> None:
     """Write the kind and the heads above the matrices, and the layers at their right."""
     layers, heads, rows, columns = weights.shape
-    axes.text(-0.5, -2.3, NAMES[kind], fontsize=FONT + 2, va="bottom")
+    axes.text(-0.5, -2.3, _KIND_TITLES[kind], fontsize=_FONT_POINTS + 2, va="bottom")
     for head in range(heads):
-        middle = head * (columns + GAP) + (columns - 1) / 2
-        axes.text(middle, -1, f"head {head + 1}", fontsize=FONT, color="0.35", ha="center", va="bottom")
+        middle = head * (columns + _GAP_CELLS) + (columns - 1) / 2
+        axes.text(middle, -1, f"head {head + 1}", fontsize=_FONT_POINTS, color="0.35", ha="center", va="bottom")
     for layer in range(layers):
-        middle = layer * (rows + GAP) + (rows - 1) / 2
-        right = heads * (columns + GAP) - GAP
-        axes.text(right, middle, f"layer {layer + 1}", fontsize=FONT, color="0.35", rotation=270, va="center")
+        middle = layer * (rows + _GAP_CELLS) + (rows - 1) / 2
+        right = heads * (columns + _GAP_CELLS) - _GAP_CELLS
+        axes.text(right, middle, f"layer {layer + 1}", fontsize=_FONT_POINTS, color="0.35", rotation=270, va="center")
 
 
-def draw_scale(figure: Figure, axes: Axes, image: AxesImage) -> None:
+def _draw_colour_bar(figure: Figure, axes: Axes, image: AxesImage) -> None:
     """Draw the scale of colours: the root of the weight, which keeps small weights visible."""
     bar = figure.colorbar(image, cax=axes, ticks=[0, 0.1, 0.25, 0.5, 1])
-    bar.ax.set_yticklabels(["0", "0.1", "0.25", "0.5", "1"], fontsize=FONT)
+    bar.ax.set_yticklabels(["0", "0.1", "0.25", "0.5", "1"], fontsize=_FONT_POINTS)
     bar.outline.set_visible(False)
 
 
 @cache
-def fonts() -> list[str]:
+def installed_fonts() -> list[str]:
     """Return the fonts to try for every character, in turn."""
     installed = set(get_font_names())
-    return [font for font in FONTS if font in installed]
+    return [font for font in _PREFERRED_FONTS if font in installed]

@@ -16,17 +16,17 @@ from html import escape
 from itertools import accumulate
 from typing import Protocol
 
-SIZE = 15  # of letters, in pixels, as all lengths here
-ROW = 46  # from a label to those below it
-UNDER = 22  # from a tag to its word
-GAP = 14  # between words
-MARGIN = 16
-ABOVE, BELOW = 13, 5  # how far a line stays from the foot of a letter it leads to, or comes from
+_FONT_SIZE = 15  # of letters, in pixels, as all lengths here
+_ROW_HEIGHT = 46  # from a label to those below it
+_WORD_DROP = 22  # from a tag to its word
+_WORD_GAP = 14  # between words
+_MARGIN = 16
+_LINE_ABOVE, _LINE_BELOW = 13, 5  # how far a line stays from the foot of a letter it leads to, or comes from
 
-NARROW = set("iljtfrI.,'`|!:;-()[]{}\"")
-UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML
+_NARROW_LETTERS = set("iljtfrI.,'`|!:;-()[]{}\"")
+_INVALID_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML
 
-STYLE = """
+_TREE_STYLE = """
 .tree { font: 15px system-ui, sans-serif; }
 .tree .paper { fill: #ffffff; }
 .tree polyline { stroke: #8a8f98; fill: none; }
@@ -42,8 +42,8 @@ STYLE = """
 }
 """
 
-PAGE_STYLE = (
-    STYLE
+_PAGE_STYLE = (
+    _TREE_STYLE
     + """
 :root { color-scheme: light dark; }
 body { margin: 1.5rem; font: 16px/1.5 system-ui, sans-serif; color: #1a1c20; background: #ffffff; }
@@ -62,7 +62,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 """
 )
 
-PAGE = """<!doctype html>
+_PAGE_TEMPLATE = """<!doctype html>
 <html>
 <head>
 <meta charset="utf-8">
@@ -80,7 +80,7 @@ PAGE = """<!doctype html>
 </html>
 """
 
-FIGURE = """<figure>
+_FIGURE_TEMPLATE = """<figure>
 <figcaption>{caption}</figcaption>
 <div class="scroll" tabindex="0" role="region" aria-label="Drawing, may be scrolled sideways">
 {drawing}
@@ -89,7 +89,7 @@ FIGURE = """<figure>
 </figure>"""
 
 
-class Branch(Protocol):
+class TreeLike(Protocol):
     """A bracket with its label, and in it either a word or other brackets; its `str` is how it is written."""
 
     @property
@@ -101,12 +101,12 @@ class Branch(Protocol):
         """The word in it, if it has one."""
 
     @property
-    def children(self) -> Sequence["Branch"]:
+    def children(self) -> Sequence["TreeLike"]:
         """The brackets in it."""
 
 
 @dataclass
-class Place:
+class TreeNodeBox:
     """Where a bracket stands: above the columns from `first` up to, but without, `end`, a column a word."""
 
     label: str
@@ -114,42 +114,44 @@ class Place:
     first: int
     end: int
     depth: int  # brackets around it
-    inside: list["Place"] = field(default_factory=list)
+    children: list["TreeNodeBox"] = field(default_factory=list)
     x: float = 0.0
 
     @property
-    def kind(self) -> str:
+    def css_class(self) -> str:
         """The class of its label in the style sheet."""
         return "tag" if self.word else "phrase"
 
 
-def svg(tree: Branch) -> str:
+def tree_svg(tree: TreeLike) -> str:
     """Return the drawing of a tree as an SVG file."""
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + drawing(tree, f"<style>{STYLE}</style>") + "\n"
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + _svg_element(tree, f"<style>{_TREE_STYLE}</style>") + "\n"
 
 
-def page(trees: Iterable[Branch], title: str = "Parse trees") -> str:
+def tree_page(trees: Iterable[TreeLike], title: str = "Parse trees") -> str:
     """Return an HTML page with the drawings of trees, each of which scrolls sideways."""
     figures = [
-        FIGURE.format(caption=visible(sentence(tree)), drawing=drawing(tree), brackets=visible(str(tree)))
+        _FIGURE_TEMPLATE.format(
+            caption=_escape_xml(_tree_text(tree)), drawing=_svg_element(tree), brackets=_escape_xml(str(tree))
+        )
         for tree in trees
     ]
-    digest = base64.b64encode(hashlib.sha256(PAGE_STYLE.encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(_PAGE_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return PAGE.format(policy=policy, title=visible(title), style=PAGE_STYLE, figures="\n".join(figures))
+    return _PAGE_TEMPLATE.format(policy=policy, title=_escape_xml(title), style=_PAGE_STYLE, figures="\n".join(figures))
 
 
-def drawing(tree: Branch, style: str = "") -> str:
+def _svg_element(tree: TreeLike, style: str = "") -> str:
     """Return the SVG element of a tree."""
-    places = placed(tree)
-    width, height = layout(places)
-    parts = [part for place in reversed(places) for part in marks(place, height - MARGIN - UNDER)]
-    name = visible(f"Tree of: {sentence(tree)}")
+    places = place_nodes(tree)
+    width, height = _assign_coordinates(places)
+    parts = [part for place in reversed(places) for part in _node_marks(place, height - _MARGIN - _WORD_DROP)]
+    name = _escape_xml(f"Tree of: {_tree_text(tree)}")
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="tree" role="img" aria-label="{name}" '
             f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">',
-            f"<title>{name}</title><desc>{visible(str(tree))}</desc>{style}",
+            f"<title>{name}</title><desc>{_escape_xml(str(tree))}</desc>{style}",
             f'<rect class="paper" width="{width:.0f}" height="{height:.0f}"/>',
             *parts,
             "</svg>",
@@ -157,11 +159,11 @@ def drawing(tree: Branch, style: str = "") -> str:
     )
 
 
-def placed(tree: Branch) -> list[Place]:
+def place_nodes(tree: TreeLike) -> list[TreeNodeBox]:
     """Return the place of every bracket, those inside before those around them."""
-    done: list[Place] = []
-    free: list[Place] = []  # those whose bracket is not closed yet
-    ahead: list[tuple[Branch, int, bool]] = [(tree, 0, False)]  # its depth; whether all that is in it has its place
+    done: list[TreeNodeBox] = []
+    free: list[TreeNodeBox] = []  # those whose bracket is not closed yet
+    ahead: list[tuple[TreeLike, int, bool]] = [(tree, 0, False)]  # its depth; whether all that is in it has its place
     column = 0
     while ahead:
         branch, depth, full = ahead.pop()
@@ -173,69 +175,69 @@ def placed(tree: Branch) -> list[Place]:
         del free[len(free) - len(branch.children) :]
         first, end = (inside[0].first, inside[-1].end) if inside else (column, column + 1)
         column = max(column, end)
-        free.append(Place(branch.label, branch.word, first, end, depth, inside))
+        free.append(TreeNodeBox(branch.label, branch.word, first, end, depth, inside))
         done.append(free[-1])
     return done
 
 
-def layout(places: Sequence[Place]) -> tuple[float, float]:
+def _assign_coordinates(boxes: Sequence[TreeNodeBox]) -> tuple[float, float]:
     """Give every place its x; return the width and the height of the whole."""
-    columns = [max(text_width(leaf.label), text_width(leaf.word)) + GAP for leaf in places if leaf.word]
-    for place in places:
-        missing = text_width(place.label) + GAP - sum(columns[place.first : place.end])
+    columns = [max(text_width(leaf.label), text_width(leaf.word)) + _WORD_GAP for leaf in boxes if leaf.word]
+    for place in boxes:
+        missing = text_width(place.label) + _WORD_GAP - sum(columns[place.first : place.end])
         if missing > 0:  # a label may be wider than what it spans
             for column in range(place.first, place.end):
                 columns[column] += missing / (place.end - place.first)
-    edges = list(accumulate(columns, initial=float(MARGIN)))
-    for place in places:
+    edges = list(accumulate(columns, initial=float(_MARGIN)))
+    for place in boxes:
         half = text_width(place.label) / 2
-        middle = (place.inside[0].x + place.inside[-1].x) / 2 if place.inside else 0.0
+        middle = (place.children[0].x + place.children[-1].x) / 2 if place.children else 0.0
         left, right = edges[place.first] + half, edges[place.end] - half
-        place.x = min(max(middle, left), right) if place.inside else (edges[place.first] + edges[place.end]) / 2
-    deepest = max(place.depth for place in places)
-    return edges[-1] + MARGIN, 2 * MARGIN + SIZE + deepest * ROW + UNDER
+        place.x = min(max(middle, left), right) if place.children else (edges[place.first] + edges[place.end]) / 2
+    deepest = max(place.depth for place in boxes)
+    return edges[-1] + _MARGIN, 2 * _MARGIN + _FONT_SIZE + deepest * _ROW_HEIGHT + _WORD_DROP
 
 
-def marks(place: Place, tags: float) -> list[str]:
+def _node_marks(box: TreeNodeBox, tag_y: float) -> list[str]:
     """Return the label of a place, its word, and the lines to what is in it; all tags stand at one height."""
-    y = tags if place.word else row(place)
+    y = tag_y if box.word else _label_y(box)
     lines = [
-        f'<polyline points="{place.x:.1f},{y + BELOW:.1f} {child.x:.1f},{row(child) - ABOVE:.1f}'
-        f'{f" {child.x:.1f},{tags - ABOVE:.1f}" if child.word else ""}"/>'
-        for child in place.inside
+        f'<polyline points="{box.x:.1f},{y + _LINE_BELOW:.1f} {child.x:.1f},{_label_y(child) - _LINE_ABOVE:.1f}'
+        f'{f" {child.x:.1f},{tag_y - _LINE_ABOVE:.1f}" if child.word else ""}"/>'
+        for child in box.children
     ]
-    texts = [f'<text class="{place.kind}" x="{place.x:.1f}" y="{y:.1f}">{visible(place.label)}</text>']
-    if place.word:
-        texts.append(f'<text class="word" x="{place.x:.1f}" y="{y + UNDER:.1f}">{visible(place.word)}</text>')
+    texts = [f'<text class="{box.css_class}" x="{box.x:.1f}" y="{y:.1f}">{_escape_xml(box.label)}</text>']
+    if box.word:
+        texts.append(f'<text class="word" x="{box.x:.1f}" y="{y + _WORD_DROP:.1f}">{_escape_xml(box.word)}</text>')
     return [*lines, *texts]
 
 
-def row(place: Place) -> float:
+def _label_y(box: TreeNodeBox) -> float:
     """Return the y of a label at the depth of a place; the letters stand on it."""
-    return MARGIN + SIZE + ROW * place.depth
+    return _MARGIN + _FONT_SIZE + _ROW_HEIGHT * box.depth
 
 
-def sentence(tree: Branch) -> str:
+def _tree_text(tree: TreeLike) -> str:
     """Return the words of a tree."""
-    return " ".join(place.word for place in placed(tree) if place.word)
+    return " ".join(place.word for place in place_nodes(tree) if place.word)
 
 
 def text_width(text: str) -> float:
     """Return about how wide a text is drawn."""
-    return SIZE * sum(map(letter_width, text))
+    return _FONT_SIZE * sum(map(_letter_width, text))
 
 
-def letter_width(letter: str) -> float:
+def _letter_width(letter: str) -> float:
     """Return about how wide a letter is, as a part of its size."""
     if unicodedata.combining(letter):
         return 0.0
     if unicodedata.east_asian_width(letter) in "WF":
         return 1.05
-    if letter in NARROW:
+    if letter in _NARROW_LETTERS:
         return 0.42
     return 0.78 if letter.isupper() or letter in "mw@%&" else 0.6
 
 
-def visible(text: str) -> str:
+def _escape_xml(text: str) -> str:
     """Write a text so that it stands in XML as text, and nothing in it is lost."""
-    return escape(UNSEEN.sub("\ufffd", text))
+    return escape(_INVALID_IN_XML.sub("\ufffd", text))

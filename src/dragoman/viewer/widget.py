@@ -6,12 +6,12 @@ import anywidget
 import traitlets
 
 from dragoman.errors import UserError
-from dragoman.viewer.document import contents
-from dragoman.viewer.page import bundle, style
+from dragoman.viewer.document import viewer_document
+from dragoman.viewer.page import bundle_scripts, read_style_sheet
 from dragoman.viewer.record import AttentionRecord
 
 # A question goes to Python as a message with a number, and the answer comes back with the same.
-RENDER = """
+_RENDER_SCRIPT = """
 export default {
   render({ model, el }) {
     const waiting = new Map();
@@ -36,34 +36,34 @@ export default {
 """
 
 
-class LookWidget(anywidget.AnyWidget):
+class AttentionWidget(anywidget.AnyWidget):
     """Shows one record; heads can be switched off and beginnings chosen if the record can be made again."""
 
-    _esm = bundle() + RENDER
-    _css = style()
+    _esm = bundle_scripts() + _RENDER_SCRIPT
+    _css = read_style_sheet()
     look = traitlets.Dict().tag(sync=True)
     live = traitlets.Bool().tag(sync=True)
 
     def __init__(self, record: AttentionRecord) -> None:
-        super().__init__(look=contents(record), live=record.again is not None)
+        super().__init__(look=viewer_document(record), live=record.rerun is not None)
         self.record = record
-        self.on_msg(self.answer)
+        self.on_msg(self._on_message)
 
-    def answer(self, _: object, question: dict[str, Any], __: object) -> None:
+    def _on_message(self, _: object, message: dict[str, Any], __: object) -> None:
         """Look once more with what was changed, and send it back."""
         try:
-            assert self.record.again, "only a live widget asks"
-            found = self.record.again(**allowed(question["change"]))
-            self.send({"number": question["number"], "look": contents(found)})
+            assert self.record.rerun, "only a live widget asks"
+            found = self.record.rerun(**_allowed_changes(message["change"]))
+            self.send({"number": message["number"], "look": viewer_document(found)})
         except UserError as error:
-            self.send({"number": question["number"], "error": str(error)})
+            self.send({"number": message["number"], "error": str(error)})
 
 
-def allowed(change: dict[str, Any]) -> dict[str, Any]:
+def _allowed_changes(change: dict[str, Any]) -> dict[str, Any]:
     """Return what a page may change about a look."""
     return {name: change[name] for name in ("text", "prefix", "without", "trace") if name in change}
 
 
-def widget(record: AttentionRecord) -> LookWidget:
+def attention_widget(record: AttentionRecord) -> AttentionWidget:
     """Return a widget of the record."""
-    return LookWidget(record)
+    return AttentionWidget(record)

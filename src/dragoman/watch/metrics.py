@@ -13,13 +13,13 @@ from os import stat_result
 from pathlib import Path
 from typing import Any
 
-BLOCK = 1 << 22  # bytes read at a time
-OPENING = 256  # bytes by which a file is known again
-NUMBERS = ("step", "loss", "nll", "rate", "gradient_norm", "tokens_per_second", "seconds")
+_READ_BYTES = 1 << 22  # bytes read at a time
+_SIGNATURE_BYTES = 256  # bytes by which a file is known again
+_TRAINING_FIELDS = ("step", "loss", "nll", "rate", "gradient_norm", "tokens_per_second", "seconds")
 
 
 @dataclass
-class Validation:
+class ValidationEntry:
     """What a validation found."""
 
     step: int
@@ -31,23 +31,25 @@ class Validation:
 
 
 @dataclass
-class Metrics:
+class MetricsHistory:
     """All that the file has said up to now."""
 
-    training: dict[str, "array[float]"] = field(default_factory=lambda: {name: array("d") for name in NUMBERS})
-    validations: list[Validation] = field(default_factory=list)
+    training: dict[str, "array[float]"] = field(default_factory=lambda: {name: array("d") for name in _TRAINING_FIELDS})
+    validations: list[ValidationEntry] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.training["step"])
 
-    def take(self, entry: dict[str, Any]) -> None:
+    def add(self, entry: dict[str, Any]) -> None:
         """Take an event into account."""
         if entry["event"] == "train":
             for name, values in self.training.items():
-                values.append(number(entry.get(name), nan))
+                values.append(_finite_or(entry.get(name), nan))
         elif entry["event"] == "validation":
-            loss, perplexity = (number(entry.get(name), None) for name in ("loss", "perplexity"))
-            self.validations.append(Validation(entry["step"], loss, perplexity, *score(entry), samples(entry)))
+            loss, perplexity = (_finite_or(entry.get(name), None) for name in ("loss", "perplexity"))
+            self.validations.append(
+                ValidationEntry(entry["step"], loss, perplexity, *_validation_score(entry), _validation_samples(entry))
+            )
 
 
 class MetricsFile:
@@ -55,52 +57,52 @@ class MetricsFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew."""
-        self.metrics = Metrics()
-        self.read_to = 0
-        self.opening = b""
-        self.seen: tuple[int, int, int] | None = None  # file number, size, time of change
+        self.metrics = MetricsHistory()
+        self.offset = 0
+        self.signature = b""
+        self.file_identity: tuple[int, int, int] | None = None  # file number, size, time of change
 
     def refresh(self) -> bool:
         """Read what is new, and say whether there was anything."""
         try:
             there = self.path.stat()
-            if identity(there) == self.seen:
+            if _file_identity(there) == self.file_identity:
                 return False
-            self.read(there)
-            self.seen = identity(there)
+            self._read_new_lines(there)
+            self.file_identity = _file_identity(there)
         except OSError:
-            had = self.seen is not None
-            self.forget()
+            had = self.file_identity is not None
+            self.reset()
             return had
         return True
 
-    def read(self, there: stat_result) -> None:
+    def _read_new_lines(self, there: stat_result) -> None:
         """Read the whole lines that are new; of another file than last time, all."""
         with self.path.open("rb") as file:
-            opening = file.read(OPENING)
-            replaced = self.seen is not None and there.st_ino != self.seen[0]
-            if replaced or there.st_size < self.read_to or not opening.startswith(self.opening):
-                self.forget()
-            self.opening = opening
-            file.seek(self.read_to)
+            opening = file.read(_SIGNATURE_BYTES)
+            replaced = self.file_identity is not None and there.st_ino != self.file_identity[0]
+            if replaced or there.st_size < self.offset or not opening.startswith(self.signature):
+                self.reset()
+            self.signature = opening
+            file.seek(self.offset)
             rest = b""
-            while block := file.read(BLOCK):
+            while block := file.read(_READ_BYTES):
                 whole, newline, rest = (rest + block).rpartition(b"\n")
-                self.read_to += len(whole) + len(newline)
-                for entry in entries(whole):
-                    self.metrics.take(entry)
+                self.offset += len(whole) + len(newline)
+                for entry in _parse_entries(whole):
+                    self.metrics.add(entry)
 
 
-def identity(there: stat_result) -> tuple[int, int, int]:
+def _file_identity(there: stat_result) -> tuple[int, int, int]:
     """Return what changes whenever a file is written to or replaced."""
     return there.st_ino, there.st_size, there.st_mtime_ns
 
 
-def entries(lines: bytes) -> Iterator[dict[str, Any]]:
+def _parse_entries(lines: bytes) -> Iterator[dict[str, Any]]:
     """Yield the events on some lines; what is none is passed over."""
     for line in lines.split(b"\n"):
         try:
@@ -111,22 +113,22 @@ def entries(lines: bytes) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def number(value: Any, otherwise: Any) -> Any:
+def _finite_or(value: Any, default: Any) -> Any:
     """Return a finite number, or something else in its place."""
     try:
-        return float(value) if isinstance(value, int | float) and isfinite(value) else otherwise
+        return float(value) if isinstance(value, int | float) and isfinite(value) else default
     except OverflowError:  # a whole number of hundreds of digits
-        return otherwise
+        return default
 
 
-def score(entry: dict[str, Any]) -> tuple[float | None, str]:
+def _validation_score(entry: dict[str, Any]) -> tuple[float | None, str]:
     """Return a validation's score and what kind it is; earlier versions knew one kind, and named the score after it."""
     if "bleu" in entry:
-        return number(entry["bleu"], None), "BLEU"
-    return number(entry.get("score"), None), str(entry.get("measure") or "")
+        return _finite_or(entry["bleu"], None), "BLEU"
+    return _finite_or(entry.get("score"), None), str(entry.get("measure") or "")
 
 
-def samples(entry: dict[str, Any]) -> list[dict[str, str]]:
+def _validation_samples(entry: dict[str, Any]) -> list[dict[str, str]]:
     """Return the examples of a validation; earlier versions wrote one, without its reference."""
     listed = entry.get("samples")
     found = listed if isinstance(listed, list) else [entry] if entry.get("source") else []

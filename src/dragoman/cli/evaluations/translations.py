@@ -5,31 +5,35 @@ from pathlib import Path
 from typing import Any
 
 import dragoman
-from dragoman.cli.evaluations.question import Question
-from dragoman.cli.progress import busy, counting, say
+from dragoman.cli.evaluations.options import EvaluateOptions
+from dragoman.cli.progress import print_stderr, progress_bar, status_spinner
 from dragoman.errors import UserError
 
 
-def evaluate_translations(asked: Question) -> None:
+def evaluate_translations(options: EvaluateOptions) -> None:
     """Print BLEU, chrF and TER of a run's translations, or of somebody else's."""
     from dragoman.data.lines import read_lines
     from dragoman.evaluation import scores, tables
 
-    refuse_unclear(asked)
-    references = list(read_lines(str(asked.reference), say))
-    sources = list(read_lines(asked.source, say)) if asked.source else None
-    if asked.run:
-        ours = translations(asked.run, sources, len(references), asked)
+    _check_options(options)
+    references = list(read_lines(str(options.reference), print_stderr))
+    sources = list(read_lines(options.source, print_stderr)) if options.source else None
+    if options.run:
+        ours = _translate_sources(options.run, sources, len(references), options)
     else:
-        ours = list(read_lines(str(asked.hypotheses), say))
-    asked.write(ours)
-    theirs = translations(asked.against, sources, len(references), asked) if asked.against else None
-    with busy("Scoring"):
-        found = scores.score(ours, references)
-        rows = scores.by_length(sources, ours, references) if sources else []
-        bad = scores.worst(sources or [""] * len(ours), ours, references, asked.worst) if asked.worst else []
-        compared = scores.compare(ours, theirs, references) if theirs is not None else None
-    if asked.as_json:
+        ours = list(read_lines(str(options.hypotheses), print_stderr))
+    options.write_outputs(ours)
+    theirs = _translate_sources(options.against, sources, len(references), options) if options.against else None
+    with status_spinner("Scoring"):
+        found = scores.score_translations(ours, references)
+        rows = scores.score_by_length(sources, ours, references) if sources else []
+        bad = (
+            scores.worst_sentences(sources or [""] * len(ours), ours, references, options.worst)
+            if options.worst
+            else []
+        )
+        compared = scores.compare_systems(ours, theirs, references) if theirs is not None else None
+    if options.as_json:
         result: dict[str, Any] = scores.to_json(found)
         result["by_length"] = [scores.to_json(row) for row in rows]
         result["worst"] = [scores.to_json(sentence) for sentence in bad]
@@ -37,21 +41,21 @@ def evaluate_translations(asked: Question) -> None:
         print(json.dumps(result, ensure_ascii=False, indent=2))
         return
     parts = [tables.scores_table(found), tables.length_table(rows) if rows else ""]
-    print("\n\n".join(filter(None, [*parts, tables.worst_table(bad) if bad else "", str(compared or "")])))
+    print("\n\n".join(filter(None, [*parts, tables.worst_sentences_table(bad) if bad else "", str(compared or "")])))
 
 
-def refuse_unclear(asked: Question) -> None:
+def _check_options(options: EvaluateOptions) -> None:
     """Say which of the options are missing, mean nothing here, or contradict each other."""
-    asked.refuse("parameters", "sentences", "ignore_stress")
-    if asked.reference is None:
+    options.reject("parameters", "sentences", "ignore_stress")
+    if options.reference is None:
         raise UserError("There is nothing to compare with: give --reference, the right translations line by line.")
-    if (asked.run is None) == (asked.hypotheses is None):
+    if (options.run is None) == (options.hypotheses is None):
         raise UserError("Give either a RUN, whose translations of --source are scored, or --hypotheses made elsewhere.")
-    if asked.source is None and (asked.run or asked.against):
+    if options.source is None and (options.run or options.against):
         raise UserError("A run needs a text to translate: give --source.")
 
 
-def translations(run: Path, sources: list[str] | None, expected: int, asked: Question) -> list[str]:
+def _translate_sources(run: Path, sources: list[str] | None, expected: int, options: EvaluateOptions) -> list[str]:
     """Translate with the model in a run, after checking that the lines fit together."""
     assert sources is not None, "refuse_unclear has seen to that"
     if len(sources) != expected:
@@ -59,7 +63,7 @@ def translations(run: Path, sources: list[str] | None, expected: int, asked: Que
             f"--source has {len(sources):,} lines but --reference has {expected:,}; line n of one must "
             "translate line n of the other."
         )
-    model = dragoman.load(run, device=asked.device)
-    with counting(f"Translating with {run}", len(sources)) as progress:
-        found: list[str] = model.translate(sources, progress=progress, **asked.decoding)
+    model = dragoman.load(run, device=options.device)
+    with progress_bar(f"Translating with {run}", len(sources)) as progress:
+        found: list[str] = model.translate(sources, progress=progress, **options.decoding)
         return found

@@ -1,0 +1,42 @@
+"""Our own decoder, by the very path of `dragoman translate`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from dragoman.bench.timing import TokenIds
+from dragoman.decoding.hypothesis import Hypothesis
+from dragoman.malloc import keep_freed_memory
+from dragoman.recipe import DecodingPrecision
+from dragoman.tasks.translator import load
+
+_WARMUP_SENTENCES = 64  # sentences
+
+
+class DragomanDecoder:
+    """A run's translator, from the tokens of its texts to those of their translations."""
+
+    def __init__(self, run: Path, threads: int, precision: DecodingPrecision) -> None:
+        torch.set_num_threads(threads)
+        keep_freed_memory()
+        self.translator = load(run, device="cpu")
+        self.precision = precision
+
+    def prepare_inputs(self, sources: Sequence[TokenIds]) -> list[TokenIds]:
+        """Return the sources as they are."""
+        return list(sources)
+
+    def decode(self, inputs: list[TokenIds], beam: int) -> list[list[Hypothesis]]:
+        """Search as `Translator.search` does."""
+        translator = self.translator
+        return translator.build_engine(translator.decoding_config(beam, precision=self.precision)).search(inputs)
+
+    def output_tokens(self, outputs: list[list[Hypothesis]]) -> list[TokenIds]:
+        """Return the best hypothesis of each sentence."""
+        return [list(row[0].tokens) for row in outputs]
+
+    def tune(self, inputs: list[TokenIds], beam: int) -> str:
+        """Warm up; the size of a batch is the recipe's."""
+        self.decode(inputs[:_WARMUP_SENTENCES], beam)
+        return f"{self.translator.recipe.decoding.batch_tokens:,} tokens"

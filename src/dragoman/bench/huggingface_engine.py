@@ -1,0 +1,64 @@
+"""The other rival in decoding: `generate` of Hugging Face Transformers, on a MarianMT model of the same shape.
+
+Marian is the paper's post-norm Transformer with shared embeddings and sinusoids. It has random weights of its own and a
+forced length, so it takes part only where the others have random weights too.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dragoman.bench.timing import TokenIds
+from dragoman.recipe import ModelConfig
+from dragoman.tokens import END, PAD, START
+
+_BATCH_SIZE = 64  # sentences
+
+
+class HuggingFaceDecoder:
+    """A Marian model that answers every source with `length` tokens."""
+
+    def __init__(self, model_config: ModelConfig, vocabulary: int, length: int, threads: int) -> None:
+        transformers: Any = import_module("transformers")
+        torch.set_num_threads(threads)
+        torch.manual_seed(1)
+        size = {"ffn_dim": model_config.inner_width, "attention_heads": model_config.heads}
+        sides = {f"{side}_{name}": number for side in ("encoder", "decoder") for name, number in size.items()}
+        config = transformers.MarianConfig(
+            vocab_size=vocabulary,
+            d_model=model_config.width,
+            activation_function=model_config.activation,
+            scale_embedding=True,
+            pad_token_id=PAD,
+            eos_token_id=END,
+            decoder_start_token_id=START,
+            forced_eos_token_id=None,
+            encoder_layers=model_config.layers,
+            decoder_layers=model_config.decoder_depth,
+            **sides,
+        )
+        self.model = transformers.MarianMTModel(config).eval()
+        self.length = length
+
+    def prepare_inputs(self, sources: Sequence[TokenIds]) -> list[Tensor]:
+        """Return batches of equally long sources."""
+        rows = torch.tensor(list(sources))  # B S
+        return list(torch.split(rows, _BATCH_SIZE))
+
+    @torch.inference_mode()
+    def decode(self, inputs: list[Tensor], beam: int) -> list[Tensor]:
+        """Generate batch after batch."""
+        length = {"min_new_tokens": self.length, "max_new_tokens": self.length}
+        return [self.model.generate(batch, num_beams=beam, do_sample=False, **length) for batch in inputs]
+
+    def output_tokens(self, outputs: list[Tensor]) -> list[TokenIds]:
+        """Return what stands after START."""
+        return [row[1:] for batch in outputs for row in batch.tolist()]
+
+    def tune(self, inputs: list[Tensor], beam: int) -> str:
+        """Warm up; the size of a batch is fixed."""
+        self.decode(inputs[:1], beam)
+        return f"{_BATCH_SIZE} examples"

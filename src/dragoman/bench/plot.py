@@ -1,0 +1,97 @@
+"""A report as one picture: a bar a contender, with a line from the lowest to the highest value."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import TypeVar
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from dragoman.bench.decoding import DecodingResult
+from dragoman.bench.report import BenchmarkReport
+from dragoman.bench.stats import SampleStats
+from dragoman.bench.workers import OWN_PREFIX
+
+_BAR_COLOURS = {True: "#1f6f8b", False: "#c9ccd1"}  # ours, others
+_PANEL_WIDTH, _BAR_HEIGHT, _PANEL_MARGIN = 6.5, 0.28, 0.8  # inches: a panel, a bar, what a panel needs beside its bars
+_COLUMNS = 2
+_DPI = 130  # an inch
+
+_BenchmarkResult = TypeVar("_BenchmarkResult")
+
+
+@dataclass(frozen=True)
+class _BarChart:
+    """Contenders that are compared with each other."""
+
+    title: str
+    unit: str
+    bars: dict[str, SampleStats]
+
+
+def plot_report(report: BenchmarkReport, path: Path) -> None:
+    """Draw a report."""
+    rows = chart_rows(report)
+    tallest = max(len(panel.bars) for row in rows for panel in row)
+    figure = Figure(
+        figsize=(_COLUMNS * _PANEL_WIDTH, len(rows) * (_PANEL_MARGIN + _BAR_HEIGHT * tallest)), layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    for places, row in zip(figure.subplots(len(rows), _COLUMNS, squeeze=False), rows, strict=True):
+        for axes, panel in zip_longest(places, row):
+            if panel:
+                _draw_bar_chart(axes, panel)
+            else:
+                axes.set_axis_off()
+    figure.savefig(path, dpi=_DPI)
+
+
+def chart_rows(report: BenchmarkReport) -> list[list[_BarChart]]:
+    """Return what is drawn: two trainings side by side; then, for each beam, bulk beside one sentence at a time."""
+    trainings = [
+        _BarChart(f"Training, {size}", "target tokens/s", {each.engine: each.speed for each in same})
+        for size, same in _group_by(report.training, lambda each: each.size).items()
+    ]
+    rows = [trainings[first : first + _COLUMNS] for first in range(0, len(trainings), _COLUMNS)]
+    for name, same in _group_by(report.decoding, _comparison_name).items():
+        speeds = {each.engine: each.speed for each in same}
+        waiting = {each.engine: each.latency for each in same}
+        bulk = _BarChart(f"Decoding in bulk, {name}", "sentences/s", speeds)
+        rows.append([bulk, _BarChart(f"One sentence at a time, {name}", "ms, less is better", waiting)])
+    return rows
+
+
+def _comparison_name(result: DecodingResult) -> str:
+    """Name what a decoding may be compared with."""
+    return f"{result.model}, beam {result.beam}"
+
+
+def _group_by(
+    results: list[_BenchmarkResult], key: Callable[[_BenchmarkResult], str]
+) -> dict[str, list[_BenchmarkResult]]:
+    """Put results with the same key together, in their order."""
+    groups: dict[str, list[_BenchmarkResult]] = {}
+    for result in results:
+        groups.setdefault(key(result), []).append(result)
+    return groups
+
+
+def _draw_bar_chart(axes: Axes, chart: _BarChart) -> None:
+    """Draw one panel, the first contender on top."""
+    names, measures = list(chart.bars), list(chart.bars.values())
+    medians = [measure.median for measure in measures]
+    spread = [
+        [measure.median - measure.lowest for measure in measures],
+        [measure.highest - measure.median for measure in measures],
+    ]
+    colours = [_BAR_COLOURS[name.startswith(OWN_PREFIX)] for name in names]
+    axes.barh(names, medians, xerr=spread, color=colours, ecolor="0.3", capsize=3)
+    axes.invert_yaxis()
+    axes.set_title(chart.title, fontsize=10)
+    axes.set_xlabel(chart.unit, fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.grid(axis="x", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,116 @@
+"""The rival in training: `torch.nn.Transformer` in a loop as anyone would write it."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.bench.data import BenchmarkCorpus
+from dragoman.data.batches import Order, collate
+from dragoman.models.positions import sinusoids
+from dragoman.recipe import ModelConfig, Recipe
+from dragoman.tokens import PAD
+
+_MAX_POSITIONS = 4096
+
+_BatchTensors = tuple[Tensor, Tensor, Tensor, int]  # source, prefix, target, and the target's tokens without padding
+
+
+class TorchTransformer(nn.Module):
+    """PyTorch's Transformer between tied embeddings and their transpose, with as many parameters as ours."""
+
+    places: Tensor
+
+    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        self.source = nn.Embedding(source_vocabulary, config.width, padding_idx=PAD)
+        self.target = self.source if config.share_embeddings else nn.Embedding(target_vocabulary, config.width, PAD)
+        self.register_buffer("places", sinusoids(_MAX_POSITIONS, config.width), persistent=False)
+        self.dropout = nn.Dropout(config.dropout)
+        self.transformer = nn.Transformer(
+            config.width,
+            config.heads,
+            config.layers,
+            config.decoder_depth,
+            config.inner_width,
+            config.dropout,
+            config.activation,
+            batch_first=True,
+            norm_first=config.norm == "pre",
+        )
+        if config.norm == "post":  # the paper has no norm after the last layer's own
+            self.transformer.encoder.norm = self.transformer.decoder.norm = None
+        self.output = nn.Linear(config.width, target_vocabulary, bias=False)
+        if config.share_output:
+            self.output.weight = self.target.weight
+        nn.init.normal_(self.source.weight, std=config.width**-0.5)
+        nn.init.normal_(self.target.weight, std=config.width**-0.5)
+
+    def forward(self, source: Tensor, prefix: Tensor) -> Tensor:
+        """Return the logits (B T V) after each position of `prefix`."""
+        blank = source == PAD
+        later = nn.Transformer.generate_square_subsequent_mask(prefix.shape[1], dtype=torch.bool)
+        hidden = self.transformer(
+            self.embed(self.source, source), self.embed(self.target, prefix), tgt_mask=later,
+            src_key_padding_mask=blank, tgt_key_padding_mask=prefix == PAD, memory_key_padding_mask=blank,
+            tgt_is_causal=True,
+        )  # fmt: skip
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def embed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+        """Return the vectors of tokens with their places added."""
+        vectors = embedding(tokens) * math.sqrt(embedding.embedding_dim) + self.places[: tokens.shape[1]]
+        dropped: Tensor = self.dropout(vectors)
+        return dropped
+
+
+def is_torch_compatible(config: ModelConfig) -> bool:
+    """Say whether `torch.nn.Transformer` can be a model like this one."""
+    share = config.width // config.heads
+    paper = config.positions == "sinusoidal" and not config.rotary and config.score == "scaled_dot"
+    full = config.architecture == "transformer" and config.pattern == "full" and config.normalisation == "layer"
+    return paper and full and {config.key_width, config.value_width} <= {None, share}
+
+
+def batch_loader(recipe: Recipe, corpus: BenchmarkCorpus) -> Callable[[int], list[_BatchTensors]]:
+    """Return the function that gives the batches of a step (from 1): the very ones that our training gets."""
+    pairs, plan = corpus.open_pairs(), recipe.training
+    order = Order(pairs.source_lengths, pairs.target_lengths, plan.batch_tokens, plan.accumulate, plan.seed)
+
+    def batches(number: int) -> list[_BatchTensors]:
+        collated = [collate(pairs, numbers) for numbers in order.update(number - 1)]
+        return [(*map(torch.from_numpy, (b.source, b.prefix, b.target)), b.tokens) for b in collated]  # type: ignore[misc]
+
+    return batches
+
+
+class TorchTraining:
+    """The loop: forward, loss, backward, Adam; under autocast if the recipe says bfloat16."""
+
+    def __init__(self, recipe: Recipe, corpus: BenchmarkCorpus) -> None:
+        plan = recipe.training
+        torch.set_num_threads(plan.threads)
+        torch.manual_seed(plan.seed)
+        self.config = plan
+        self.model = TorchTransformer(recipe.model, *map(len, corpus.read_tokenizers())).train()
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.loss = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=plan.label_smoothing)
+        self.batches = batch_loader(recipe, corpus)
+        self.steps_done = 0
+
+    def step(self) -> int:
+        """Make one update; return the target tokens it was made from."""
+        self.steps_done += 1
+        batches = self.batches(self.steps_done)
+        self.optimizer.zero_grad()
+        for source, prefix, target, _ in batches:
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.config.precision == "bfloat16"):
+                logits = self.model(source, prefix)
+                loss = self.loss(logits.flatten(0, 1), target.flatten()) / len(batches)
+            loss.backward()
+        if self.config.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self.optimizer.step()
+        return sum(tokens for *_, tokens in batches)

@@ -1,0 +1,24 @@
+"""How well a language model predicts a text."""
+
+import json
+
+from dragoman.cli.evaluations.options import EvaluateOptions
+from dragoman.cli.progress import print_stderr, progress_bar
+from dragoman.errors import UserError
+
+
+def evaluate_language_model(options: EvaluateOptions) -> None:
+    """Print how well a language model predicts a text."""
+    from dragoman.cli.line_io import load_for_task
+    from dragoman.evaluation.perplexity import perplexity_table, to_json
+    from dragoman.tasks.continuation import measure_perplexity
+
+    options.reject("hypotheses", "against", "parameters", "worst", "output", "sentences", "ignore_stress")
+    options.reject_search_options()
+    if options.run is None:
+        raise UserError("A text is predicted by a model: give a RUN, and --reference, the text.")
+    model = load_for_task(options.run, "generate", options.device)
+    (example,) = model.task.read_examples(options.source, options.reference, print_stderr)
+    with progress_bar(f"{model.task.gerund} with {options.run}", None) as progress:
+        found = measure_perplexity(model, example.references[0], progress, print_stderr)
+    print(json.dumps(to_json(found), indent=2) if options.as_json else perplexity_table(found))

@@ -1,0 +1,209 @@
+"""Short stories with a question each, in the manner of bAbI (Weston et al. 2015), in words of our own.
+
+People go from place to place, take things along and put them down; some of what they do matters to nobody. A question
+has one word as its answer, and it takes one, two or three sentences of the story, the facts, to know it:
+
+1. "Where is Ada?" takes where she went last.
+2. "Where is the lantern?" takes who took it (or put it down), and where they went last (or had gone before).
+3. "Where was the lantern before the attic?" takes who took it, where they were, and that they went to the attic. The
+   lantern came there only once.
+
+A stable hash of its sentences gives every story to one split, so that no two splits share one, whatever the question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from random import Random
+
+from dragoman.errors import UserError, did_you_mean
+
+SPLITS = ("train", "valid", "test")
+_HELD_OUT_PERCENT = {"test": 15, "valid": 15}  # of all stories
+PEOPLE = ("Ada", "Bruno", "Clara", "Emil")
+PLACES = ("attic", "cellar", "library", "orchard", "stable", "workshop")
+THINGS = ("kettle", "lantern", "violin")
+_GOING = ("walked to", "hurried to", "strolled to")
+_TAKING = ("picked up", "took")
+_PUTTING_DOWN = ("put down", "laid down")
+_IDLING = ("hummed a tune", "looked around", "sneezed")
+SENTENCE_LIMITS = {1: (4, 10), 2: (6, 12), 3: (8, 14)}  # sentences of a story with so many facts, at least and at most
+_HANDLING_RATE = {1: 0.0, 2: 0.4, 3: 0.35}  # how often somebody tries to take a thing or to put one down
+_IDLING_RATE = 0.1  # how often somebody does what matters to nobody
+
+
+@dataclass(frozen=True)
+class Story:
+    """A story, a question about it, the one word that answers it, and the sentences that say so."""
+
+    sentences: tuple[str, ...]
+    question: str
+    answer: str
+    facts: tuple[int, ...]  # positions in `sentences`, counted from 0, in their order
+
+
+@dataclass(frozen=True)
+class _Arrival:
+    """Somebody's coming to a place, and the sentence that tells of it."""
+
+    place: str
+    sentence: int
+
+
+@dataclass(frozen=True)
+class _StoryQuestion:
+    """What may be asked at the end of a story."""
+
+    text: str
+    answer: str
+    facts: tuple[int, ...]
+
+
+def story_words(text: str) -> list[str]:
+    """Split a sentence into its words, without capitals and marks."""
+    return re.findall(r"\w+", text.lower())
+
+
+def stories(facts: int, split: str, count: int, *, seed: int = 1) -> Iterator[Story]:
+    """Return `count` different stories of a split, always the same ones for the same arguments."""
+    if split not in SPLITS:
+        raise UserError(
+            f'The stories have the splits {", ".join(SPLITS)}, not "{split}".{did_you_mean(split, [*SPLITS])}'
+        )
+    if facts not in SENTENCE_LIMITS:
+        raise UserError(f"A question takes 1, 2 or 3 facts, not {facts}.")
+    return islice(_draw_stories(facts, split, seed), count)
+
+
+def _draw_stories(facts: int, split: str, seed: int) -> Iterator[Story]:
+    """Draw stories of a split for ever, none twice."""
+    rng = Random(f"{facts} {split} {seed}")
+    seen = set[tuple[str, ...]]()
+    while True:
+        story = _draw_story(rng, facts)
+        if story and story.sentences not in seen and _split_of_story(story.sentences) == split:
+            seen.add(story.sentences)
+            yield story
+
+
+def _split_of_story(sentences: tuple[str, ...]) -> str:
+    """Return the split that a story belongs to, the same on every machine and in every run."""
+    percent = int.from_bytes(blake2b(" ".join(sentences).encode(), digest_size=8).digest(), "big") % 100
+    if percent < _HELD_OUT_PERCENT["test"]:
+        return "test"
+    return "valid" if percent < _HELD_OUT_PERCENT["test"] + _HELD_OUT_PERCENT["valid"] else "train"
+
+
+def _draw_story(rng: Random, facts: int) -> Story | None:
+    """Draw a story and a question about it, or nothing if too little happened to ask."""
+    world = _StoryWorld(rng)
+    people = rng.sample(PEOPLE, rng.randint(2, len(PEOPLE)))
+    for _ in range(rng.randint(*SENTENCE_LIMITS[facts])):
+        world.act(rng.choice(people), _HANDLING_RATE[facts])
+    asked = {1: world.questions_about_people, 2: world.questions_about_things, 3: world.questions_about_the_past}[
+        facts
+    ]()
+    if not asked:
+        return None
+    question = rng.choice(asked)
+    return Story(tuple(world.sentences), question.text, question.answer, tuple(sorted(question.facts)))
+
+
+class _StoryWorld:
+    """Who is where and has what, and which sentences said so."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.sentences: list[str] = []
+        self.visits: dict[str, _Arrival] = {}  # of people: where they went last
+        self.held: dict[str, tuple[str, int]] = {}  # things in somebody's hands: whose, and since which sentence
+        self.put_down: dict[str, tuple[_Arrival, int]] = {}  # things put down: where, and in which sentence
+        self.places: dict[str, list[str]] = {}  # of things: where each has been, in turn
+        self.arrivals: dict[str, list[tuple[str, str, tuple[int, int, int]]]] = {}  # of things: where, whence, facts
+
+    def write_sentence(self, person: str, deed: str) -> int:
+        """Write a sentence, and return its number."""
+        self.sentences.append(f"{person} {deed}.")
+        return len(self.sentences) - 1
+
+    def act(self, person: str, handling: float) -> None:
+        """Let a person do something that they can do."""
+        drawn = self.rng.random()
+        if drawn < _IDLING_RATE:
+            self.write_sentence(person, self.rng.choice(_IDLING))
+        elif person in self.visits and drawn < _IDLING_RATE + handling:
+            self.take_or_put_down(person)
+        else:
+            self.move(person)
+
+    def move(self, person: str) -> None:
+        """Let a person go to another place, with all they carry."""
+        before = self.visits.get(person)
+        place = self.rng.choice([place for place in PLACES if before is None or place != before.place])
+        now = _Arrival(place, self.write_sentence(person, f"{self.rng.choice(_GOING)} the {place}"))
+        self.visits[person] = now
+        for thing, (holder, since) in self.held.items():
+            if holder == person and before is not None:
+                self.places[thing].append(place)
+                facts = (since, before.sentence, now.sentence)
+                self.arrivals.setdefault(thing, []).append((place, before.place, facts))
+
+    def take_or_put_down(self, person: str) -> None:
+        """Let a person take a thing or put one down; with none at hand they go."""
+        held = [thing for thing, (holder, _) in self.held.items() if holder == person]
+        near = [thing for thing in THINGS if self.can_take(person, thing)]
+        if not held and not near:
+            self.move(person)
+        elif near and (not held or self.rng.random() < 0.5):
+            self.take(person, self.rng.choice(near))
+        else:
+            self.put_thing_down(person, self.rng.choice(held))
+
+    def can_take(self, person: str, thing: str) -> bool:
+        """Tell whether a thing lies where a person is; one not heard of yet may lie anywhere."""
+        if thing in self.held:
+            return False
+        return thing not in self.put_down or self.put_down[thing][0].place == self.visits[person].place
+
+    def take(self, person: str, thing: str) -> None:
+        """Let a person take a thing."""
+        self.put_down.pop(thing, None)
+        self.held[thing] = person, self.write_sentence(person, f"{self.rng.choice(_TAKING)} the {thing}")
+        self.places.setdefault(thing, [self.visits[person].place])
+
+    def put_thing_down(self, person: str, thing: str) -> None:
+        """Let a person put a thing down."""
+        del self.held[thing]
+        self.put_down[thing] = (
+            self.visits[person],
+            self.write_sentence(person, f"{self.rng.choice(_PUTTING_DOWN)} the {thing}"),
+        )
+
+    def questions_about_people(self) -> list[_StoryQuestion]:
+        """Return the questions about where somebody is: one fact."""
+        return [
+            _StoryQuestion(f"Where is {person}?", visit.place, (visit.sentence,))
+            for person, visit in self.visits.items()
+        ]
+
+    def questions_about_things(self) -> list[_StoryQuestion]:
+        """Return the questions about where something is: two facts."""
+        held = {thing: (self.visits[holder], since) for thing, (holder, since) in self.held.items()}
+        return [
+            _StoryQuestion(f"Where is the {thing}?", visit.place, (visit.sentence, sentence))
+            for thing, (visit, sentence) in sorted({**self.put_down, **held}.items())
+        ]
+
+    def questions_about_the_past(self) -> list[_StoryQuestion]:
+        """Return the questions about where something was before it came to a place, once: three facts."""
+        return [
+            _StoryQuestion(f"Where was the {thing} before the {place}?", whence, facts)
+            for thing, arrivals in self.arrivals.items()
+            for place, whence, facts in arrivals
+            if Counter(self.places[thing])[place] == 1
+        ]

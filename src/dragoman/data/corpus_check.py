@@ -1,0 +1,304 @@
+"""Looking a corpus over before an hour is spent on it: what is odd, how often, and where.
+
+One pass, in memory of a few bytes a line. Nothing is changed, and only what cannot be read as pairs is an error.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal
+
+from dragoman.data.corpus import ParallelCorpus
+from dragoman.data.split import pair_hash
+from dragoman.errors import UserError
+
+Severity = Literal["error", "warning", "note"]
+_TrigramCounts = Counter[str]
+
+_MAX_EXAMPLES = 3
+_MAX_EXAMPLE_CHARACTERS = 60
+_MAX_LENGTH_RATIO = 9
+_LONG_LINE_CHARACTERS = 1000  # characters
+_PROFILE_LINES = 2000
+_PROFILE_CHARACTERS = 1000  # of a line
+# How much better the crossed comparison must fit. Two halves of one text differ by less.
+_SWAP_MARGIN = 0.1
+_FREQUENT_FRACTION = 0.2  # share of pairs from which on a sign is no accident any more
+
+# Also the directional overrides, zero-width space and inner byte-order marks; joiners have their use in many scripts.
+_INVISIBLE_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something odd about the data, how often it occurs, and where first."""
+
+    severity: Severity
+    message: str
+    count: int
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """What was found, the worst first."""
+
+    findings: tuple[Finding, ...]
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join(line for finding in self.findings for line in format_finding(finding))
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether this data cannot be trained on."""
+        return _has_errors(self.findings)
+
+
+@dataclass
+class _PairCheck:
+    """Something to look for in every pair, with what it has found so far."""
+
+    severity: Severity
+    message: str
+    applies: Callable[[str, str], bool]
+    message_if_frequent: str | None = None  # said instead where it is no accident; "": nothing is
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def inspect(self, number: int, source: str, target: str) -> None:
+        """Count the pair if the sign applies to it."""
+        if self.applies(source, target):
+            self.count += 1
+            if len(self.examples) < _MAX_EXAMPLES:
+                self.examples.append(f"line {number:,}: {_printable_excerpt(source)} | {_printable_excerpt(target)}")
+
+    def finding(self, name: str, total: int) -> Finding | None:
+        """Return what was found among so many pairs of the text of this name."""
+        what = (
+            self.message
+            if self.message_if_frequent is None or self.count <= _FREQUENT_FRACTION * total
+            else self.message_if_frequent
+        )
+        if not self.count or not what:
+            return None
+        return Finding(self.severity, f"{name}: {what}", self.count, tuple(self.examples))
+
+
+class _SeenPairs:
+    """Remembers texts by their hashes."""
+
+    def __init__(self, *, sources_only: bool = False) -> None:
+        self.sources_only = sources_only
+        self.hashes: set[int] = set()
+
+    def contains(self, source: str, target: str) -> bool:
+        """Tell whether the pair was met before."""
+        return self.hash(source, target) in self.hashes
+
+    def contains_or_add(self, source: str, target: str) -> bool:
+        """Tell whether the pair was met before, and remember it."""
+        before = len(self.hashes)
+        self.hashes.add(self.hash(source, target))
+        return len(self.hashes) == before
+
+    def hash(self, source: str, target: str) -> int:
+        """Return the number by which a text is remembered."""
+        return pair_hash(0, source, "" if self.sources_only else target)
+
+
+def check_corpus(corpus: ParallelCorpus, valid: ParallelCorpus | None = None) -> DataReport:
+    """Look over training files, and validation files beside them."""
+    pairs, sources = _SeenPairs(), _SeenPairs(sources_only=True)
+    findings = _run_checks(corpus, "training text", [*_common_checks(), *_duplicate_checks(pairs, sources)])
+    if valid is not None:
+        findings += _run_checks(valid, "validation text", [*_common_checks(), *_overlap_checks(pairs, sources)])
+        findings += [] if _has_errors(findings) else _find_swapped_sides(corpus, valid)
+    order: list[Severity] = ["error", "warning", "note"]
+    return DataReport(tuple(sorted(findings, key=lambda finding: order.index(finding.severity))))
+
+
+def _common_checks() -> list[_PairCheck]:
+    """Return what is looked for in any parallel text."""
+    return [
+        _PairCheck(
+            "warning",
+            "source and target are the same",
+            lambda source, target: source == target,
+            message_if_frequent="source and target are the same; was one file given twice?",
+        ),
+        _PairCheck(
+            "warning",
+            f"one side has over {_MAX_LENGTH_RATIO} times the characters of the other",
+            _has_unlikely_character_ratio,
+        ),
+        _PairCheck(
+            "warning",
+            f"one side has over {_MAX_LENGTH_RATIO} times the words of the other",
+            _has_unlikely_word_ratio,
+            message_if_frequent="",  # one of the languages is written without spaces
+        ),
+        _PairCheck(
+            "warning",
+            "looks like UTF-8 that was read as Windows-1252 (\u00c3\u00a9 for é)",
+            _on_either_side(_is_mojibake),
+        ),
+        _PairCheck(
+            "warning",
+            "replacement characters (U+FFFD), left by a conversion that failed",
+            _on_either_side(_has_replacement_character),
+        ),
+        _PairCheck("note", "control or invisible characters", _on_either_side(_has_invisible_characters)),
+        _PairCheck("note", f"lines of over {_LONG_LINE_CHARACTERS:,} characters", _on_either_side(_is_long)),
+    ]
+
+
+def _duplicate_checks(pairs: _SeenPairs, sources: _SeenPairs) -> list[_PairCheck]:
+    """Return what is looked for within the training text."""
+    return [
+        _PairCheck("warning", "pairs that occurred before", pairs.contains_or_add),
+        _PairCheck("note", "sources that occurred before, with any target", sources.contains_or_add),
+    ]
+
+
+def _overlap_checks(pairs: _SeenPairs, sources: _SeenPairs) -> list[_PairCheck]:
+    """Return what is looked for in the validation text, knowing the training text."""
+    return [
+        _PairCheck("warning", "pairs that are in the training text too, so scores will flatter", pairs.contains),
+        _PairCheck("note", "sources that are in the training text too, with any target", sources.contains),
+    ]
+
+
+def _run_checks(corpus: ParallelCorpus, name: str, checks: list[_PairCheck]) -> list[Finding]:
+    """Look at every pair for every sign; a text that cannot be read so is an error by itself."""
+    try:
+        total = corpus.count_pairs()
+    except UserError as error:
+        return [Finding("error", str(error), 1)]
+    empty = _PairCheck("warning", "empty lines; their pairs are left out of training", _is_empty)
+    for number, (source, target) in enumerate(corpus.pairs(), 1):
+        if _is_empty(source, target):
+            empty.inspect(number, source, target)
+            continue
+        for sign in checks:
+            sign.inspect(number, source, target)
+    summary = Finding("note", f"{name}: {total:,} pairs in {corpus}", total)
+    notices = [Finding("note", notice, 1) for notice in corpus.notices()]
+    found = [sign.finding(name, total) for sign in [empty, *checks]]
+    return [summary, *notices, *(finding for finding in found if finding)]
+
+
+def _find_swapped_sides(corpus: ParallelCorpus, valid: ParallelCorpus) -> list[Finding]:
+    """Say if the validation source reads like the training target, and the other way round."""
+    training = [_count_trigrams(side) for side in zip(*islice(corpus.pairs(), _PROFILE_LINES), strict=True)]
+    validation = [_count_trigrams(side) for side in zip(*islice(valid.pairs(), _PROFILE_LINES), strict=True)]
+    if not _are_sides_swapped(training[0], training[1], validation[0], validation[1]):
+        return []
+    what = f"{valid}: source and target look swapped, compared with {corpus}"
+    return [Finding("warning", what, valid.count_pairs())]
+
+
+def _count_trigrams(lines: Iterable[str]) -> _TrigramCounts:
+    """Count the trigrams of a text, by which languages are told apart without knowing them."""
+    counts = _TrigramCounts()
+    for line in lines:
+        text = f" {line[:_PROFILE_CHARACTERS].lower()} "
+        counts.update(text[start : start + 3] for start in range(len(text) - 2))
+    return counts
+
+
+def _cosine_similarity(one: _TrigramCounts, other: _TrigramCounts) -> float:
+    """Return the cosine of two profiles: 1 for the same text, near 0 for other scripts."""
+    product = sum(count * other[trigram] for trigram, count in one.items())
+    size = math.sqrt(sum(count**2 for count in one.values()) * sum(count**2 for count in other.values()))
+    return product / size if size else 0.0
+
+
+def _are_sides_swapped(
+    source: _TrigramCounts, target: _TrigramCounts, other_source: _TrigramCounts, other_target: _TrigramCounts
+) -> bool:
+    """Tell whether another text's source is like our target, and its target like our source."""
+    straight = _cosine_similarity(source, other_source) + _cosine_similarity(target, other_target)
+    crossed = _cosine_similarity(source, other_target) + _cosine_similarity(target, other_source)
+    return crossed > straight + _SWAP_MARGIN
+
+
+def _has_errors(findings: Iterable[Finding]) -> bool:
+    """Tell whether a text could not be read as pairs."""
+    return any(finding.severity == "error" for finding in findings)
+
+
+def _is_empty(source: str, target: str) -> bool:
+    """Tell whether a side has nothing but white space."""
+    return not source.strip() or not target.strip()
+
+
+def _has_unlikely_character_ratio(source: str, target: str) -> bool:
+    """Tell whether the sides differ so much in characters that they can hardly be translations."""
+    return _exceeds_max_ratio(len(source), len(target))
+
+
+def _has_unlikely_word_ratio(source: str, target: str) -> bool:
+    """Tell whether the sides differ so much in words."""
+    return _exceeds_max_ratio(source.count(" ") + 1, target.count(" ") + 1)
+
+
+def _exceeds_max_ratio(one: int, other: int) -> bool:
+    """Tell whether one number is many times the other."""
+    return one > _MAX_LENGTH_RATIO * other or other > _MAX_LENGTH_RATIO * one
+
+
+def _on_either_side(test: Callable[[str], bool]) -> Callable[[str, str], bool]:
+    """Make of a test for a line one for a pair."""
+    return lambda source, target: test(source) or test(target)
+
+
+def _is_mojibake(text: str) -> bool:
+    """Tell whether the text makes sense as UTF-8 once it is written as Windows-1252 again."""
+    if text.isascii():
+        return False
+    try:
+        text.encode("cp1252").decode("utf-8")
+    except UnicodeError:
+        return False
+    return True
+
+
+def _has_replacement_character(text: str) -> bool:
+    """Tell whether something was lost in a conversion."""
+    return "\ufffd" in text
+
+
+def _has_invisible_characters(text: str) -> bool:
+    """Tell whether the text holds characters that cannot be seen and hardly are meant."""
+    return _INVISIBLE_CHARACTERS.search(text) is not None
+
+
+def _is_long(text: str) -> bool:
+    """Tell whether the line is more than a sentence or two."""
+    return len(text) > _LONG_LINE_CHARACTERS
+
+
+def _printable_excerpt(text: str) -> str:
+    """Return the beginning of a text, safe to print."""
+    start = text if len(text) <= _MAX_EXAMPLE_CHARACTERS else text[: _MAX_EXAMPLE_CHARACTERS - 1] + "…"
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in start)
+
+
+def format_finding(finding: Finding) -> list[str]:
+    """Return a finding as lines of plain text."""
+    count = f"{finding.count:,} × " if finding.examples else ""
+    return [
+        f"{finding.severity + ':':<9}{count}{finding.message}",
+        *(f"{'':<11}{example}" for example in finding.examples),
+    ]

@@ -1,0 +1,61 @@
+"""How improbable a language model finds each token of a text that is longer than it can see at once.
+
+The text is read in windows that overlap. Every token is predicted once, in the window that shows most of what stands
+before it; only the first window predicts all that it shows.
+
+Shapes: B windows, T tokens of a window.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dragoman.decoding.scoring import token_log_probabilities
+from dragoman.models.transducer import Transducer
+from dragoman.tokens import PAD, START
+
+_BATCH_TOKENS = 4096
+
+_TokenArray = npt.NDArray[np.int64]
+
+
+@torch.inference_mode()
+def token_losses(
+    model: Transducer,
+    tokens: Sequence[int] | npt.NDArray[np.integer],
+    window: int,
+    device: torch.device,
+    progress: Callable[[int], None] | None = None,
+) -> npt.NDArray[np.float64]:
+    """Return minus the log-probability of each token; all but the first have half a window of context or more."""
+    text = np.asarray(tokens, dtype=np.int64)
+    found = np.empty(len(text), dtype=np.float64)
+    starts = list(range(0, max(1, len(text) - window + window_stride(window)), window_stride(window)))
+    at_once = max(1, _BATCH_TOKENS // window)
+    for some in (starts[first : first + at_once] for first in range(0, len(starts), at_once)):
+        losses = _window_losses(model, [text[start : start + window] for start in some], device)
+        for start, row in zip(some, losses, strict=True):
+            seen = window - window_stride(window) if start else 0  # predicted by the window before
+            end = min(start + window, len(text))
+            found[start + seen : end] = row[seen : end - start]
+            if progress:
+                progress(end - start - seen)
+    return found
+
+
+def window_stride(window: int) -> int:
+    """Return by how much a window is further than the one before: half of it."""
+    return max(1, window // 2)
+
+
+def _window_losses(model: Transducer, rows: list[_TokenArray], device: torch.device) -> npt.NDArray[np.float64]:
+    """Return minus the log-probabilities (B T) of rows of tokens, each read from START."""
+    target = torch.full((len(rows), max(map(len, rows))), PAD, dtype=torch.long, device=device)
+    for place, row in enumerate(rows):
+        target[place, : len(row)] = torch.from_numpy(row).to(device)
+    prefix = torch.cat([torch.full_like(target[:, :1], START), target[:, :-1]], dim=1)
+    memory = model.encode(target[:, :0])  # there is no source
+    logits = model.decode(prefix, memory)  # B T V
+    return -token_log_probabilities(logits, target).double().cpu().numpy()

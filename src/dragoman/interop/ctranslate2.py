@@ -1,0 +1,354 @@
+"""Leaving with the model: a run written in the format of another engine, in a folder that appears whole or not at all.
+
+The mathematics stays what it is; how to search is up to the other engine. `docs/decisions/0009-export.md` says where
+its search differs from ours.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.cache import fsync
+from dragoman.errors import UserError, did_you_mean
+from dragoman.models.attention import MultiHeadAttention
+from dragoman.models.layers import FeedForward
+from dragoman.models.positions import LearnedPositions, NoPositions, sinusoids
+from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from dragoman.recipe import Recipe
+from dragoman.run import Run, apply_umask
+from dragoman.tasks.registry import task_for
+from dragoman.tasks.translator import Translator, load
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.vocabulary import RESERVED_NAMES
+from dragoman.tokens import END, START, UNKNOWN
+from dragoman.toml import toml_value
+
+_FORMATS = ("ctranslate2",)
+QUANTIZATIONS = (
+    "float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16",
+)  # fmt: skip
+_MODEL_FILES = (
+    "model.bin",
+    "config.json",
+    "shared_vocabulary.json",
+    "source_vocabulary.json",
+    "target_vocabulary.json",
+)
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json", "tokenizer.target.json")
+EXPORTED_FILES = {*_MODEL_FILES, *_TOKENIZER_FILES, "README.md"}  # nothing else may be in a folder that is replaced
+
+_SUPPORTED_SETTINGS = {  # what CTranslate2 can compute, by the setting of [model]
+    "architecture": ("transformer",),
+    "score": ("scaled_dot",),
+    "pattern": ("full",),
+    "normalisation": ("layer",),
+    "positions": ("sinusoidal", "learned", "none"),
+    "rotary": (False,),
+}
+_MAX_INPUT_LENGTH = 1024  # pieces of a source that CTranslate2 reads unless told otherwise
+# CTranslate2 divides by n^α, we by ((5 + n) / 6)^α. The two prefer length alike where its α is ours times n / (n + 5):
+# this is so at n = 15, and around it the two agree best on Multi30k's validation text.
+_PENALTY_FACTOR = 0.75
+_PATIENCE = 2.0  # CTranslate2 stops at `beam` finished hypotheses times this; more does not change the best one
+
+
+def export_run(
+    run: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    to: str = "ctranslate2",
+    quantization: str = "float32",
+    overwrite: bool = False,
+) -> Path:
+    """Write the model of a run for another engine into a new folder, or in place of an older export."""
+    _check_choice("--to", to, _FORMATS)
+    _check_choice("--quantization", quantization, QUANTIZATIONS)
+    folder = Path(folder)
+    _check_output_folder(folder, overwrite=overwrite)
+    translator = load(run, device="cpu")
+    _check_supported(translator.recipe, Run(run))
+    described = _model_spec(translator)
+    with _atomic_folder(folder) as unfinished:
+        described.validate()
+        described.optimize(quantization=quantization)
+        described.save(str(unfinished))
+        _write_tokenizers(unfinished, translator)
+        (unfinished / "README.md").write_text(_export_readme(translator, quantization), encoding="utf-8")
+    return folder
+
+
+def search_options(
+    translator: Translator, beam: int | None = None, length_penalty: float | None = None
+) -> dict[str, Any]:
+    """Return the options of `ctranslate2.Translator.translate_batch` that come nearest to our own search."""
+    recipe, how = translator.recipe, translator.decoding_config(beam, length_penalty)
+    penalty = {"length_penalty": round(_PENALTY_FACTOR * how.length_penalty, 2), "patience": _PATIENCE}
+    return {
+        "beam_size": how.beam,
+        **(penalty if how.beam > 1 else {}),
+        "max_input_length": min(
+            _MAX_INPUT_LENGTH, len(_position_vectors(_transformer(translator).source_positions, recipe)) - 1
+        ),
+        "max_decoding_length": recipe.data.longest + how.extra_length,
+    }
+
+
+def _check_choice(option: str, name: str, known: Sequence[str]) -> None:
+    """Refuse a name that is not known."""
+    if name not in known:
+        raise UserError(f'{option} "{name}" is not known; choose {", ".join(known)}.{did_you_mean(name, list(known))}')
+
+
+def _check_supported(recipe: Recipe, run: Run) -> None:
+    """Refuse a model that CTranslate2 cannot compute, or whose outputs it could not make sense of."""
+    how, task = recipe.model, task_for(recipe)
+    if not task.raw_text_io:
+        raise UserError(
+            f"{run} cannot be exported: it is a {task.noun}, and CTranslate2 neither reads nor writes as a {task.noun} "
+            "does. Only a model that reads and writes plain text, such as a translator, can be."
+        )
+    for name, known in _SUPPORTED_SETTINGS.items():
+        if getattr(how, name) not in known:
+            raise UserError(
+                f"{run} cannot be exported: its [model] {name} is {toml_value(getattr(how, name))}, which CTranslate2 "
+                f"cannot compute here. Only a model trained with {name} = {' or '.join(map(toml_value, known))} can be."
+            )
+    share = how.width / how.heads
+    for name, width in (("key_width", how.key_width), ("value_width", how.value_width)):
+        if width not in (None, share):
+            raise UserError(
+                f"{run} cannot be exported: its [model] {name} is {width}, but the heads of CTranslate2 are all "
+                f"width / heads = {share:g} wide. Only a model trained with {name} unset can be."
+            )
+
+
+def _check_output_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder in which something lies, unless it is an export and may be replaced."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file; --output needs a directory.")
+    lying = sorted(path.name for path in folder.iterdir())
+    foreign = [name for name in lying if name not in EXPORTED_FILES]
+    if foreign:
+        raise UserError(f"{folder} holds {foreign[0]}, which is not part of an export; choose another --output.")
+    if lying and not overwrite:
+        raise UserError(f"{folder} holds an export already; choose another --output, or replace it with --overwrite.")
+
+
+@contextmanager
+def _atomic_folder(folder: Path) -> Iterator[Path]:
+    """Give an empty folder to write into, and put it in the place of `folder`, safely on disk, if all went well."""
+    place = folder.resolve()
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))
+    except OSError as error:
+        raise UserError(
+            f"{folder}: this directory cannot be made ({error.strerror}); choose another --output."
+        ) from None
+    try:
+        yield unfinished
+        for path in [*unfinished.iterdir(), unfinished]:
+            apply_umask(path)
+            fsync(path)
+        _swap_folder(unfinished, place)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _swap_folder(unfinished: Path, target: Path) -> None:
+    """Give a finished folder its name; an older export steps aside first and is removed last."""
+    aside = unfinished.with_name(f"{unfinished.name}.old")
+    if target.exists():
+        target.rename(aside)
+    try:
+        unfinished.rename(target)
+    except BaseException:
+        if aside.exists():
+            aside.rename(target)
+        raise
+    fsync(target.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _write_tokenizers(folder: Path, translator: Translator) -> None:
+    """Write the tokenizers, one for both sides or one each, under the names that they have in a run directory."""
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    files = Run(folder).tokenizer_files(translator.recipe.tokenizer.joint)
+    for file, tokenizer in zip(files, tokenizers, strict=False):
+        file.write_text(tokenizer.to_json(), encoding="utf-8")
+
+
+def _model_spec(translator: Translator) -> Any:
+    """Return CTranslate2's description of the model, with the parameters in it."""
+    try:
+        from ctranslate2.specs import TransformerSpec
+        from ctranslate2.specs.common_spec import Activation
+    except ImportError as error:
+        raise UserError(f'CTranslate2 cannot be used ({error}); pip install "dragoman[bench]".') from None
+    how = translator.recipe.model
+    described = TransformerSpec.from_config(
+        (how.layers, how.decoder_depth),
+        how.heads,
+        pre_norm=how.norm == "pre",
+        activation={"relu": Activation.RELU, "gelu": Activation.GELU}[how.activation],
+    )
+    _fill_encoder(described.encoder, _transformer(translator), translator.recipe)
+    _fill_decoder(described.decoder, _transformer(translator), translator.recipe)
+    described.register_source_vocabulary(vocabulary_pieces(translator.source_tokenizer))
+    described.register_target_vocabulary(vocabulary_pieces(translator.target_tokenizer))
+    _set_special_tokens(described.config)
+    return described
+
+
+def _transformer(translator: Translator) -> Transformer:
+    """Return the model, which `check_expressible` has found to be a Transformer."""
+    assert isinstance(translator.model, Transformer), f"{type(translator.model)} should have been refused"
+    return translator.model
+
+
+def _set_special_tokens(config: Any) -> None:
+    """Say what the reserved pieces are called, and that END closes a source while START opens a target."""
+    config.unk_token = RESERVED_NAMES[UNKNOWN]
+    config.bos_token = config.decoder_start_token = RESERVED_NAMES[START]
+    config.eos_token = RESERVED_NAMES[END]
+    config.add_source_bos = False
+    config.add_source_eos = True
+    config.layer_norm_epsilon = nn.LayerNorm(1).eps
+
+
+def vocabulary_pieces(tokenizer: Tokenizer) -> list[str]:
+    """Return the pieces in the order of their ids, as the `tokenizers` library writes them: no two are the same."""
+    vocabulary = tokenizer.backend.get_vocab()
+    return sorted(vocabulary, key=lambda piece: int(vocabulary[piece]))
+
+
+def _fill_encoder(encoder: Any, model: Transformer, recipe: Recipe) -> None:
+    """Put the encoder's parameters into CTranslate2's description of it."""
+    # The row of PAD goes along as it is: CTranslate2 tells padding by the lengths and never reads it.
+    encoder.embeddings[0].weight = model.source_embedding.weight
+    encoder.position_encodings.encodings = _position_vectors(model.source_positions, recipe)
+    if recipe.model.norm == "pre":
+        _copy_parameters(encoder.layer_norm, model.encoder_norm)
+    for described, module in zip(encoder.layer, model.encoder, strict=True):
+        layer = cast(EncoderLayer, module)
+        _fill_self_attention(described.self_attention, layer.attention, layer.attention_residual.norm)
+        _fill_feed_forward(described.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+
+
+def _fill_decoder(decoder: Any, model: Transformer, recipe: Recipe) -> None:
+    """Put the decoder's parameters into CTranslate2's description of it."""
+    decoder.embeddings.weight = model.target_embedding.weight
+    decoder.position_encodings.encodings = _position_vectors(model.target_positions, recipe)
+    decoder.projection.weight = model.output_weight
+    if recipe.model.norm == "pre":
+        _copy_parameters(decoder.layer_norm, model.decoder_norm)
+    for described, module in zip(decoder.layer, model.decoder, strict=True):
+        layer = cast(DecoderLayer, module)
+        _fill_self_attention(described.self_attention, layer.attention, layer.attention_residual.norm)
+        cross = layer.cross_attention
+        _copy_parameters(described.attention.layer_norm, layer.cross_attention_residual.norm)
+        _copy_parameters(described.attention.linear[0], cross.query)
+        _copy_parameters(described.attention.linear[1], cross.key, cross.value)
+        _copy_parameters(described.attention.linear[2], cross.output)
+        _fill_feed_forward(described.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+
+
+def _fill_self_attention(described: Any, attention: MultiHeadAttention, norm: nn.Module) -> None:
+    """Put a self-attention in: CTranslate2 computes queries, keys and values in one product."""
+    _copy_parameters(described.layer_norm, norm)
+    _copy_parameters(described.linear[0], attention.query, attention.key, attention.value)
+    _copy_parameters(described.linear[1], attention.output)
+
+
+def _fill_feed_forward(described: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
+    """Put a feed-forward layer in."""
+    _copy_parameters(described.layer_norm, norm)
+    _copy_parameters(described.linear_0, feed_forward.inner)
+    _copy_parameters(described.linear_1, feed_forward.outer)
+
+
+def _copy_parameters(described: Any, *modules: nn.Module) -> None:
+    """Put the parameters of one module in, or of several below each other."""
+    weight, bias = (
+        torch.cat([cast(Tensor, getattr(module, name)).detach() for module in modules]) for name in ("weight", "bias")
+    )
+    if isinstance(modules[0], nn.LayerNorm):
+        described.gamma, described.beta = weight, bias
+    else:
+        described.weight, described.bias = weight, bias
+
+
+def _position_vectors(positions: nn.Module, recipe: Recipe) -> Tensor:
+    """Return the vectors of all places that CTranslate2 may need; it sorts sines and cosines in another way."""
+    if isinstance(positions, LearnedPositions):
+        return positions.table.detach()
+    enough = max(_MAX_INPUT_LENGTH + 1, recipe.data.longest + recipe.decoding.extra_length)
+    if isinstance(positions, NoPositions):
+        return cast(Tensor, positions(0, enough))
+    return sinusoids(enough, recipe.model.width)
+
+
+_README = """\
+# {name}, for CTranslate2
+
+The model of a Dragoman run as [CTranslate2](https://opennmt.net/CTranslate2/) reads it, its weights in {quantization}.
+This folder, and `pip install ctranslate2 tokenizers`, are all that is needed to translate. From within the folder:
+
+```python
+import ctranslate2
+from tokenizers import Tokenizer
+
+source = Tokenizer.from_file("{source}")
+target = Tokenizer.from_file("{target}")
+translator = ctranslate2.Translator(".")
+
+
+def translate(texts: list[str]) -> list[str]:
+    pieces = [source.encode(text).tokens for text in texts]
+    found = translator.translate_batch(
+        pieces,
+{options}
+        max_batch_size=64,
+    )
+    tokens = [[target.token_to_id(piece) for piece in best.hypotheses[0]] for best in found]
+    return [target.decode(row, skip_special_tokens=False) for row in tokens]
+
+
+print(translate(["{example}"])[0])
+```
+
+CTranslate2 puts `{end}` behind the source and `{start}` before the target by itself.
+
+The recipe searches with a beam of {beam} and a length penalty of {penalty:g}. CTranslate2 ranks by another formula, so
+that its `length_penalty` is not the same number; the options above come nearest to the recipe.
+
+The model has learned from texts of up to {longest} pieces. Longer ones are translated badly: cut them at sentence ends.
+"""
+
+
+def _export_readme(translator: Translator, quantization: str) -> str:
+    """Return the README of an export."""
+    recipe = translator.recipe
+    files = [file.name for file in Run("").tokenizer_files(recipe.tokenizer.joint)]
+    return _README.format(
+        name=translator.name,
+        quantization=quantization,
+        source=files[0],
+        target=files[-1],
+        options="\n".join(f"        {name}={value}," for name, value in search_options(translator).items()),
+        example="A dog runs through the snow.",
+        start=RESERVED_NAMES[START],
+        end=RESERVED_NAMES[END],
+        beam=recipe.decoding.beam,
+        penalty=recipe.decoding.length_penalty,
+        longest=translator.max_length - 1,
+    )

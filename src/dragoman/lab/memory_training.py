@@ -1,0 +1,137 @@
+"""Train a memory network to answer questions about stories, within seconds, and see what it looked at.
+
+Memory networks get stuck: from an unlucky start the first hop never finds the sentence that the second one would need,
+and no patience helps. Two things do, both from the network's own paper. A linear start leaves the softmax of the hops
+away for the first part of a training, so that every sentence gets a gradient. And a training is begun several times;
+`lab/memory.py` keeps the network that does best on the validation split.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils import clip_grad_norm_
+
+from dragoman.corpora.stories import Story, story_words
+from dragoman.models.memory_network import MemoryNetwork
+from dragoman.tokens import PAD
+
+_WIDTH = 32
+_BATCH_SIZE = 64  # stories
+_LEARNING_RATE, _WARMUP_STEPS = 0.02, 100  # of Adam; the rate falls to nothing in a straight line
+_CLIP_NORM = 10.0
+_VALIDATE_EVERY = 200  # steps, at the validation split
+
+
+@dataclass(frozen=True)
+class EncodedStories:
+    """Stories as tokens."""
+
+    story: Tensor  # B M L
+    question: Tensor  # B L
+    answer: Tensor  # B
+
+    def __len__(self) -> int:
+        return len(self.answer)
+
+
+@dataclass(frozen=True)
+class MemoryTrainingConfig:
+    """How one network is trained."""
+
+    hops: int
+    seconds: float
+    linear_share: float  # share of the time without the softmax of the hops
+    seed: int
+
+
+@dataclass(frozen=True)
+class MemoryPrediction:
+    """What a network said, and which sentences it looked at for that."""
+
+    answer: Tensor  # B
+    weights: Tensor  # B hops M
+
+
+def build_vocabulary(stories: Sequence[Story]) -> dict[str, int]:
+    """Give each word of some stories a number, beginning after PAD."""
+    texts = {text for story in stories for text in (*story.sentences, story.question, story.answer)}
+    return {
+        word: number for number, word in enumerate(sorted({w for text in texts for w in story_words(text)}), PAD + 1)
+    }
+
+
+def encode_stories(stories: Sequence[Story], vocabulary: dict[str, int]) -> EncodedStories:
+    """Turn stories into tokens."""
+    texts = {text for story in stories for text in (*story.sentences, story.question)}
+    tokens = {text: [vocabulary[word] for word in story_words(text)] for text in texts}
+    most, longest = max(len(story.sentences) for story in stories), max(map(len, tokens.values()))
+    rows = {text: ids + [PAD] * (longest - len(ids)) for text, ids in tokens.items()}
+    told = np.full((len(stories), most, longest), PAD)
+    for number, story in enumerate(stories):
+        told[number, : len(story.sentences)] = [rows[sentence] for sentence in story.sentences]
+    asked = torch.tensor([rows[story.question] for story in stories])
+    return EncodedStories(torch.from_numpy(told), asked, torch.tensor([vocabulary[story.answer] for story in stories]))
+
+
+def train_memory_network(
+    model: MemoryNetwork,
+    train_set: EncodedStories,
+    valid_set: EncodedStories,
+    config: MemoryTrainingConfig,
+    on_progress: Callable[[float], None],
+) -> list[tuple[int, float]]:
+    """Train a network until its time is over or validation finds no mistake; return steps and their accuracies.
+
+    `seen` hears how much of the time is over.
+    """
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    page = model.encode_stories(train_set.story, train_set.question)
+    began_at, curve = time.monotonic(), [(0, accuracy(model, valid_set))]
+    for step, rows in enumerate(_shuffled_batches(len(train_set), config.seed), start=1):
+        share = (time.monotonic() - began_at) / config.seconds
+        if step % _VALIDATE_EVERY == 0 or share >= 1:
+            curve.append((step - 1, accuracy(model, valid_set)))
+            on_progress(min(share, 1.0))
+        if share >= 1 or curve[-1][1] == 1:
+            break
+        for group in optimizer.param_groups:
+            group["lr"] = _LEARNING_RATE * min(1, step / _WARMUP_STEPS) * (1 - share)
+        logits, _ = model.answer(page.select(rows), linear=share < config.linear_share)
+        loss = F.cross_entropy(logits, train_set.answer[rows])
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        clip_grad_norm_(model.parameters(), _CLIP_NORM)
+        optimizer.step()
+    return curve
+
+
+def build_memory_network(
+    stories: EncodedStories, vocabulary: dict[str, int], config: MemoryTrainingConfig
+) -> MemoryNetwork:
+    """Return a network that has not learned anything yet, with room for these stories."""
+    torch.manual_seed(config.seed)
+    return MemoryNetwork(len(vocabulary) + 1, _WIDTH, config.hops, max_sentences=stories.story.shape[1])
+
+
+def _shuffled_batches(stories: int, seed: int) -> Iterator[Tensor]:
+    """Return the numbers of the stories in batches, in another order each time, for ever."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        yield from torch.split(torch.randperm(stories, generator=generator), _BATCH_SIZE)
+
+
+@torch.no_grad()
+def predict(model: MemoryNetwork, stories: EncodedStories) -> MemoryPrediction:
+    """Let a network answer every question."""
+    logits, weights = model(stories.story, stories.question)
+    return MemoryPrediction(logits.argmax(-1), weights)
+
+
+def accuracy(model: MemoryNetwork, stories: EncodedStories) -> float:
+    """Return the share of questions that a network answers right."""
+    return float((predict(model, stories).answer == stories.answer).double().mean())

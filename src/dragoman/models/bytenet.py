@@ -1,0 +1,153 @@
+"""ByteNet (Kalchbrenner et al. 2016, "Neural Machine Translation in Linear Time"): dilated convolutions, no attention.
+
+The dilation doubles with each layer, 1, 2, 4, 8, 16, and begins again: two words n apart meet after log_k n layers
+(table 1), as long as n is within one round. The decoder stands on the encoder: target place t reads what the encoder
+left at place t. A translation is often longer than its source, so the encoder goes on beyond the source's end until
+LENGTH_FACTOR times its length; a target that is longer still reads zeros there ("dynamic unfolding").
+
+Shapes: B batch, S source positions, U unfolded positions, T target positions, D width, V vocabulary, W beam.
+"""
+
+import math
+from fractions import Fraction
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dragoman.models.convs2s import Convolution, ConvolutionCache
+from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
+from dragoman.models.positions import build_positions
+from dragoman.models.transducer import AttentionMaps, Memory, State
+from dragoman.recipe import ModelConfig
+from dragoman.tokens import PAD
+
+# Target places for each source place: ByteNet's a for English to German (its b is 0). A fraction, for 25 times the 1.2
+# of single precision is more than 30.
+_LENGTH_FACTOR = Fraction("1.2")
+_DILATION_CYCLE = 5  # layers until the dilation begins again at 1: after 2⁴ = 16
+
+
+def layer_dilation(layer: int) -> int:
+    """Return how far apart the places are that a layer, counted from 0, reads."""
+    return int(2 ** (layer % _DILATION_CYCLE))
+
+
+class ByteNetBlock(nn.Module):
+    """ByteNet's residual block: to half the width, along the sentence, and back; a norm and a ReLU before each map."""
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        inner = max(1, config.width // 2)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in (config.width, inner, inner))
+        self.narrow = nn.Linear(config.width, inner)
+        self.convolution = Convolution(inner, inner, config.kernel, layer_dilation(layer))
+        self.widen = nn.Linear(inner, config.width)
+        self.dropout = Dropout(config.dropout)
+
+    def convolve_centred(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Let every place (B U D) that the mask (B U) allows read places on both sides."""
+        return self.post(x, self.convolution.convolve_centred(self.pre(x), mask))
+
+    def convolve_causal(self, x: Tensor) -> Tensor:
+        """Let every place (B T D) read itself and places behind it."""
+        return self.post(x, self.convolution.convolve_causal(self.pre(x)))
+
+    def step(self, x: Tensor, recent: Tensor) -> tuple[Tensor, Tensor]:
+        """Read one more place of each hypothesis (B W D) after the recent ones."""
+        convolved, recent = self.convolution.step(recent, self.pre(x))
+        return self.post(x, convolved), recent
+
+    def pre(self, x: Tensor) -> Tensor:
+        """Return what the convolution reads."""
+        return F.relu(self.norms[1](self.narrow(F.relu(self.norms[0](x)))))
+
+    def post(self, x: Tensor, convolved: Tensor) -> Tensor:
+        """Widen what was read again and join it to what went around."""
+        return cast(Tensor, self.dropout(self.widen(F.relu(self.norms[2](convolved))), x))
+
+
+class ByteNet(nn.Module):
+    """ByteNet; a `Transducer`. ByteNet itself has positions = "none": its places are told apart by counting."""
+
+    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        self.source_embedding, self.target_embedding, self.projection = build_embeddings(
+            config, source_vocabulary, target_vocabulary
+        )
+        self.source_positions = build_positions(config)
+        self.target_positions = build_positions(config)
+        self.beyond = nn.Parameter(torch.zeros(config.width))  # stands in each place from the source's end on
+        self.dropout = Dropout(config.dropout)
+        self.encoder = nn.ModuleList(ByteNetBlock(config, layer) for layer in range(config.layers))
+        self.decoder = nn.ModuleList(ByteNetBlock(config, layer) for layer in range(config.decoder_depth))
+        self.encoder_norm, self.decoder_norm = (nn.LayerNorm(config.width) for _ in range(2))
+        self.exit = nn.Linear(config.width, config.width)
+        initialise_weights(self)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix that turns hidden vectors into logits (V D)."""
+        return self.target_embedding.weight if self.projection is None else self.projection.weight
+
+    def encode(self, source: Tensor) -> Memory:
+        """Read `source` (B S, padded with PAD) and unfold it; the memory's mask (B U) has the unfolded lengths."""
+        word = self.source_embedding(source) + self.source_positions(0, source.shape[1])  # B S D
+        real = source != PAD
+        unfolded = math.ceil(_LENGTH_FACTOR * source.shape[1]) - source.shape[1]
+        x = torch.where(real[..., None], word, self.beyond)
+        x = torch.cat([x, self.beyond.expand(len(x), unfolded, -1)], dim=1)  # B U D
+        place, length = torch.arange(x.shape[1], device=x.device), real.sum(dim=1, keepdim=True)
+        mask = _LENGTH_FACTOR.denominator * place < _LENGTH_FACTOR.numerator * length  # B U
+        x = self.dropout(x)
+        for block in self.encoder:
+            x = cast(ByteNetBlock, block).convolve_centred(x, mask)
+        return Memory(self.encoder_norm(x), mask)
+
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
+        return self.hidden_states(prefix, memory) @ self.output_weight.T
+
+    def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the last hidden vectors (B T D) over `prefix`."""
+        length = prefix.shape[1]
+        word = self.target_embedding(prefix) + self.target_positions(0, length)  # B T D
+        x = self.dropout(word + _unfold_memory(memory, 0, length))
+        for block in self.decoder:
+            x = cast(ByteNetBlock, block).convolve_causal(x)
+        return self.project_output(x)
+
+    def attention_maps(self, source: Tensor, prefix: Tensor) -> AttentionMaps:  # noqa: ARG002
+        """Return nothing: there is no attention to show."""
+        return AttentionMaps([], [], [])
+
+    def project_output(self, x: Tensor) -> Tensor:
+        """Turn the last block's vectors into hidden ones."""
+        return cast(Tensor, self.exit(F.relu(self.decoder_norm(x))))
+
+    def initial_state(self, memory: Memory) -> ConvolutionCache:
+        """Return the state before the first token: one empty prefix a sentence."""
+        convolutions = [cast(ByteNetBlock, block).convolution for block in self.decoder]
+        return ConvolutionCache.empty(convolutions, [one.map.out_features for one in convolutions], memory.states)
+
+    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, ConvolutionCache]:
+        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
+        assert isinstance(state, ConvolutionCache), f"this is the state of another model: {type(state)}"
+        x = (
+            self.target_embedding(token)
+            + self.target_positions(state.length, 1)
+            + _unfold_memory(memory, state.length, 1)
+        )
+        layers: list[Tensor] = []
+        for block, recent in zip(self.decoder, state.layers, strict=True):
+            x, recent = cast(ByteNetBlock, block).step(x, recent)
+            layers.append(recent)
+        return self.project_output(x) @ self.output_weight.T, ConvolutionCache(state.length + 1, layers)
+
+
+def _unfold_memory(memory: Memory, first: int, length: int) -> Tensor:
+    """Return what the encoder left at places first, first + 1, … (B T D): zeros where it left nothing."""
+    states = memory.states[:, first : first + length]
+    states = states.masked_fill(~memory.mask[:, first : first + length, None], 0.0)
+    return F.pad(states, (0, 0, 0, length - states.shape[1]))

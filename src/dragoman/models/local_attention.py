@@ -1,0 +1,331 @@
+"""Restricted self-attention (table 1, last row): every place looks at about r others, whatever the length n.
+
+A pattern says where looking is allowed, and attends there by regrouping the places so that each group is a small
+attention of its own: time and memory grow with r·n, and no n×n matrix is made, on the way forward or back. What comes
+out is full attention under `pattern.mask`, to rounding.
+
+- window: the r nearest places, itself among them; in a decoder itself and the r − 1 before it.
+- dilated: as many places, with a gap between them that doubles from layer to layer (1, 2, 4, …). By layer and not by
+  head, so that all heads are regrouped alike, and so that what a layer skipped its predecessor has already gathered:
+  r places a layer reach about r·2^N places in N layers.
+- sparse: its own block of r places, and the first places of the sequence, which all look at and which (in an encoder)
+  look at all. Every other layer's blocks are shifted by half a block: blocks that never moved would never meet.
+
+Shapes: B batch, H heads, K width of one head, n places, M groups, C places looking in a group, S places looked at.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional as F
+
+from dragoman.models.attention import AttentionPattern, attend
+from dragoman.native import functions as kernels
+
+_DILATION_CYCLE = 8  # layers after which a dilated window begins with its neighbours again: gaps of 1 … 128
+_GLOBAL_POSITIONS = 8  # places at the beginning of a sequence that a sparse pattern lets everyone see
+_BLOCKS_PER_CHUNK = 16  # blocks whose gradients are in memory at the same time
+_MIN_BLOCK, _MAX_BLOCK = 32, 64  # places that look together: fewer waste calls, more waste what is masked
+
+
+def attend_pattern(
+    query: Tensor,  # B H n K
+    key: Tensor,  # B H n K
+    value: Tensor,  # B H n K
+    pattern: AttentionPattern,
+    mask: Tensor | None = None,  # B n, False where padding stands
+    causal: bool = False,
+) -> Tensor:  # B H n K
+    """Equation 1 where the pattern allows it; a row that may look nowhere gets zeros."""
+    return pattern.attend(query, key, value, mask, causal=causal)
+
+
+@dataclass(frozen=True)
+class WindowPattern:
+    """The nearest places: so many, counting the place itself, each so far from the next."""
+
+    size: int
+    dilation: int = 1
+
+    def reach(self, causal: bool) -> tuple[int, int]:
+        """Return how many places before and how many after its own a place looks at."""
+        return (self.size - 1, 0) if causal else (self.size // 2, (self.size - 1) // 2)
+
+    def mask(self, length: int, causal: bool, device: torch.device | None = None) -> Tensor:
+        """Return n n: where each place may look."""
+        before, after = self.reach(causal)
+        place = torch.arange(length, device=device)
+        away = place - place[:, None]
+        return (away >= -before * self.dilation) & (away <= after * self.dilation) & (away % self.dilation == 0)
+
+    def causal_positions(self, position: int) -> Tensor:
+        """Return the places, in their order, that a place of a decoder looks at; the last is its own."""
+        return torch.arange(position % self.dilation, position + 1, self.dilation)[-self.size :]
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
+        """Attend to B H n K: places that are a multiple of the gap apart are a sequence of their own."""
+        length = query.shape[2]
+        if length <= 2 * self.size:
+            return _attend_masked(self, query, key, value, mask, causal=causal)
+        before, after = self.reach(causal)
+        valid = _full_mask(query) if mask is None else mask
+        query, key, value = (_split_by_dilation(part, self.dilation) for part in (query, key, value))
+        valid = _split_by_dilation(valid[:, None, :, None], self.dilation)[:, 0, :, 0]  # BG n/G
+        return _merge_by_dilation(_attend_banded(query, key, value, valid, before, after), self.dilation)[:, :, :length]
+
+
+@dataclass(frozen=True)
+class BlockPattern:
+    """Its own block of so many places, and a few places at the beginning that all share.
+
+    The first block ends after `first` places (a whole block, if 0). Shared places count as shared, not as of a block.
+    """
+
+    size: int
+    first_block: int = 0
+    global_positions: int = _GLOBAL_POSITIONS
+
+    def mask(self, length: int, causal: bool, device: torch.device | None = None) -> Tensor:
+        """Return n n: where each place may look."""
+        place = torch.arange(length, device=device)
+        block = (place + self.first_block_padding) // self.size
+        allowed = (block == block[:, None]) | (place < self.global_positions)
+        return allowed.tril() if causal else allowed | (place < self.global_positions)[:, None]
+
+    def causal_positions(self, position: int) -> Tensor:
+        """Return the places, in their order, that a place of a decoder looks at; the last is its own."""
+        begins = max(
+            (position + self.first_block_padding) // self.size * self.size - self.first_block_padding,
+            self.global_positions,
+        )
+        return torch.cat(
+            [torch.arange(min(self.global_positions, position + 1)), torch.arange(begins, max(begins, position + 1))]
+        )
+
+    @property
+    def first_block_padding(self) -> int:
+        """Return how many places the first block lacks."""
+        return -self.first_block % self.size
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
+        """Attend to B H n K: each block by itself with the shared places before it, and the shared places to all."""
+        length = query.shape[2]
+        if length <= 2 * self.size + self.global_positions:
+            return _attend_masked(self, query, key, value, mask, causal=causal)
+        valid = _full_mask(query) if mask is None else mask
+        heads = self.attend_blocks(query, key, value, valid, causal)
+        if causal:
+            return heads
+        everywhere, _ = attend(query[:, :, : self.global_positions], key, value, valid[:, None, None])
+        return torch.cat([everywhere, heads[:, :, self.global_positions :]], dim=2)
+
+    def attend_blocks(
+        self, query: Tensor, key: Tensor, value: Tensor, valid: Tensor, causal: bool
+    ) -> Tensor:  # B H n K
+        """Let each block look at itself and at the shared places."""
+        batch, _, length, _ = query.shape
+        before, after = self.first_block_padding, -(length + self.first_block_padding) % self.size
+        groups = (before + length + after) // self.size
+
+        def blocks(part: Tensor) -> Tensor:  # B H n K to BM H C K
+            rows = _pad(part.transpose(1, 2), 1, before, after)
+            return rows.reshape(batch * groups, self.size, *rows.shape[2:]).transpose(1, 2)
+
+        def preceded(part: Tensor) -> Tensor:  # B H n K to BM H G+C K
+            common = part[:, None, :, : self.global_positions].expand(-1, groups, -1, -1, -1).flatten(0, 1)
+            return torch.cat([common, blocks(part)], dim=2)
+
+        allowed = self.block_mask(valid, before, after, causal).flatten(0, 1)[:, None]  # BM 1 C G+C
+        seen, _ = attend(blocks(query), preceded(key), preceded(value), allowed)
+        return _concatenate_blocks(seen, batch)[:, :, before : before + length]
+
+    def block_mask(self, valid: Tensor, before: int, after: int, causal: bool) -> Tensor:  # B M C G+C
+        """Say where each block may look: at the shared places, then at its own, unless those are shared ones."""
+        device = valid.device
+        place = torch.arange(-before, valid.shape[1] + after, device=device).view(-1, self.size)  # M C
+        common = valid[:, None, None, : self.global_positions].expand(-1, *place.shape, -1)
+        own = _pad(valid, 1, before, after).view(-1, *place.shape) & (place >= self.global_positions)
+        own = own[:, :, None].expand(-1, -1, self.size, -1)
+        if causal:
+            common = common & (torch.arange(self.global_positions, device=device) <= place[..., None])
+            own = own & torch.ones(self.size, self.size, dtype=torch.bool, device=device).tril()
+        return torch.cat([common, own], dim=-1)
+
+
+PATTERNS: dict[
+    str, Callable[[int, int], AttentionPattern | None]
+] = {  # of so many places, in this layer, counted from 0
+    "full": lambda _places, _layer: None,
+    "window": lambda places, _layer: WindowPattern(places),
+    "dilated": lambda places, layer: WindowPattern(places, dilation=2 ** (layer % _DILATION_CYCLE)),
+    "sparse": lambda places, layer: BlockPattern(places, first_block=layer % 2 * (places // 2)),
+}
+
+
+def _attend_masked(
+    pattern: AttentionPattern, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool
+) -> Tensor:  # B H n K
+    """Attend in full under the pattern's mask: the cheapest way for sequences hardly longer than it reaches."""
+    allowed = pattern.mask(query.shape[2], causal, query.device)[None, None]
+    return attend(query, key, value, allowed if mask is None else allowed & mask[:, None, None])[0]
+
+
+def _attend_banded(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, before: int, after: int) -> Tensor:
+    """Let each place of B H n K look at so many before and after it, of those that are valid (B n).
+
+    The sequences are laid one behind another and cut into blocks. The C places of a block look at their own and at
+    those around them, all in one view without a copy; what belongs to another sequence is masked.
+    """
+    batch, _, length, _ = query.shape
+    before, after = min(before, length - 1), min(after, length - 1)  # a wide gap leaves only short sequences
+    block = min(max((before + after + 1) // 2, _MIN_BLOCK), _MAX_BLOCK, length)
+    around, more, groups = before + after, -length % block, -(-length // block)
+    looking = _pad(query.transpose(1, 2), 1, 0, more)  # B n H K
+    looking = looking.reshape(batch * groups, block, *looking.shape[2:]).transpose(1, 2)  # BM H C K
+    offset = torch.arange(block + around, device=query.device)
+    place = torch.arange(groups, device=query.device)[:, None] * block + offset - before  # M S
+    inside = ((place >= 0) & (place < length)).repeat(batch, 1)
+    real = _pad(_pad(valid, 1, 0, more).flatten(), 0, before, after).unfold(0, block + around, block)  # BM S
+    reached = offset - torch.arange(block, device=query.device)[:, None]  # C S
+    allowed = (inside & real)[:, None] & (reached >= 0) & (reached <= around)  # BM C S
+    seen = _attend_band_blocks(looking, key, value, allowed[:, None], before, after)  # BM H C K
+    return _concatenate_blocks(seen, batch)[:, :, :length]
+
+
+def _attend_band_blocks(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, before: int, after: int) -> Tensor:
+    """Let blocks (BM H C K) look at sequences (B H n K) where they stand, and so many places before and after."""
+    block, looked_at = mask.shape[2:]
+    if kernels.can_attend(query, key[:, :, :looked_at], value[:, :, :looked_at], mask):
+        looking = kernels.make_rows_contiguous(query.float())
+        seen: Tensor = _BandedAttention.apply(looking, key.float(), value.float(), mask, before, after)  # type: ignore[no-untyped-call]
+        return seen.to(query.dtype)
+    key, value = (_SplitBlocks.apply(part, block, before, after) for part in (key, value))  # type: ignore[no-untyped-call]
+    return attend(query, key, value, mask)[0]
+
+
+class _BandedAttention(Function):
+    """`attend` and `Around` in one, for the compiled kernel: the way back goes through a few blocks at a time.
+
+    Gradients of all blocks at once, each with what it sees around it, would need several times the sequence's memory.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, before: int, after: int
+    ) -> Tensor:  # BM H C K
+        """Attend, and leave what the way back needs."""
+        block = query.shape[2]
+        ctx.cut = key.shape, value.shape, before
+        key, value = (_split_blocks(part, block, before, after) for part in (key, value))
+        out, log_sums = kernels.attend_forward(query, key, value, mask, keep_sums=any(ctx.needs_input_grad))
+        ctx.save_for_backward(query, key, value, mask, out, log_sums)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """Add up what the blocks say, some at a time."""
+        query, key = ctx.saved_tensors[:2]
+        query_gradient, block = torch.empty_like(query), query.shape[2]
+        rows = [_zero_blocks(part, block) for part in (key, ctx.saved_tensors[2])]
+        for first in range(0, len(query), _BLOCKS_PER_CHUNK):
+            some = slice(first, first + _BLOCKS_PER_CHUNK)
+            query_gradient[some], *told = kernels.attend_backward(
+                *(part[some] for part in (*ctx.saved_tensors, *upstream))
+            )
+            for row, blocks in zip(rows, told, strict=True):
+                _accumulate_blocks(row[first:], blocks.transpose(1, 2))
+        key_shape, value_shape, before = ctx.cut
+        key_row, value_row = rows
+        return (
+            query_gradient,
+            _merge_blocks(key_row, key_shape, before),
+            _merge_blocks(value_row, value_shape, before),
+            *[None] * 3,
+        )
+
+
+class _SplitBlocks(Function):
+    """`cut` with a way back that adds up whole blocks; that of `unfold` goes number by number."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, block: int, before: int, after: int) -> Tensor:
+        """Cut."""
+        ctx.cut = part.shape, block, before
+        return _split_blocks(part, block, before, after)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
+        """Add up what each place was told by all the blocks that saw it."""
+        shape, block, before = ctx.cut
+        row = _zero_blocks(upstream[0], block)
+        _accumulate_blocks(row, upstream[0].transpose(1, 2))
+        return _merge_blocks(row, shape, before), None, None, None
+
+
+def _split_blocks(part: Tensor, block: int, before: int, after: int) -> Tensor:
+    """Cut B H n K into blocks with so many places before and after each (BM H S K): a view of a single copy."""
+    batch, heads, length, width = part.shape
+    total = batch * -(-length // block) * block
+    row = part.new_zeros(before + total + after, heads, width)
+    row[before : before + total].view(batch, -1, heads, width)[:, :length] = part.transpose(1, 2)
+    return row.unfold(0, before + block + after, block).transpose(2, 3)
+
+
+def _zero_blocks(blocks: Tensor, block: int) -> Tensor:
+    """Return zeros (M+ C H K) for the sum of all that is told to blocks and what is around them (BM H S K)."""
+    groups, heads, seen, width = blocks.shape
+    return blocks.new_zeros(groups + -(-seen // block) - 1, block, heads, width)
+
+
+def _accumulate_blocks(row: Tensor, gradients: Tensor) -> None:
+    """Add what was told to some blocks and their surroundings (BM S H K) to the row of all blocks (M+ C H K)."""
+    block, groups = row.shape[1], len(gradients)
+    for number, first in enumerate(range(0, gradients.shape[1], block)):
+        piece = gradients[:, first : first + block]
+        row[number : number + groups, : piece.shape[1]] += piece
+
+
+def _merge_blocks(row: Tensor, shape: torch.Size, before: int) -> Tensor:
+    """Turn a row of blocks (M+ C H K) back into sequences (B H n K)."""
+    batch, heads, length, width = shape
+    total = batch * -(-length // row.shape[1]) * row.shape[1]
+    whole_row = row.flatten(0, 1)[before : before + total]
+    return whole_row.view(batch, -1, heads, width)[:, :length].transpose(1, 2)
+
+
+def _split_by_dilation(part: Tensor, dilation: int) -> Tensor:
+    """Regroup B H n K by the remainder of the place: BG H n/G K."""
+    if dilation == 1:
+        return part
+    longer = _pad(part, 2, 0, -part.shape[2] % dilation)
+    batch, heads, length, width = longer.shape
+    return longer.view(batch, heads, length // dilation, dilation, width).permute(0, 3, 1, 2, 4).flatten(0, 1)
+
+
+def _merge_by_dilation(part: Tensor, dilation: int) -> Tensor:
+    """Undo `strided`: BG H n/G K to B H n K."""
+    if dilation == 1:
+        return part
+    groups, heads, length, width = part.shape
+    return part.reshape(groups // dilation, dilation, heads, length, width).permute(0, 2, 3, 1, 4).flatten(2, 3)
+
+
+def _concatenate_blocks(seen: Tensor, batch: int) -> Tensor:
+    """Lay the blocks of a sentence one behind another: BM H C K to B H n K."""
+    return seen.transpose(1, 2).reshape(batch, -1, seen.shape[1], seen.shape[3]).transpose(1, 2)
+
+
+def _pad(part: Tensor, axis: int, before: int, after: int) -> Tensor:
+    """Return a tensor with so many zeros more at both ends of an axis."""
+    if not before and not after:
+        return part
+    return F.pad(part, (0, 0) * (part.dim() - 1 - axis) + (before, after))
+
+
+def _full_mask(query: Tensor) -> Tensor:
+    """Return the mask (B n) of sequences B H n K without padding."""
+    return torch.ones(query.shape[0], query.shape[2], dtype=torch.bool, device=query.device)

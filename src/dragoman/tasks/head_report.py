@@ -1,0 +1,302 @@
+"""The head report: what every head of a model does on the validation text, and what the model loses without it.
+
+`viewer/head_statistics.py` says what is measured of the weights. Importance is the loss that a head spares
+(Michel et al. 2019, arXiv 1905.10650): the validation loss of the model in which the head has no effect, minus that of the model.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from unicodedata import category
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dragoman.checkpoints import intact_checkpoints
+from dragoman.data.arrays import TokenPairs
+from dragoman.data.batches import ArrayBatch, Order, collate
+from dragoman.data.corpus import ParallelCorpus, TextPairs
+from dragoman.data.split import SplitPart
+from dragoman.errors import UserError
+from dragoman.models.head_ablation import HeadIndex, ablate_heads, can_ablate_heads
+from dragoman.models.transducer import Memory, Network
+from dragoman.recipe import Recipe
+from dragoman.run import Run
+from dragoman.tasks.events import OnEvent, ProgressUpdate
+from dragoman.tasks.head_cache import REPORT_FORMAT, HeadReport, cached_head_report, identify_weights, write_head_report
+from dragoman.tasks.inspection import attention_sizes
+from dragoman.tasks.registry import task_for
+from dragoman.tasks.translator import Translator, load
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.tokens import END, START
+from dragoman.training.loss import projected_cross_entropy
+from dragoman.viewer.head_statistics import BADGE_THRESHOLDS, BoolArray, HeadStatistics, SentenceAttention
+from dragoman.viewer.links import likely_links
+from dragoman.viewer.record import ATTENTION_KINDS, AttentionKind
+
+_MAX_SENTENCES = 1000  # of the validation text, at most
+_BATCH_TOKENS = 4096  # every weight of every head of a batch stands in memory
+
+
+def make_head_report(
+    run: Run,
+    on_event: OnEvent,
+    *,
+    checkpoint: int | None = None,
+    corpus: ParallelCorpus | None = None,
+    sentences: int = _MAX_SENTENCES,
+    importance: bool = True,
+) -> HeadReport:
+    """Return the report of the run's model, or of one of its checkpoints: the kept one if it still holds."""
+    translator = load(run, checkpoint=checkpoint)
+    _check_has_attention(run, translator)
+    _check_corpus_option(run, translator, corpus)
+    importance = importance and can_ablate_heads(translator.model)  # else none can be switched off
+    text = MeasuredText.from_pairs(translator, load_measured_pairs(run, translator, corpus), sentences)
+    name, weights = identify_weights(run, checkpoint)
+    kept = cached_head_report(run, checkpoint)
+    if kept and kept["data"]["fingerprint"] == text.fingerprint and not (importance and "importance" not in kept):
+        return kept
+    found = measure_heads(translator, text, importance, on_event)
+    where = str(corpus or validation_corpus(run, translator.recipe)[0])
+    report: HeadReport = {
+        "format": REPORT_FORMAT,
+        "step": int(name) if name.isdecimal() else None,
+        "weights": weights,
+        "data": {"name": where, "fingerprint": text.fingerprint, "sentences": text.count},
+        "thresholds": BADGE_THRESHOLDS,
+        **found,
+    }
+    write_head_report(run, name, report)
+    return report
+
+
+def _check_has_attention(run: Run, translator: Translator) -> None:
+    """Object to a model that attends to nothing."""
+    if not attention_sizes(translator.model, translator.device):
+        named = translator.recipe.model.architecture
+        raise UserError(f'{run} has no attention to measure: its architecture, "{named}", looks nowhere.')
+
+
+def _check_corpus_option(run: Run, translator: Translator, corpus: ParallelCorpus | None) -> None:
+    """Object to two texts where the model reads and writes no plain text."""
+    task = translator.task
+    if corpus is not None and (task.is_language_model or not task.raw_text_io):
+        raise UserError(
+            f"{run} is a {task.noun}, which is not measured on a text and its translation; leave --source and --target "
+            "out, and the data that it was validated on is taken."
+        )
+
+
+def make_history_reports(
+    run: Run, on_event: OnEvent, *, corpus: ParallelCorpus | None = None, sentences: int = _MAX_SENTENCES
+) -> None:
+    """Measure every whole checkpoint of the run, the oldest first, without importance, which would take long."""
+    for place in reversed(list(intact_checkpoints(run.checkpoints_dir))):
+        make_head_report(
+            run, on_event, checkpoint=int(place.name), corpus=corpus, sentences=sentences, importance=False
+        )
+
+
+def validation_corpus(run: Run, recipe: Recipe) -> tuple[TextPairs, SplitPart | None]:
+    """Return the data that a run was validated on, and which part of it, or say that it is gone."""
+    task = task_for(recipe)
+    training, valid = task.open_corpora(recipe.data)
+    corpus = valid or training
+    try:
+        corpus.count_pairs()
+    except UserError as error:
+        named = ", or name a text to measure by --source and --target" if task.has_language_pair else ""
+        raise UserError(
+            f"{run} was validated on {corpus}, which cannot be read from here: {error} Go to the folder where it was "
+            f"trained{named}."
+        ) from None
+    return corpus, None if valid else task.split_validation(corpus, recipe).validation
+
+
+def load_measured_pairs(run: Run, translator: Translator, corpus: ParallelCorpus | None) -> TokenPairs:
+    """Return the given text, or the run's validation text, as token arrays."""
+    text, part = (corpus, None) if corpus else validation_corpus(run, translator.recipe)
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    return translator.task.tokenize_corpus(text, tokenizers, translator.recipe.data.longest, part, lambda _done: None)
+
+
+@dataclass(frozen=True, eq=False)
+class VocabularyStatistics:
+    """What is known of the pieces of one vocabulary."""
+
+    piece_numbers: NDArray[np.int64]  # V, the same for pieces of both vocabularies that are spelled alike
+    punctuation: BoolArray  # V
+    frequency: NDArray[np.int64]  # V, in the text that is measured
+
+    @classmethod
+    def from_tokens(
+        cls, tokenizer: Tokenizer, tokens: NDArray[Any], numbering: dict[str, int]
+    ) -> "VocabularyStatistics":
+        """Count the tokens of one side of a text, and look at their spelling."""
+        spelled = tokenizer.spell(range(len(tokenizer)))
+        return cls(
+            piece_numbers=np.array([numbering.setdefault(piece, len(numbering)) for piece in spelled]),
+            punctuation=np.array([_is_punctuation(piece) for piece in spelled]),
+            frequency=np.bincount(tokens, minlength=len(tokenizer)),
+        )
+
+
+def _is_punctuation(piece: str) -> bool:
+    """Say whether a piece is made of punctuation alone."""
+    return bool(piece.strip()) and all(category(letter)[0] in "PS" for letter in piece.strip())
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredText:
+    """The sentence pairs that are measured."""
+
+    pairs: TokenPairs
+    count: int  # of the pairs, from the first
+    source: VocabularyStatistics
+    target: VocabularyStatistics
+    links: list[BoolArray]  # a matrix T S a pair
+
+    @classmethod
+    def from_pairs(cls, translator: Translator, pairs: TokenPairs, sentences: int) -> "MeasuredText":
+        """Take the first pairs of a text and count what is in them."""
+        count = min(sentences, len(pairs))
+        numbering: dict[str, int] = {}
+        sources = pairs.source_tokens[: pairs.source_offsets[count]]
+        targets = pairs.target_tokens[: pairs.target_offsets[count]]
+        source = VocabularyStatistics.from_tokens(translator.source_tokenizer, sources, numbering)
+        target = VocabularyStatistics.from_tokens(translator.target_tokenizer, targets, numbering)
+        words = [(pairs.source(number)[:-1], pairs.target(number)[:-1]) for number in range(count)]
+        links = likely_links(words) if len(sources) else []  # a language model has no source to link anything to
+        return cls(pairs, count, source, target, [np.pad(each, ((0, 1), (0, 1))) for each in links])
+
+    @property
+    def fingerprint(self) -> str:
+        """What makes this text different from any other."""
+        return f"{self.pairs.fingerprint}:{self.count}"
+
+    def batches(self) -> list[ArrayBatch]:
+        """Return the pairs side by side."""
+        lengths = self.pairs.source_lengths[: self.count], self.pairs.target_lengths[: self.count]
+        order = Order(*lengths, _BATCH_TOKENS, 1, 0)
+        return [collate(self.pairs, numbers) for numbers in order.epoch_batches(0)]
+
+    def attention_readings(
+        self, number: int, weights: dict[AttentionKind, NDArray[np.float32]]
+    ) -> Iterator[tuple[AttentionKind, SentenceAttention]]:
+        """Yield what the weights (L H T S, padded) of one pair say, kind by kind, of the kinds that there are."""
+        source, target = self.pairs.source(number), self.pairs.target(number)
+        prefix = np.concatenate([[START], target[:-1]])
+        read, had, said = (source, self.source), (prefix, self.target), (target, self.target)
+        if "encoder" in weights:
+            yield "encoder", self._attention_reading(weights["encoder"], read, read, own=True)
+        if "decoder" in weights:
+            yield "decoder", self._attention_reading(weights["decoder"], had, had, own=True)
+        if "cross" in weights:
+            yield "cross", self._attention_reading(weights["cross"], said, read, self.links[number])
+
+    def _attention_reading(
+        self,
+        weights: NDArray[np.float32],
+        rows: tuple[NDArray[Any], "VocabularyStatistics"],
+        columns: tuple[NDArray[Any], "VocabularyStatistics"],
+        links: BoolArray | None = None,
+        *,
+        own: bool = False,
+    ) -> SentenceAttention:
+        """Put weights together with what stands at their positions: tokens, and what is known of their side."""
+        (looking, row_side), (looked_at, column_side) = rows, columns
+        return SentenceAttention(
+            weights=weights[:, :, : len(looking), : len(looked_at)],
+            row_tokens=row_side.piece_numbers[looking],
+            column_tokens=column_side.piece_numbers[looked_at],
+            special_rows=_special_token_mask(looking),
+            special_columns=_special_token_mask(looked_at),
+            punctuation_columns=column_side.punctuation[looked_at] & ~_special_token_mask(looked_at),
+            column_frequency=column_side.frequency[looked_at],
+            is_self_attention=own,
+            is_causal=bool(looking[0] == START),
+            links=links,
+        )
+
+
+def _special_token_mask(tokens: NDArray[Any]) -> BoolArray:
+    """Say of each token whether it stands for the start or the end rather than for text."""
+    return np.isin(tokens, (START, END))
+
+
+def measure_heads(translator: Translator, text: MeasuredText, importance: bool, on_event: OnEvent) -> dict[str, Any]:
+    """Measure every head, and the loss without each of them if asked to."""
+    judge = _AblationJudge(translator.model.eval(), text.batches(), translator.device)
+    found: dict[str, Any] = {"loss": judge.loss(judge.model, judge._full_model_memories())}
+    heads = list(_head_statistics(translator, text, judge.batches, on_event))
+    if importance:
+        found["importance"] = True
+        places: list[HeadIndex] = [(head["kind"], head["layer"], head["head"]) for head in heads]
+        for number, (place, head) in enumerate(zip(places, heads, strict=True), 1):
+            head["importance"] = round(judge.loss_without(place) - found["loss"], 6)
+            on_event(ProgressUpdate("Switching heads off, one at a time", number, len(places)))
+    return {**found, "heads": heads}
+
+
+def _head_statistics(
+    translator: Translator, text: MeasuredText, batches: Sequence[ArrayBatch], on_event: OnEvent
+) -> Iterator[dict[str, Any]]:
+    """Yield every head with its badges and numbers, kind by kind."""
+    sums: dict[AttentionKind, HeadStatistics] = {}
+    done = 0
+    for batch in batches:
+        weights = _record_attention(translator, batch)
+        sums = sums or {kind: HeadStatistics(*array.shape[1:3]) for kind, array in weights.items()}
+        for row, number in enumerate(batch.indices.tolist()):
+            for kind, reading in text.attention_readings(number, {name: array[row] for name, array in weights.items()}):
+                sums[kind].add(reading)
+        done += len(batch.indices)
+        on_event(ProgressUpdate("Watching the heads read", done, text.count))
+    for kind, found in sums.items():
+        yield from ({"kind": kind, **head} for head in found.report())
+
+
+@torch.inference_mode()
+def _record_attention(translator: Translator, batch: ArrayBatch) -> dict[AttentionKind, NDArray[np.float32]]:
+    """Return all weights of a batch: B L H T S of each kind that the architecture has."""
+    source, prefix = (torch.from_numpy(part).to(translator.device) for part in (batch.source, batch.prefix))
+    found = translator.model.attention_maps(source, prefix)
+    layers = {kind: getattr(found, kind) for kind in ATTENTION_KINDS}
+    seen = {kind: of for kind, of in layers.items() if of and of[0].numel()}  # a language model reads no source
+    return {kind: torch.stack(of, dim=1).float().cpu().numpy() for kind, of in seen.items()}
+
+
+class _AblationJudge:
+    """Measures the loss per target token, not smoothed, of a model and of the same model without a head."""
+
+    def __init__(self, model: Network, batches: list[ArrayBatch], device: torch.device) -> None:
+        self.model, self.batches, self.device = model, batches, device
+        self._memories: list[Memory] | None = None
+
+    def loss_without(self, head: HeadIndex) -> float:
+        """Return the loss when a head has no effect; one of the decoder leaves what the encoder says as it is."""
+        assert can_ablate_heads(self.model), f"a head of {type(self.model)} cannot be switched off"
+        model = ablate_heads(self.model, [head])
+        return self.loss(model, self._encode_batches(model) if head[0] == "encoder" else self._full_model_memories())
+
+    def _full_model_memories(self) -> list[Memory]:
+        """Return what the whole model's encoder says of each batch; it says it once."""
+        self._memories = self._memories or self._encode_batches(self.model)
+        return self._memories
+
+    @torch.inference_mode()
+    def _encode_batches(self, model: Network) -> list[Memory]:
+        """Encode every batch."""
+        return [model.encode(torch.from_numpy(batch.source).to(self.device)) for batch in self.batches]
+
+    @torch.inference_mode()
+    def loss(self, model: Network, memories: list[Memory]) -> float:
+        """Return the mean loss per target token."""
+        total = 0.0
+        for batch, memory in zip(self.batches, memories, strict=True):
+            prefix, target = (torch.from_numpy(part).to(self.device) for part in (batch.prefix, batch.target))
+            _, plain = projected_cross_entropy(model.hidden_states(prefix, memory), model.output_weight, target, 0.0)
+            total += plain.item()
+        return total / sum(batch.tokens for batch in self.batches)

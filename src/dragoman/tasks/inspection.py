@@ -1,0 +1,287 @@
+"""A look inside a model: one output with every attention weight, and all that the search thought of."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.decoding.trace import SearchNode, SearchTrace
+from dragoman.errors import UserError
+from dragoman.models.head_ablation import AttentionKind, HeadIndex, ablate_heads, can_ablate_heads, find_attention
+from dragoman.models.transducer import Network
+from dragoman.recipe import DecodingConfig
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.tokens import END, PAD, START
+from dragoman.viewer.alignment import best_alignment_layer
+from dragoman.viewer.record import (
+    END_PIECE,
+    AttentionRecord,
+    AttentionWeights,
+    BeamNode,
+    BeamTree,
+    CharSpan,
+    DecodingStep,
+    TokenChoice,
+)
+
+if TYPE_CHECKING:
+    from dragoman.tasks.translator import Translator
+
+_TOP_TOKENS = 5  # pieces that are named at each step
+_MAX_ABLATED_MODELS = 8  # models without some heads
+_ROWS_PER_BATCH = 64  # hypotheses whose attention is computed at a time
+
+
+@dataclass(frozen=True)
+class _InspectedTarget:
+    """What is to be looked at: the target's tokens, how many of them were given, and how they were found."""
+
+    tokens: tuple[int, ...]
+    prefix_length: int = 0
+    nodes: tuple[SearchNode, ...] = ()
+
+
+def inspect_model(
+    translator: "Translator",
+    text: str,
+    *,
+    target: str | None = None,
+    prefix: str = "",
+    without: Iterable[HeadIndex] = (),
+    beam: int | None = None,
+    trace: bool = False,
+) -> AttentionRecord:
+    """Record what happens inside while `text` is read and answered; `Translator.look` explains the options."""
+    if target is not None and prefix:
+        raise UserError("A whole target and the beginning of one cannot both be given; choose one.")
+    if translator.task.is_language_model:
+        return _inspect_language_model(translator, text, without)
+    options = {"text": text, "target": target, "prefix": prefix, "without": without, "beam": beam, "trace": trace}
+    text = translator.task.to_model_input(text)
+    target = None if target is None else translator.task.to_model_target(text, target)
+    source = _checked_source_tokens(translator, text, target or prefix)
+    heads = _validate_heads(without, translator.model)
+    model = translator.ablated_model(heads)
+    how = translator.decoding_config(beam)
+    if target is None:
+        written = _search_target(translator, model, source, how, translator.prefix_tokens(prefix), trace=trace)
+    else:
+        written = _InspectedTarget(tuple(translator.target_tokenizer.encode(target)))
+    record = _record_attention(translator, model, text, source, written.tokens)
+    return replace(
+        record,
+        forced_length=written.prefix_length,
+        ablated_heads=heads,
+        can_ablate=can_ablate_heads(model),
+        beam=_beam_tree(translator, model, source, written, how, record.cross) if written.nodes else None,
+        rerun=partial(_inspect_again, translator, {**options, "without": heads}),
+    )
+
+
+def _inspect_language_model(translator: "Translator", text: str, without: Iterable[HeadIndex] = ()) -> AttentionRecord:
+    """Record what happens inside while a language model reads a text, of which it predicts every token."""
+    if not text:
+        raise UserError("There is nothing to look at in an empty text; give some.")
+    tokens, longest = translator.target_tokenizer.encode(text), translator.max_length - 1  # START has its place too
+    if len(tokens) > longest:
+        raise UserError(f"The text has {len(tokens)} tokens, the model sees {longest} at once; give a shorter one.")
+    heads = _validate_heads(without, translator.model)
+    model = translator.ablated_model(heads)
+    record = _record_attention(translator, model, "", [], tuple(tokens))
+    again = partial(_inspect_again, translator, {"text": text, "without": heads})
+    return replace(
+        record, forced_length=len(tokens), ablated_heads=heads, can_ablate=can_ablate_heads(model), rerun=again
+    )
+
+
+def _inspect_again(translator: "Translator", options: dict[str, Any], **changes: Any) -> AttentionRecord:
+    """Look once more with some options changed; a new text forgets what was written for the old one."""
+    forgotten = {"target": None, "prefix": ""} if {"text", "prefix", "without"} & changes.keys() else {}
+    return inspect_model(translator, **{**options, **forgotten, **changes})
+
+
+def _checked_source_tokens(translator: "Translator", text: str, other: str) -> list[int]:
+    """Return the tokens of a text, if it is neither empty nor, like the other, longer than the model reads at once."""
+    if not text.strip():
+        raise UserError("There is nothing to look at in an empty text; give a sentence.")
+    source = translator.source_tokens(text)
+    longest = translator.recipe.data.longest
+    pieces = max(len(source) - 1, len(translator.target_tokenizer.encode(other)))
+    if pieces > longest:
+        raise UserError(f"The text has {pieces} pieces, the model reads {longest} at a time; give a shorter one.")
+    return source
+
+
+def _search_target(
+    translator: "Translator",
+    model: Network,
+    source: list[int],
+    config: DecodingConfig,
+    prefix: Sequence[int],
+    *,
+    trace: bool,
+) -> _InspectedTarget:
+    """Translate, and keep the tree of what was tried if wanted."""
+    heard = SearchTrace()
+    best = translator.build_engine(config, model).search(
+        [source], prefix=prefix, on_step=heard.record_step if trace else None
+    )[0][0]
+    return _InspectedTarget(best.tokens, len(prefix), tuple(heard.nodes(best.tokens, config.length_penalty)))
+
+
+def _record_attention(
+    translator: "Translator", model: Network, text: str, source: list[int], written: tuple[int, ...]
+) -> AttentionRecord:
+    """Read source and target once more and record every weight; teacher forcing makes the weights of each step."""
+    reading, prefix = translator.batch_of_one(source), translator.batch_of_one([START, *written])
+    with torch.inference_mode():
+        weights = model.eval().attention_maps(reading, prefix)
+        logits = model.decode(prefix, model.encode(reading))[0]
+    target_text = translator.target_tokenizer.decode(written)
+    return AttentionRecord(
+        source_pieces=(*translator.source_tokenizer.spell(source[:-1]), END_PIECE)[: len(source)],
+        target_pieces=(*translator.target_tokenizer.spell(written), END_PIECE),
+        source_text=text,
+        target_text=target_text,
+        encoder=_stack_layers(weights.encoder, len(source), len(source)),
+        decoder=_stack_layers(weights.decoder, len(written) + 1, len(written) + 1),
+        cross=_stack_layers(weights.cross, len(written) + 1, len(source)),
+        title=translator.name,
+        source_spans=_source_spans(translator, text)[: len(source)],
+        target_spans=(*translator.target_tokenizer.spans(written), (len(target_text),) * 2),
+        steps=_output_steps(logits, (*written, END), translator.target_tokenizer),
+    )
+
+
+def _source_spans(translator: "Translator", text: str) -> tuple[CharSpan, ...]:
+    """Return where in a text its pieces stand, and END behind it."""
+    pieces = translator.source_tokenizer.pieces(text) if text else []
+    return (*((piece.start, piece.end) for piece in pieces), (len(text), len(text)))
+
+
+def _output_steps(logits: Tensor, written: Sequence[int], tokenizer: Tokenizer) -> tuple[DecodingStep, ...]:
+    """Return how probable each token was that was written, and which were the likeliest (of logits T V)."""
+    values = logits.float().log_softmax(-1)
+    best, tokens = values.topk(min(_TOP_TOKENS, values.shape[-1]))
+    rows = zip(values.tolist(), written, best.tolist(), tokens.tolist(), strict=True)
+    return tuple(
+        DecodingStep(row[token], tuple(map(TokenChoice, (_token_text(tokenizer, one) for one in names), numbers)))
+        for row, token, numbers, names in rows
+    )
+
+
+def _beam_tree(
+    translator: "Translator",
+    model: Network,
+    source: list[int],
+    written: _InspectedTarget,
+    config: DecodingConfig,
+    cross: AttentionWeights,
+) -> BeamTree:
+    """Put the search's nodes into words, each with where its step looked."""
+    tokenizer = translator.target_tokenizer
+    layer = best_alignment_layer(cross) if len(cross) else 0
+    seen = np.zeros((len(written.nodes), len(source)), np.float32)
+    if len(cross):
+        seen = _node_attention(translator, model, source, written.nodes, layer)
+    nodes = tuple(
+        BeamNode(
+            parent=node.parent,
+            token=node.token,
+            piece=_token_text(tokenizer, node.token),
+            text=tokenizer.decode(node.path),
+            step=node.step,
+            log_probability=node.log_probability,
+            sum=node.sum,
+            score=node.score,
+            state=node.status,
+        )
+        for node in written.nodes
+    )
+    return BeamTree(nodes, config.beam, config.length_penalty, seen, layer)
+
+
+def _node_attention(
+    translator: "Translator", model: Network, source: list[int], nodes: Sequence[SearchNode], layer: int
+) -> AttentionWeights:
+    """Return the cross-attention of a layer (nodes S), mean over its heads, at the step that wrote each node."""
+    inner = {node.parent for node in nodes}
+    leaves = [node.path for place, node in enumerate(nodes) if place not in inner]
+    rows: dict[tuple[int, ...], Tensor] = {}
+    for first in range(0, len(leaves), _ROWS_PER_BATCH):
+        paths = leaves[first : first + _ROWS_PER_BATCH]
+        longest = max(map(len, paths))
+        prefix = [[START, *path[:-1], *[PAD] * (longest - len(path))] for path in paths]
+        with torch.inference_mode():
+            weights = model.attention_maps(
+                translator.batch_of_one(source).expand(len(paths), -1), torch.tensor(prefix, device=translator.device)
+            )
+        for path, means in zip(paths, weights.cross[layer].mean(1).float().cpu(), strict=True):
+            rows.update({path[: step + 1]: means[step] for step in range(len(path))})
+    return np.stack([rows[node.path].numpy() for node in nodes])
+
+
+def _token_text(tokenizer: Tokenizer, token: int) -> str:
+    """Return a token as a person reads it."""
+    return END_PIECE if token == END else tokenizer.spell([token])[0]
+
+
+def _stack_layers(layers: list[Tensor], rows: int, columns: int) -> AttentionWeights:
+    """Turn a layer's weights each (1 H T S) into one array: layers, heads, T, S; of no layers, one without content."""
+    if not layers:
+        return np.zeros((0, 0, rows, columns), np.float32)
+    return np.stack([layer[0].float().cpu().numpy() for layer in layers])
+
+
+def attention_sizes(model: Network, device: torch.device) -> dict[AttentionKind, tuple[int, int]]:
+    """Return how many layers and heads a model has of each kind of attention, of the kinds that it has."""
+    smallest = torch.tensor([[START, END]], device=device)
+    with torch.inference_mode():
+        found = model.eval().attention_maps(smallest, smallest)
+    layers = {kind: getattr(found, kind) for kind in get_args(AttentionKind)}
+    return {kind: (len(of), of[0].shape[1]) for kind, of in layers.items() if of}
+
+
+class AblatedModels:
+    """A few models without some heads, the latest ones: one goes back and forth between them."""
+
+    def __init__(self) -> None:
+        self.models: OrderedDict[frozenset[HeadIndex], Network] = OrderedDict()
+
+    def get(self, model: Network, heads: tuple[HeadIndex, ...]) -> Network:
+        """Return `model` without these heads."""
+        if not heads or not can_ablate_heads(model):
+            return model
+        wanted = frozenset(heads)
+        if wanted not in self.models:
+            self.models[wanted] = ablate_heads(model, heads)
+        self.models.move_to_end(wanted)
+        if len(self.models) > _MAX_ABLATED_MODELS:
+            self.models.popitem(last=False)
+        return self.models[wanted]
+
+
+def _validate_heads(heads: Iterable[Sequence[Any]], model: Network) -> tuple[HeadIndex, ...]:
+    """Return heads in their order, each once, if the model has them."""
+    heads = list(heads)
+    if not heads:
+        return ()
+    if not can_ablate_heads(model):
+        raise UserError("Only the heads of a Transformer can be switched off; this model is of another architecture.")
+    layers, count = len(model.encoder), find_attention(model, "encoder", 0).heads
+    found = [tuple(head) for head in heads]
+    for one in found:
+        kind, layer, head = one if len(one) == 3 else (None, -1, -1)
+        fits = isinstance(layer, int) and isinstance(head, int) and 0 <= layer < layers and 0 <= head < count
+        if kind not in get_args(AttentionKind) or not fits:
+            raise UserError(
+                f"There is no head {one}: name one as (kind, layer, head), with a kind of "
+                f"{', '.join(get_args(AttentionKind))}, "
+                f"a layer from 0 to {layers - 1} and a head from 0 to {count - 1}."
+            )
+    return tuple(sorted(set(found)))

@@ -1,0 +1,220 @@
+"""What tasks share whose input is one word: lexicons, labels, several right answers, error rates."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Self
+
+from dragoman.data.corpus import Pair, TextPairs
+from dragoman.data.lines import read_lines
+from dragoman.data.split import CorpusSplit, split_held_out
+from dragoman.errors import UserError, did_you_mean
+from dragoman.evaluation import error_rates
+from dragoman.evaluation.error_rates import ErrorRates, ScoringScheme
+from dragoman.recipe import DataConfig, Recipe
+from dragoman.tasks.lexicon import (
+    Lexicon,
+    LexiconLayout,
+    label_token,
+    labelled_files,
+    open_lexicons,
+    split_tabs,
+    visible_letter,
+)
+from dragoman.tasks.task import BaseTask, DataWarning, Example, OnNotice
+
+_MAX_LISTED_LETTERS = 12  # letters that a remark lists, at most
+
+
+@dataclass(frozen=True)
+class WordTask(BaseTask, ABC):
+    """From the letters of a word to something else; with labels, one model for several kinds of word."""
+
+    labels: tuple[str, ...]  # of which each word has one; none, if the model has learned from one file
+    scheme: ScoringScheme  # of scoring
+
+    max_scored_examples = 20_000  # words are short, and a model of ten languages should tell about all of them
+    layout: ClassVar[LexiconLayout]
+    input_columns: ClassVar[tuple[str, ...]]  # what a person gives, with tabs between
+    input_example: ClassVar[str]  # an example of that
+    output_column: ClassVar[int] = 1  # the column of the files that the model writes
+
+    def configure(self, config: DataConfig) -> Self:
+        """Return the task with the labels that a recipe gives its files."""
+        return replace(self, labels=tuple(dict.fromkeys(name for name, _ in labelled_files(None, config.labelled))))
+
+    @abstractmethod
+    def encode_columns(self, columns: Sequence[str]) -> str:
+        """Write what a person gives, column by column, as the model reads it."""
+
+    @abstractmethod
+    def decode_columns(self, source: str) -> str:
+        """Write what the model reads as a person gives it."""
+
+    def open_corpora(self, config: DataConfig) -> tuple[Lexicon, Lexicon | None]:
+        """Find the lexicons that the recipe names."""
+        return open_lexicons(config, self.layout)
+
+    def check_data(self, corpus: TextPairs, valid: TextPairs | None) -> Iterator[DataWarning]:
+        """Compare what there is to validate with to what there is to learn from."""
+        if valid is None:
+            return
+        learned, others = ({source for source, _ in pairs.pairs()} for pairs in (corpus, valid))
+        both = len(others & learned)
+        if both:
+            yield DataWarning(
+                f"{valid}: {both:,} of {len(others):,} words are also trained on; on those a score means little."
+            )
+        unseen = sorted(_distinct_symbols(others) - _distinct_symbols(learned))
+        if unseen:
+            listed = " ".join(map(visible_letter, unseen[:_MAX_LISTED_LETTERS])) + (
+                " …" if len(unseen) > _MAX_LISTED_LETTERS else ""
+            )
+            yield DataWarning(f"{valid}: never seen in training, so read as unknown: {listed}", serious=False)
+
+    def split_validation(self, corpus: TextPairs, recipe: Recipe) -> CorpusSplit:
+        """Hold some words out, each with all of its answers."""
+        return split_held_out(corpus, recipe.data.held_out, recipe.training.seed, by_source=True)
+
+    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
+        """Several lines of one word are one example with several answers."""
+        answers: dict[str, list[str]] = {}
+        for source, target in pairs:
+            answers.setdefault(source, []).append(self.from_model_output(source, target))
+        return [Example(self._labelled_source(source), tuple(targets)) for source, targets in answers.items()]
+
+    def _labelled_source(self, source: str) -> str:
+        """Write what the model reads as a person gives it, the label first."""
+        if not self.labels:
+            return self.decode_columns(source)
+        name, _, rest = source.partition(" ")
+        return f"{name[1:-1]}\t{self.decode_columns(rest)}"
+
+    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
+        """Read a lexicon; of a model with labels one or more, each with its own, as in fre=french.tsv,dut=dutch.tsv."""
+        if source is not None or reference is None:
+            raise UserError(
+                f"Give --reference alone, a file with {', '.join(self.layout.columns)} on each line: it has what to do "
+                "and what should become of it."
+            )
+        lexicon = Lexicon(self._reference_files(reference), self.layout)
+        for notice in lexicon.notices():
+            on_notice(notice)
+        return self.examples_from_pairs(lexicon.pairs())
+
+    def _reference_files(self, reference: str) -> tuple[tuple[str, Path], ...]:
+        """Return the labels and paths of a reference; a comma before a known label begins another."""
+        if not self.labels:
+            return (("", Path(reference)),)
+        another = f",(?=(?:{'|'.join(map(re.escape, self.labels))})=)"
+        return tuple(self._reference_file(part) for part in re.split(another, reference))
+
+    def _reference_file(self, reference: str) -> tuple[str, Path]:
+        """Return the label and the path of a part of a reference."""
+        name, _, path = reference.partition("=")
+        if not path or Path(reference).exists():
+            raise UserError(
+                f"{reference}: which label has it? Write {self.labels[0]}={reference}, or another of: "
+                f"{self._label_list}."
+            )
+        self._check_label(name)
+        return name, Path(path)
+
+    def to_model_input(self, text: str) -> str:
+        """Turn a word, or what else there is to it, into what the model reads; nothing stays nothing."""
+        if not text.strip():
+            return ""
+        columns = split_tabs(text)
+        wanted = (*(("label",) if self.labels else ()), *self.input_columns)
+        if len(columns) != len(wanted) or not all(columns):
+            raise self._format_error(text)
+        if not self.labels:
+            return self.encode_columns(columns)
+        self._check_label(columns[0])
+        return f"{label_token(columns[0])} {self.encode_columns(columns[1:])}"
+
+    def _format_error(self, text: str) -> UserError:
+        """Say what is missing or too much."""
+        sample = f"{self.labels[0]}\t{self.input_example}" if self.labels else self.input_example
+        shape = " and ".join((*(("a label",) if self.labels else ()), *(f"the {name}" for name in self.input_columns)))
+        tabs = ", with a tab between" if "\t" in sample else ", without tabs"
+        options = (" or give --label" if self.labels else "") + (
+            " or give --tags" if "tags" in self.input_columns else ""
+        )
+        known = f" The model's labels are {self._label_list}." if self.labels else ""
+        return UserError(f'"{_show_tabs(text)}" is not {shape}{tabs}. Write "{_show_tabs(sample)}"{options}.{known}')
+
+    def _check_label(self, label: str) -> None:
+        """Object to a label that the model has not learned."""
+        if label not in self.labels:
+            raise UserError(
+                f'The model has no label "{label}"; it has {self._label_list}.{did_you_mean(label, [*self.labels])}'
+            )
+
+    @property
+    def _label_list(self) -> str:
+        """The labels, to be named in a message."""
+        return ", ".join(self.labels)
+
+    def read_outputs(self, path: str, examples: Sequence[Example], on_notice: OnNotice) -> list[str]:
+        """Read answers made elsewhere: one a line for each word in turn, or beside the words, as in a lexicon."""
+        lines = list(read_lines(path, on_notice))
+        if not any("\t" in line for line in lines):
+            if len(lines) != len(examples):
+                raise UserError(
+                    f"{path} has {len(lines):,} lines but there are {len(examples):,} different words; give each word "
+                    "one line, or put the word and a tab before its answer."
+                )
+            return lines
+        answers: dict[str, str] = {}
+        for number, line in enumerate(lines, 1):
+            columns = split_tabs(line)
+            if len(columns) != len(self.layout.columns):
+                raise UserError(f"{path}: line {number:,} is not {', '.join(self.layout.columns)}: {line[:60]!r}.")
+            answer = columns.pop(self.output_column)
+            answers.setdefault(self.decode_columns(self.encode_columns(columns)), answer)
+        missing = [one.source for one in examples if one.source not in answers]
+        if missing:
+            raise UserError(f'{path} has no line for {len(missing):,} words; the first is "{_show_tabs(missing[0])}".')
+        return [answers[one.source] for one in examples]
+
+    def format_entry(self, example: Example, output: str) -> str:
+        """Write an answer as a line of a lexicon, behind its label if there are labels."""
+        columns = example.source.split("\t")
+        columns.insert(self.output_column + bool(self.labels), output)
+        return "\t".join(columns)
+
+    def validation_score(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
+        """Return the task's own measure."""
+        found = self._error_rates(examples, outputs, intervals=False)
+        return next(rate.value for rate in found if rate.name == self.validation_metric)
+
+    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> ErrorRates:
+        """Return error rates with their intervals."""
+        return self._error_rates(examples, outputs, intervals=True)
+
+    def score_by_label(self, examples: Sequence[Example], outputs: Sequence[str]) -> dict[str, ErrorRates]:
+        """Score the examples of each label by themselves; without labels there is nothing to take apart."""
+        if not self.labels:
+            return {}
+        parts: dict[str, list[tuple[Example, str]]] = {}
+        for example, output in zip(examples, outputs, strict=True):
+            parts.setdefault(example.source.partition("\t")[0], []).append((example, output))
+        return {name: self.score(*zip(*part, strict=True)) for name, part in parts.items()}
+
+    def _error_rates(self, examples: Sequence[Example], outputs: Sequence[str], *, intervals: bool) -> ErrorRates:
+        """Have the edits to the nearest right answer counted."""
+        sources, references = [one.source for one in examples], [one.references for one in examples]
+        return error_rates.score_words(sources, outputs, references, self.scheme, intervals=intervals)
+
+
+def _distinct_symbols(sources: Iterable[str]) -> set[str]:
+    """Return every letter, tag and label."""
+    return {piece for source in sources for piece in source.split(" ")}
+
+
+def _show_tabs(text: str) -> str:
+    """Write a text so that its tabs can be seen."""
+    return text.replace("\t", "⇥")

@@ -1,0 +1,148 @@
+"""What a training leaves to read: a line an event in metrics.jsonl, TensorBoard events, and a picture of the curves."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.summary import scalar
+
+from dragoman.checkpoints import TrainingProgress
+from dragoman.run import Run, to_json, write_atomically
+
+
+class MetricsLog:
+    """The open books of a run. What was noted after the moment from which it resumes is taken back."""
+
+    def __init__(self, run: Run, progress: TrainingProgress) -> None:
+        self.skipped_file = run.skipped_file
+        for path in (run.metrics_file, run.skipped_file):
+            _truncate_to(path, progress)
+        self.metrics_file = run.metrics_file.open("ab")
+        self.tensorboard = _TensorBoardWriter(run.tensorboard_dir, progress.step + 1)
+
+    def write(self, event: str, step: int, **values: Any) -> None:
+        """Write one event. A full disk must not end a training: then the event is lost."""
+        with suppress(OSError):
+            finite = {name: value for name, value in values.items() if not isinstance(value, float) or isfinite(value)}
+            self.metrics_file.write(to_json({"event": event, "step": step, **finite}))
+            self.metrics_file.flush()
+            for name, value in finite.items():
+                if isinstance(value, float | int):
+                    self.tensorboard.add_scalar(f"{event}/{name}", value, step)
+            self.tensorboard.flush()
+
+    def write_skipped(self, step: int, loss: float, line_numbers: Sequence[int]) -> None:
+        """Write down which pairs were in a step that had to be skipped."""
+        with suppress(OSError), self.skipped_file.open("ab") as file:
+            file.write(to_json({"event": "skipped", "step": step, "loss": str(loss), "pairs": list(line_numbers)}))
+
+    def close(self) -> None:
+        """Close the books."""
+        for book in (self.metrics_file, self.tensorboard):
+            with suppress(OSError):
+                book.close()
+
+
+class _TensorBoardWriter:
+    """TensorBoard events, written at once: the library's thread, ended by a full disk, would be waited for forever."""
+
+    def __init__(self, folder: Path, first: int) -> None:
+        folder.mkdir(exist_ok=True)
+        self.file = EventsWriter(str(folder / "events"), filename_suffix=f".{first}")
+        self._write_event(
+            first, session_log=SessionLog(status=SessionLog.START)
+        )  # what is there from this step on is void
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        """Write one number."""
+        self._write_event(step, summary=scalar(name, value))
+
+    def _write_event(self, step: int, **content: Any) -> None:
+        """Write one event."""
+        self.file.write_event(Event(wall_time=time.time(), step=step, **content))
+
+    def flush(self) -> None:
+        """Let those who watch see what was written."""
+        self.file.flush()
+
+    def close(self) -> None:
+        """Write what is left, and close the file."""
+        self.file.close()
+
+
+def _truncate_to(path: Path, progress: TrainingProgress) -> None:
+    """Strike from a file of events what came after the moment from which a run resumes."""
+    kept = [entry for entry in read_metrics(path) if _is_before(entry, progress)]
+    if kept or path.exists():
+        write_atomically(path, b"".join(to_json(entry) for entry in kept))
+
+
+def _is_before(entry: dict[str, Any], progress: TrainingProgress) -> bool:
+    """Say whether an event lies before the moment from which a run resumes."""
+    return bool(entry["step"] <= (progress.validated_at if entry["event"] == "validation" else progress.step))
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the events of a metrics file; a last line cut off by a kill is passed over.
+
+    A validation's score used to have the name "bleu", whatever else it could have been.
+    """
+    if not path.exists():
+        return
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and isinstance(entry.get("step"), int) and isinstance(entry.get("event"), str):
+            yield entry | {"score": entry["bleu"], "measure": "BLEU"} if "bleu" in entry else entry
+
+
+def draw_curves(run: Run) -> None:
+    """Draw loss, perplexity, score and learning rate over the steps into curves.png, if the disk has room for it."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    events = list(read_metrics(run.metrics_file))
+    figure = Figure(figsize=(10, 6.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    (loss, perplexity), (score, rate) = figure.subplots(2, 2)
+    measure = next((entry["measure"] for entry in events if entry.get("measure")), "score")
+    for axes, title, lines in (
+        (
+            loss,
+            "loss per token, without smoothing",
+            [("training", "train", "nll"), ("validation", "validation", "loss")],
+        ),
+        (perplexity, "validation perplexity", [("", "validation", "perplexity")]),
+        (score, f"validation {measure} (sample)", [("", "validation", "score")]),
+        (rate, "learning rate", [("", "train", "rate")]),
+    ):
+        for label, kind, name in lines:
+            points = [(e["step"], e[name]) for e in events if e["event"] == kind and e.get(name) is not None]
+            if points:
+                steps, values = zip(*points, strict=True)
+                marker = "." if len(points) < 60 else ""
+                axes.plot(steps, running_mean(values), label=label, marker=marker, linewidth=1.2)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("step", fontsize=9)
+        axes.grid(alpha=0.3)
+        if axes is loss and axes.lines:
+            axes.legend()
+    with suppress(OSError):
+        figure.savefig(run.curves_file, dpi=110)
+
+
+def running_mean(values: Sequence[float]) -> list[float]:
+    """Return the mean of each value and its neighbours, so that many noisy points make a line; few stay as they are."""
+    reach = len(values) // 200
+    sums = list(accumulate(values, initial=0.0))
+    spans = [(max(0, place - reach), min(len(values), place + reach + 1)) for place in range(len(values))]
+    return [(sums[end] - sums[start]) / (end - start) for start, end in spans]
