@@ -1,7 +1,7 @@
 """The head report: what every head of a model does on the validation text, and what the model loses without it.
 
-`viewer/head_statistics.py` says what is measured of the weights. Importance is the loss that a head spares
-(Michel et al. 2019, arXiv 1905.10650): the validation loss of the model in which the head has no effect, minus that of the model.
+`viewer/head_statistics.py` measures the weights. The importance of a head is the loss it spares (Michel et al. 2019,
+arXiv 1905.10650): the validation loss of the model in which the head has no effect, minus that of the model.
 """
 
 from collections.abc import Iterator, Sequence
