@@ -40,6 +40,6 @@ def test_steps_name_the_likeliest(record):
 
 
 def test_with_gold_links_each_method_has_its_error_rate(record):
-    methods = viewer_document(replace(record, gold="0-0 1-1"))["alignment"]["methods"]
+    methods = viewer_document(replace(record, gold_alignment="0-0 1-1"))["alignment"]["methods"]
     assert all(0 <= method["error_rate"] <= 1 for method in methods.values())
     assert all(method["error_rate"] is None for method in viewer_document(record)["alignment"]["methods"].values())

@@ -98,7 +98,7 @@ def test_one_pointer_marks_the_text_the_matrix_and_every_thumbnail(whole, opened
     assert "Probability 0.67" in tab.inner_text(".dv-said")
     assert tab.locator(".dv-band:visible").count() == 1
     painted = """() => [...document.querySelectorAll(".dv-overlay")].map(canvas =>
-      canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.select(byte => byte))"""
+      canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(byte => byte))"""
     assert tab.evaluate(painted) == [False, True, True]
 
 
@@ -153,7 +153,9 @@ def test_sinks_are_greyed_and_their_mass_is_printed(whole, opened):
     tab = opened(render_page(whole))
     tab.click("text=Sub-words")
     mass = whole.cross[..., -1].mean()
-    assert f"{round(100 * mass)}\N{NO-BREAK SPACE}% of this weight sits on ⟨end⟩, greyed." in tab.inner_text(".dv-sink")
+    tab.wait_for_selector(
+        f".dv-sink:text('{round(100 * mass)}\N{NO-BREAK SPACE}% of this weight sits on ⟨end⟩, greyed.')"
+    )
 
 
 def test_the_alignment_names_its_method_and_gives_pharaohs_format(whole, opened):
@@ -235,7 +237,7 @@ def test_a_text_from_right_to_left_is_set_from_right_to_left(record_of, opened):
 @pytest.fixture
 def served(tab, whole):
     """The viewer as a page uses it, whose every question is written down and answered without the last word."""
-    shorter = replace(whole, without=(("cross", 0, 0),), target_text="Die Lampe ist neu, aber sie funktioniert.")
+    shorter = replace(whole, ablated_heads=(("cross", 0, 0),), target_text="Die Lampe ist neu, aber sie funktioniert.")
     head = {"kind": "cross", "layer": 0, "head": 0, "badges": ["alignment"], "importance": 0.5}
     answers = {"first": viewer_document(whole), "then": viewer_document(shorter), "report": {"heads": [head]}}
     script = f"""
@@ -243,7 +245,7 @@ def served(tab, whole):
       const answers = {json.dumps(answers)};
       window.asked = [];
       show(document.getElementById("root"), answers.first, {{
-        relook: async (change) => {{ asked.push(change); return answers.find_checkpoint_model; }},
+        relook: async (change) => {{ asked.push(change); return answers.then; }},
         report: async () => answers.report,
         checkpoints: async () => [100, 200],
       }});"""

@@ -38,33 +38,33 @@ def looking_at(columns, size):
 
 
 def test_a_head_that_looks_one_back_is_positional_wherever_there_is_something_to_look_back_at():
-    found = numbers(reading(looking_at([4, 0, 1, 2, 3], 5), [5, 6, 7, 8, END], own=True))
+    found = numbers(reading(looking_at([4, 0, 1, 2, 3], 5), [5, 6, 7, 8, END], is_self_attention=True))
     assert (found.positional, found.offset) == (1.0, -1)
     assert found.distance == pytest.approx(1.0)  # the first looks at END, which is no word
     assert found.earned_badges() == ["positional"]
 
 
 def test_a_head_that_looks_ahead_half_of_the_time_is_half_positional():
-    found = numbers(reading(looking_at([1, 2, 0, 0, 4], 5), [5, 6, 7, 8, END], own=True))
+    found = numbers(reading(looking_at([1, 2, 0, 0, 4], 5), [5, 6, 7, 8, END], is_self_attention=True))
     assert (found.positional, found.offset) == (0.5, 1)
     assert "positional" not in found.earned_badges()
 
 
 def test_an_offset_that_few_queries_have_a_key_at_is_none():
-    found = numbers(reading(looking_at([3, 0, 2, 2], 4), [5, 6, 7, END], own=True))
+    found = numbers(reading(looking_at([3, 0, 2, 2], 4), [5, 6, 7, END], is_self_attention=True))
     assert (found.positional, found.offset) == (0.5, -1)  # not (1.0, 3): only one of three could look so far ahead
 
 
 def test_two_sentences_count_by_their_queries():
-    ahead = reading(looking_at([1, 2, 2], 3), [5, 6, END], own=True)
-    still = reading(looking_at([0, 1, 2, 3, 4], 5), [5, 6, 7, 8, END], own=True)
+    ahead = reading(looking_at([1, 2, 2], 3), [5, 6, END], is_self_attention=True)
+    still = reading(looking_at([0, 1, 2, 3, 4], 5), [5, 6, 7, 8, END], is_self_attention=True)
     found = numbers(ahead, still)
     assert (found.positional, found.offset) == (pytest.approx(4 / 6), 0)
 
 
 def test_weight_on_end_is_a_sink_and_no_word():
     weights = [[0.1, 0.2, 0.7], [0.2, 0.1, 0.7], [0.0, 0.0, 1.0]]
-    found = numbers(reading(weights, [5, 6, END], own=True))
+    found = numbers(reading(weights, [5, 6, END], is_self_attention=True))
     assert found.sink == pytest.approx(0.7)
     assert found.confidence == pytest.approx(0.2)
     assert found.distance == pytest.approx((0.2 + 0.2) / (0.3 + 0.3))
@@ -72,33 +72,41 @@ def test_weight_on_end_is_a_sink_and_no_word():
 
 
 def test_weight_on_punctuation_is_compared_with_an_even_look():
-    found = numbers(reading(np.tile([0.1, 0.6, 0.2, 0.1], (4, 1)), [5, COMMA, 6, END], own=True))
+    found = numbers(reading(np.tile([0.1, 0.6, 0.2, 0.1], (4, 1)), [5, COMMA, 6, END], is_self_attention=True))
     assert found.punctuation == pytest.approx(0.6)
     assert found.punctuation_baseline == pytest.approx(0.25)
     assert "punctuation" in found.earned_badges()
 
 
 def test_entropy_is_in_bits():
-    found = numbers(reading([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.25] * 4], [5, 6, 7, END], own=True))
+    found = numbers(
+        reading([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.25] * 4], [5, 6, 7, END], is_self_attention=True)
+    )
     assert found.entropy == pytest.approx((2 + 0 + 1) / 3, abs=1e-6)
 
 
 def test_a_head_that_looks_at_the_rarest_word_is_compared_with_chance():
     frequency = [9, 1, 5, 9, 99]
-    found = numbers(reading(looking_at([1, 1, 1, 0, 4], 5), [5, 6, 7, 8, END], frequency=frequency, own=True))
+    found = numbers(
+        reading(looking_at([1, 1, 1, 0, 4], 5), [5, 6, 7, 8, END], frequency=frequency, is_self_attention=True)
+    )
     assert (found.rare, found.rare_baseline) == (0.75, 0.25)
     assert "rare" in found.earned_badges()
 
 
 def test_equally_rare_words_all_count_and_make_chance_better():
-    found = numbers(reading(looking_at([1, 2, 0, 3], 4), [5, 6, 7, END], frequency=[2, 1, 1, 9], own=True))
+    found = numbers(
+        reading(looking_at([1, 2, 0, 3], 4), [5, 6, 7, END], frequency=[2, 1, 1, 9], is_self_attention=True)
+    )
     assert (found.rare, found.rare_baseline) == (pytest.approx(2 / 3), pytest.approx(2 / 3))
 
 
 def test_in_the_decoder_only_what_is_visible_is_compared():
     weights = [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
     start = [True, False, False]
-    found = numbers(reading(weights, [2, 5, 6], special=start, frequency=[9, 4, 1], own=True, causal=True))
+    found = numbers(
+        reading(weights, [2, 5, 6], special=start, frequency=[9, 4, 1], is_self_attention=True, is_causal=True)
+    )
     # Row 0 reads START; row 1 sees one word, so it has no choice; row 2 sees both and looks at the commoner one.
     assert (found.rare, found.rare_baseline) == (0.0, 0.5)
     assert (found.positional, found.offset) == (1.0, -1)
@@ -106,7 +114,7 @@ def test_in_the_decoder_only_what_is_visible_is_compared():
 
 
 def test_a_copying_head_finds_the_same_piece_and_not_itself():
-    found = numbers(reading(looking_at([2, 1, 2, 3], 4), [5, 6, 5, END], own=True))
+    found = numbers(reading(looking_at([2, 1, 2, 3], 4), [5, 6, 5, END], is_self_attention=True))
     assert found.copy == 0.5  # the first finds its like, the third stays at itself, the second has none
     across = numbers(reading(looking_at([1, 0, 2], 3), columns=[6, 5, END], rows=[5, 6, END]))
     assert across.copy == 1.0
@@ -131,7 +139,7 @@ def test_a_head_that_only_follows_the_diagonal_is_not_alignment_like():
 
 
 def test_what_the_text_does_not_hold_is_not_measured():
-    found = numbers(reading(np.eye(2), [5, END], own=True))
+    found = numbers(reading(np.eye(2), [5, END], is_self_attention=True))
     assert (found.rare, found.copy, found.alignment, found.alignment_baseline) == (None, None, None, None)
     assert HeadStatistics(1, 1).head_measures(0, 0).earned_badges() == []
 
@@ -139,7 +147,7 @@ def test_what_the_text_does_not_hold_is_not_measured():
 def test_every_head_has_its_own_numbers_and_is_named_by_its_place():
     found = HeadStatistics(2, 2)
     weights = np.stack([looking_at([0, 1, 2], 3), looking_at([2, 2, 2], 3)] * 2).reshape(2, 2, 3, 3)
-    one = reading(np.eye(3), [5, 6, END], own=True)
+    one = reading(np.eye(3), [5, 6, END], is_self_attention=True)
     found.add(SentenceAttention(**{**vars(one), "weights": weights.astype(np.float32)}))
     heads = found.report()
     assert [(head["layer"], head["head"]) for head in heads] == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -36,14 +36,14 @@ def test_with_anywidget_it_is_a_widget(record, widget):
 
 def test_only_a_record_that_can_be_made_again_has_a_live_widget(record, widget):
     assert not widget(record).live
-    assert widget(replace(record, again=lambda **_: record)).live
+    assert widget(replace(record, rerun=lambda **_: record)).live
 
 
 def answers_of(made, change):
     """Return what a widget sends when its page asks for a change."""
     sent = []
     made.send = sent.append
-    made.answer(made, {"number": 7, "change": change}, [])
+    made._on_message(made, {"number": 7, "change": change}, [])
     return sent
 
 
@@ -54,7 +54,7 @@ def test_a_widget_looks_again_with_what_was_changed_and_nothing_else(record, wid
         asked.append(change)
         return record
 
-    made = widget(replace(record, again=again))
+    made = widget(replace(record, rerun=again))
     (sent,) = answers_of(made, {"without": [["cross", 0, 1]], "trace": True, "beam": 99})
     assert asked == [{"without": [["cross", 0, 1]], "trace": True}]
     assert sent == {"number": 7, "look": viewer_document(record)}
@@ -64,4 +64,4 @@ def test_a_widget_answers_what_a_person_can_mend_in_words(record, widget):
     def again(**_):
         raise UserError("There is no head.")
 
-    assert answers_of(widget(replace(record, again=again)), {}) == [{"number": 7, "error": "There is no head."}]
+    assert answers_of(widget(replace(record, rerun=again)), {}) == [{"number": 7, "error": "There is no head."}]

@@ -19,7 +19,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 def missing(record, *kinds):
     """Return a record of the same sentence by a model without these kinds of attention, whose heads stay on."""
     none = {kind: np.zeros((0, 0, *record.weights(kind).shape[2:]), np.float32) for kind in kinds}
-    return replace(record, switchable=False, **none)
+    return replace(record, can_ablate=False, **none)
 
 
 @pytest.fixture

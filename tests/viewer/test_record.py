@@ -6,9 +6,9 @@ import pytest
 
 def test_the_decoder_reads_start_and_then_what_it_wrote(record):
     assert record.prefix_pieces == ("⟨start⟩", *record.target_pieces[:-1])
-    assert record.columns("decoder") == record.prefix_pieces
-    assert record.rows("decoder") == record.rows("cross") == record.target_pieces
-    assert record.columns("cross") == record.columns("encoder") == record.source_pieces
+    assert record.column_labels("decoder") == record.prefix_pieces
+    assert record.row_labels("decoder") == record.row_labels("cross") == record.target_pieces
+    assert record.column_labels("cross") == record.column_labels("encoder") == record.source_pieces
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

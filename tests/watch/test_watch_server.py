@@ -104,9 +104,9 @@ def test_a_look_that_makes_no_sense_is_refused_in_words(site, question):
 
 def test_the_page_ends_when_the_training_is_killed(trained):
     script = (
-        "import sys, time, socket\nfrom pathlib import Path\nfrom dragoman.watch.background import watched\n"
+        "import sys, time, socket\nfrom pathlib import Path\nfrom dragoman.watch.background import background_page\n"
         "listening = socket.create_server(('127.0.0.1', 0))\nport = listening.getsockname()[1]\n"
-        "with watched(Path(sys.argv[1]), listening):\n    print(port, flush=True)\n    time.sleep(60)\n"
+        "with background_page(Path(sys.argv[1]), listening):\n    print(port, flush=True)\n    time.sleep(60)\n"
     )
     training = subprocess.Popen([sys.executable, "-c", script, str(trained)], stdout=subprocess.PIPE)
     assert training.stdout
