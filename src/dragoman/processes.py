@@ -1,0 +1,237 @@
+"""Child processes that exchange messages with their parent. Imports no torch.
+
+A child is `python -m MODULE FD [ARGUMENT …]`: it inherits one end of a socket pair by its file descriptor and ends when
+the parent's end closes, however the parent ended. A message is a JSON value in which strings, numbers, lists and
+dictionaries may also hold `bytes`. Nothing is pickled, so neither side can make the other run code.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+Message = dict[str, Any]
+
+_LENGTHS = struct.Struct("!II")  # bytes of the JSON text, and of the attachments behind it
+_MAX_MESSAGE_BYTES = 256 << 20
+_CHUNK_BYTES = 1 << 16
+_BYTES_KEY = "$bytes"  # stands for an attachment: its offset and length
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux; macOS and Windows do not restrict processes to cores
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def encode_message(content: Any) -> bytes:
+    """Return a message as it is sent: two lengths, the JSON text, the attached bytes."""
+    attachments = bytearray()
+
+    def attach(value: Any) -> dict[str, list[int]]:
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(f"a message cannot hold a {type(value).__name__}")
+        start = len(attachments)
+        attachments.extend(value)
+        attachments.append(0)  # so that empty bytes are an attachment too
+        return {_BYTES_KEY: [start, len(value)]}
+
+    text = json.dumps(content, separators=(",", ":"), default=attach).encode()
+    return _LENGTHS.pack(len(text), len(attachments)) + text + attachments
+
+
+def _decode_message(text: bytes, attachments: bytes) -> Any:
+    if not attachments:
+        return json.loads(text)
+
+    def restore(value: dict[str, Any]) -> Any:
+        if value.keys() != {_BYTES_KEY}:
+            return value
+        offset, length = value[_BYTES_KEY]
+        return attachments[offset : offset + length]
+
+    return json.loads(text, object_hook=restore)
+
+
+def _check_size(lengths: Sequence[int]) -> None:
+    if sum(lengths) > _MAX_MESSAGE_BYTES:
+        raise EOFError(f"a message of {sum(lengths)} bytes exceeds the limit of {_MAX_MESSAGE_BYTES}")
+
+
+async def read_message(reader: asyncio.StreamReader) -> Any:
+    """Return the next message of a stream; raise EOFError at its end."""
+    lengths = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
+    _check_size(lengths)
+    body = await reader.readexactly(sum(lengths))
+    return _decode_message(body[: lengths[0]], body[lengths[0] :])
+
+
+class MessageSocket:
+    """One end of the socket pair for blocking code. One thread reads; any thread may send."""
+
+    def __init__(self, own: socket.socket) -> None:
+        self.socket = own
+        self._buffer = bytearray()
+        self._send_lock = threading.Lock()
+
+    def send(self, content: Any) -> None:
+        """Send one message."""
+        encoded = encode_message(content)
+        with self._send_lock:
+            self.socket.sendall(encoded)
+
+    def receive(self) -> Any:
+        """Wait for the next message; raise EOFError when the other end is closed."""
+        while (message := self._next_buffered()) is None:
+            self._fill_buffer()
+        return message[0]
+
+    def receive_all(self) -> Iterator[list[Any]]:
+        """Yield all messages that have arrived since the last time, until the other end is closed."""
+        with suppress(EOFError):
+            while True:
+                messages = [self.receive()]
+                with suppress(BlockingIOError):
+                    while chunk := self.socket.recv(_CHUNK_BYTES, socket.MSG_DONTWAIT):
+                        self._buffer += chunk
+                while (message := self._next_buffered()) is not None:
+                    messages.append(message[0])
+                yield messages
+
+    def close(self) -> None:
+        """Close this end; the process at the other one ends."""
+        self.socket.close()
+
+    def _fill_buffer(self) -> None:
+        chunk = self.socket.recv(_CHUNK_BYTES)
+        if not chunk:
+            raise EOFError("the other process has closed its end")
+        self._buffer += chunk
+
+    def _next_buffered(self) -> tuple[Any] | None:
+        if len(self._buffer) < _LENGTHS.size:
+            return None
+        lengths = _LENGTHS.unpack_from(self._buffer)
+        _check_size(lengths)
+        middle = _LENGTHS.size + lengths[0]
+        end = middle + lengths[1]
+        if len(self._buffer) < end:
+            return None
+        message = _decode_message(bytes(self._buffer[_LENGTHS.size : middle]), bytes(self._buffer[middle:end]))
+        del self._buffer[:end]
+        return (message,)
+
+
+def parent_socket(descriptor: int | str | None = None) -> MessageSocket:
+    """Return a child's end of the socket pair; its file descriptor is the first argument of the command line."""
+    return MessageSocket(socket.socket(fileno=int(sys.argv[1] if descriptor is None else descriptor)))
+
+
+def child_command(module: str, descriptor: int, *arguments: object) -> list[str]:
+    """Return the command that starts a module as a child."""
+    return [sys.executable, "-m", module, str(descriptor), *map(str, arguments)]
+
+
+def child_environment(*, threads: int | None = None) -> dict[str, str]:
+    """Return the environment of a child; `threads` limits the threads of torch and of numeric libraries."""
+    return {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
+
+
+class ChildProcess:
+    """A child for blocking code. It gets a session of its own, so that Ctrl-C reaches the parent alone."""
+
+    def __init__(
+        self, module: str, *arguments: object, threads: int | None = None, pass_fds: Sequence[int] = (), **streams: Any
+    ) -> None:
+        own, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                child_command(module, theirs.fileno(), *arguments),
+                pass_fds=[theirs.fileno(), *pass_fds],
+                env=child_environment(threads=threads),
+                start_new_session=True,
+                **{"stdin": subprocess.DEVNULL, **streams},
+            )
+        self.channel = MessageSocket(own)
+
+    def request(self, content: Any) -> Any:
+        """Send a message and return the next one that the child sends; raise EOFError if it ends before."""
+        try:
+            self.channel.send(content)
+            return self.channel.receive()
+        except OSError as error:
+            raise EOFError("the child has ended") from error
+
+    def stop(self, grace_seconds: float = 5.0) -> int:
+        """Close the socket, wait for the child to end, kill it if it does not, and return its exit code."""
+        self.channel.close()
+        return wait_or_kill(self.process, grace_seconds)
+
+
+class AsyncChildProcess:
+    """A child for asyncio code."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.process, self.reader, self.writer = process, reader, writer
+
+    @classmethod
+    async def start(cls, module: str, *arguments: object, threads: int | None = None) -> "AsyncChildProcess":
+        """Start a module as a child."""
+        own, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *child_command(module, theirs.fileno(), *arguments),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=child_environment(threads=threads),
+                start_new_session=True,
+            )
+        return cls(process, *await asyncio.open_connection(sock=own))
+
+    def send(self, content: Any) -> None:
+        """Send one message without waiting for the child to read it."""
+        self.writer.write(encode_message(content))
+
+    async def receive(self) -> Any:
+        """Wait for the next message; raise EOFError when the child has ended."""
+        return await read_message(self.reader)
+
+    def kill(self) -> None:
+        """End the child at once."""
+        self.writer.close()
+        with suppress(ProcessLookupError):
+            self.process.kill()
+
+    async def wait_killed(self) -> None:
+        """End the child at once and wait until it has ended."""
+        self.kill()
+        await self.process.wait()
+
+
+def wait_or_kill(process: "subprocess.Popen[Any]", grace_seconds: float) -> int:
+    """Wait for a process to end by itself, kill it if it does not, and return its exit code."""
+    try:
+        return process.wait(grace_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def terminate(processes: Iterable["subprocess.Popen[Any]"], grace_seconds: float) -> None:
+    """Send SIGTERM to all processes, wait for each, and kill those that do not end."""
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
+        process.send_signal(signal.SIGTERM)
+    for process in running:
+        wait_or_kill(process, grace_seconds)
