@@ -20,6 +20,7 @@ test-long: .venv/installed-dev ## the tests that take minutes each: 200 kill cyc
 
 docs: .venv/installed-dev ## write the pages that are generated
 	$(BIN)/python docs/generate_commands.py
+	$(BIN)/python docs/generate_api.py
 
 .venv/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON) here; install Python 3.11 or newer, or say make PYTHON=/path/to/python." >&2; exit 2; }

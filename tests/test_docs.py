@@ -191,8 +191,8 @@ def test_the_first_entry_of_the_changelog_is_this_version():
     assert first[1] == dragoman.__version__
 
 
-def test_the_presets_are_as_the_readme_says():
-    shown = rows(ROOT / "README.md", "With a recipe")
+def test_the_presets_are_as_the_docs_say():
+    shown = rows(ROOT / "docs/training.md", "Recipes and presets")
     assert [row[0].strip("`") for row in shown] == list(PRESETS)
     for preset, *numbers in shown:
         recipe = Recipe.from_table({}, preset=preset.strip("`"))
@@ -207,18 +207,18 @@ def test_the_presets_are_as_the_readme_says():
 
 
 def test_parameters_with_the_papers_vocabulary_are_as_the_docs_say():
-    """Both the README and decision 8 state them; the paper says 65 and 213 million."""
+    """Both the page on training and decision 8 state them; the paper says 65 and 213 million."""
     for preset, count in (("base", "63.1"), ("big", "214.2")):
         with torch.device("meta"):
             model = Transformer(Recipe.from_table({}, preset=preset).model, 37_000, 37_000)
         assert f"{sum(each.numel() for each in model.parameters()) / 1e6:.1f}" == count
-        assert count in (ROOT / "README.md").read_text()
+        assert count in (ROOT / "docs/training.md").read_text()
         assert count in (ROOT / "docs/decisions/0008-parameter-counts.md").read_text()
 
 
 def test_the_exit_codes_are_as_the_docs_say():
     codes = {"0", "1", *(str(kind.exit_code) for kind in (UserError, TrainingDiverged, TrainingStopped)), "130"}
-    assert {row[0] for row in rows(ROOT / "README.md", "Exit codes")} == codes
+    assert {row[0] for row in rows(ROOT / "docs/training.md", "Exit codes")} == codes
     decided = (ROOT / "docs/decisions/0002-exit-codes.md").read_text()
     assert set(re.findall(r"^\| (\d+) \|", decided, re.MULTILINE)) == codes
 
