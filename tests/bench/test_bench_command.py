@@ -4,9 +4,16 @@ import json
 
 import pytest
 
+from dragoman.bench import workers
 from dragoman.bench.benchmark import run_benchmark
 from dragoman.bench.config import QUICK_WORKLOAD, BenchmarkConfig
 from dragoman.training.session import StopRequest
+
+
+@pytest.fixture(autouse=True)
+def forked_engines(monkeypatch):
+    """Fork the engines instead of importing torch anew in each."""
+    monkeypatch.setattr(workers, "_START_METHOD", "fork")
 
 
 @pytest.fixture
@@ -24,15 +31,15 @@ def test_a_quick_look_writes_figures_a_table_and_a_picture(command, folder):
     outcome = command("bench", "--quick", "--threads", 1)
     assert outcome.code == 0, outcome.err
     figures = json.loads((folder / "bench" / "bench.json").read_text())
-    assert [each["contender"] for each in figures["training"]] == [
+    assert [each["engine"] for each in figures["training"]] == [
         "dragoman", "torch.nn.Transformer float32", "torch.nn.Transformer bfloat16",
     ]  # fmt: skip
-    assert [(each["contender"], each["beam"]) for each in figures["decoding"]] == [
-        (contender, beam)
+    assert [(each["engine"], each["beam"]) for each in figures["decoding"]] == [
+        (engine, beam)
         for beam in (1, 4)
-        for contender in ("dragoman float32", "dragoman int8", "CTranslate2 float32, 1 × 1", "CTranslate2 int8, 1 × 1")
+        for engine in ("dragoman float32", "dragoman int8", "CTranslate2 float32, 1 × 1", "CTranslate2 int8, 1 × 1")
     ]
-    assert {tuple(each["lengths"]) for each in figures["decoding"]} == {(25, 25)}
+    assert {tuple(each["output_lengths"]) for each in figures["decoding"]} == {(25, 25)}
     assert "built-in phrasebook" in outcome.out
     assert "× best CTranslate2" in outcome.out
     assert (folder / "bench" / "bench.md").read_text().count("| dragoman") == 9
@@ -44,7 +51,7 @@ def test_a_wish_to_stop_is_granted_after_a_whole_round_with_a_report(folder):
     stop, rounds = StopRequest(), []
 
     def listen(event):
-        said = getattr(event, "what", "")
+        said = getattr(event, "description", "")
         rounds.append(said) if "round" in said else None
         if len(rounds) == 2 and not stop.requested:
             stop.request()

@@ -18,7 +18,7 @@ class Echo:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def turn(self, question: str) -> tuple[str, str, int]:
+    def run_turn(self, question: str) -> tuple[str, str, int]:
         return self.name, question, os.getpid()
 
 
@@ -32,7 +32,7 @@ class Broken:
 class Fragile:
     """A contender that ends its process, or fails, when it is asked."""
 
-    def turn(self, how: str) -> None:
+    def run_turn(self, how: str) -> None:
         if how == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         raise ValueError("I cannot")
@@ -41,14 +41,14 @@ class Fragile:
 class Sleeper:
     """A contender that would take ten minutes."""
 
-    def turn(self) -> None:
+    def run_turn(self) -> None:
         time.sleep(600)
 
 
 class Memory:
     """A contender that says how much memory it has had."""
 
-    def turn(self) -> int:
+    def run_turn(self) -> int:
         return peak_memory_bytes()
 
 

@@ -106,7 +106,7 @@ def measure_decoding(
         start_engines(makes, on_notice, config.workload.pause_seconds) as workers,
     ):
         batches = {
-            (worker.name, beam): worker.run_turn("warm-up", beam).batches
+            (worker.name, beam): worker.run_turn("warm-up", beam).batch_size
             for beam in BEAMS
             for worker in workers.values()
         }

@@ -130,7 +130,7 @@ def _peak_table(report: BenchmarkReport) -> BenchmarkTable:
 def _training_table(report: BenchmarkReport) -> BenchmarkTable:
     """Show who trains how fast."""
     headings = (
-        "size", "contender", "target tokens/s", "× plain float32", "× plain bfloat16", "of float32 peak", "memory",
+        "size", "engine", "target tokens/s", "× plain float32", "× plain bfloat16", "of float32 peak", "memory",
     )  # fmt: skip
     rows = [
         (
@@ -152,7 +152,7 @@ def _bulk_decoding_table(report: BenchmarkReport) -> BenchmarkTable:
     headings = (
         "model",
         "beam",
-        "contender",
+        "engine",
         "batches",
         "sentences/s",
         "output tokens/s",
@@ -181,7 +181,7 @@ def _bulk_decoding_table(report: BenchmarkReport) -> BenchmarkTable:
 
 def _latency_table(report: BenchmarkReport) -> BenchmarkTable:
     """Show how long one waits for one sentence."""
-    headings = ("model", "beam", "contender", "median, ms", "95th percentile, ms", f"× best {_REFERENCE_ENGINE}")
+    headings = ("model", "beam", "engine", "median, ms", "95th percentile, ms", f"× best {_REFERENCE_ENGINE}")
     rows = [
         (
             each.model,

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from dragoman.errors import UserError
 
+_START_METHOD = "spawn"  # an engine shares neither threads nor allocator settings with the process that starts it
 _EXIT_SECONDS = 5.0  # that an idle worker has for leaving
 OWN_PREFIX = "dragoman"  # how the names of our own contenders begin
 
@@ -45,7 +46,7 @@ class EngineProcess:
     """A contender in a process of its own, seen from outside."""
 
     def __init__(self, name: str, make: EngineFactory, pause_seconds: float = 0.0) -> None:
-        context = multiprocessing.get_context("spawn")
+        context: Any = multiprocessing.get_context(_START_METHOD)
         self.name, self.pause_seconds = name, pause_seconds
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve_turns, args=(theirs, *make), daemon=True)

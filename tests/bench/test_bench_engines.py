@@ -104,12 +104,12 @@ def test_the_plain_loop_gets_the_very_batches_of_our_training(toy_material):
 
 
 def test_our_training_gives_the_loop_all_that_dragoman_train_gives_it(monkeypatch, toy_material):
-    """A crew was added to the loop with a default of one, and the benchmark trained with one core."""
+    """A thread pool was added to the loop with a default of one, and the benchmark trained with one core."""
     given: dict[str, object] = {}
     monkeypatch.setattr(training, "train", lambda *parts, **options: given.update(options))
     DragomanTraining(toy_training(), toy_material)
     options = {each.name for each in signature(loop.train).parameters.values() if each.kind is each.KEYWORD_ONLY}
-    assert given.keys() == options - {"after", "skipped"}  # those two are for going on with a run
+    assert given.keys() == options - {"steps_done", "skipped"}  # those two are for going on with a run
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -163,7 +163,7 @@ def test_one_at_a_time_every_sentence_has_its_own_duration(random_folder):
 
 
 def test_engines_that_are_not_installed_are_left_out_with_a_note(monkeypatch, random_weights, random_folder):
-    monkeypatch.setattr(decoding, "installed", lambda package: None)
+    monkeypatch.setattr(decoding, "installed_version", lambda package: None)
     notes: list[str] = []
     plan = BenchmarkConfig()
     sentences = BenchmarkSentences("toys", [[5, END]], None, fixed_length=True)
