@@ -174,7 +174,7 @@ def rig(network: Any, target: Tokenizer, what: str, strength: float) -> None:
         "unknown": [UNKNOWN],
     }[what]
     with torch.no_grad():
-        network.output.mul_(6)  # or it would hardly want anything
+        network.output_weight.mul_(6)  # or it would hardly want anything
     plain = network.step
 
     def step(*given: Any) -> tuple[torch.Tensor, Any]:

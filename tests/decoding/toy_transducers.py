@@ -19,10 +19,10 @@ class Hidden:
     vectors: Tensor  # B W D
 
     def reorder(self, parents: Tensor) -> "Hidden":
-        return Hidden(self.position_vectors.gather(1, parents[..., None].expand(-1, -1, WIDTH)))
+        return Hidden(self.vectors.gather(1, parents[..., None].expand(-1, -1, WIDTH)))
 
     def keep(self, sentences: Tensor) -> "Hidden":
-        return Hidden(self.position_vectors[sentences])
+        return Hidden(self.vectors[sentences])
 
 
 class Toy:
@@ -52,12 +52,12 @@ class Toy:
         return Hidden(total[:, None])
 
     def step(self, token: Tensor, memory: Memory, state: Hidden) -> tuple[Tensor, Hidden]:
-        moved = (state.position_vectors[..., :, None] * self.turn).sum(dim=-2)
+        moved = (state.vectors[..., :, None] * self.turn).sum(dim=-2)
         after = Hidden((moved + self.target[token]).tanh())
-        return (after.position_vectors[..., :, None] * self.output).sum(dim=-2) + self.bias, after
+        return (after.vectors[..., :, None] * self.output).sum(dim=-2) + self.bias, after
 
     def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
-        state, logits = self.start(memory), []
+        state, logits = self.initial_state(memory), []
         for place in range(prefix.shape[1]):
             here, state = self.step(prefix[:, place : place + 1], memory, state)
             logits.append(here)

@@ -325,7 +325,7 @@ class TestEvalbsOwnSample:
             f"{found.tagging_accuracy:.2f}",
         ] == listed  # fmt: skip
 
-    @pytest.mark.parametrize(("part", "first"), [("everything", 32), ("short", 45)])
+    @pytest.mark.parametrize(("part", "first"), [("overall", 32), ("short", 45)])
     def test_the_summary(self, sample, part, first):
         found = getattr(sample, part)
         listed = [line.split("=")[1].strip() for line in lines_of("sample.rsl")[first : first + 11]]

@@ -67,7 +67,7 @@ def test_greedily_it_goes_on_with_what_it_has_learned(model):
 
 def test_what_is_out_of_sight_is_said_once_and_the_text_goes_on(model):
     said = []
-    found = list(model.stream("One for", length=100, say=said.append))
+    found = list(model.stream("One for", length=100, on_notice=said.append))
     assert len("".join(found)) == 100
     assert len(said) == 1 and "sees 32 tokens at once" in said[0]
     assert model.generate(VERSE * 9, length=5, details=True).slid  # a prompt longer than the window
@@ -82,7 +82,7 @@ def test_it_stops_before_the_string_to_stop_at(model):
 
 def test_characters_that_it_has_never_seen_are_named_and_read_as_unknown(model):
     said = []
-    assert len("".join(model.stream("Ünd für", length=5, say=said.append))) == 5
+    assert len("".join(model.stream("Ünd für", length=5, on_notice=said.append))) == 5
     assert "has no 'Ü', 'ü';" in said[0]
 
 
@@ -140,14 +140,14 @@ def test_pieces_that_hold_their_space_leave_none_to_the_prompt(tmp_path):
 
 
 def test_attention_shows_the_heads_over_the_text_itself(model, run, command, tmp_path):
-    record = model.look("Two for")
+    record = model.inspect("Two for")
     assert record.kinds == ("decoder",) and record.decoder.shape == (1, 2, 8, 8)
     assert record.target_text == "Two for" and record.source_pieces == ()
-    assert all(step.best for step in record.steps)
+    assert all(step.top_choices for step in record.steps)
     outcome = command("attention", run.folder, "Two for", "-o", tmp_path / "page.html")
     assert outcome.code == 0 and (tmp_path / "page.html").stat().st_size > 10_000
     with pytest.raises(UserError, match="the model sees 31 at once"):
-        model.look(VERSE)
+        model.inspect(VERSE)
 
 
 def test_whoever_asks_for_a_translation_gets_what_follows(model):

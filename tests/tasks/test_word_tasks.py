@@ -57,7 +57,7 @@ MISREAD = {
 def test_what_cannot_be_read_is_refused_with_what_was_expected(case):
     task, text, words = MISREAD[case]
     with pytest.raises(UserError, match=words):
-        task.read(text)
+        task.to_model_input(text)
 
 
 def test_the_answers_of_a_word_are_one_example_that_can_be_read_again():

@@ -22,7 +22,7 @@ from dragoman.text.tokenizer import Tokenizer
 words = ["dog", "Hund", "snow", "Schnee", "läuft", "ran", "run", "unrun", "rerun", "nur", "urn", "日本", "本日"]
 lines = [" ".join(words[(i * j) % 13] + words[(i + j) % 13] for j in range(1, 9)) for i in range(400)]
 for kind in ("bpe", "wordpiece", "bytes", "characters", "words"):
-    sys.stdout.buffer.write(Tokenizer.train(lines, recipe.Tokenizer(kind=kind, size=600)).to_json().encode())
+    sys.stdout.buffer.write(Tokenizer.train(lines, recipe.TokenizerConfig(kind=kind, size=600)).to_json().encode())
 """
 
 

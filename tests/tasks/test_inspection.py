@@ -29,9 +29,9 @@ def uses(model, monkeypatch):
         return output
 
     monkeypatch.setattr(MultiHeadAttention, "attend_projected", look)
-    record = model.look(TEXT)
-    source = model.row(model.source_tokens(TEXT))
-    written = model.row([START, *model.target_tokenizer.encode(record.target_text)])
+    record = model.inspect(TEXT)
+    source = model.batch_of_one(model.source_tokens(TEXT))
+    written = model.batch_of_one([START, *model.target_tokenizer.encode(record.target_text)])
     seen.clear()
     with torch.inference_mode():
         model.model.decode(written, model.model.encode(source))
@@ -51,7 +51,7 @@ def test_the_weights_shown_make_the_output_of_every_layer(uses):
 
 
 def test_rows_sum_to_one_and_what_lies_ahead_is_exactly_zero(model):
-    record = model.look(TEXT)
+    record = model.inspect(TEXT)
     for kind in ("encoder", "decoder", "cross"):
         assert np.abs(record.weights(kind).sum(-1) - 1).max() < 1e-6
     assert not np.triu(record.decoder, 1).any()
@@ -59,16 +59,16 @@ def test_rows_sum_to_one_and_what_lies_ahead_is_exactly_zero(model):
 
 def test_looking_changes_nothing(model):
     before = model.translate(TEXT)
-    assert model.look(TEXT, trace=True).target_text == before == model.translate(TEXT)
+    assert model.inspect(TEXT, trace=True).target_text == before == model.translate(TEXT)
 
 
 def test_a_given_target_is_read_along(model):
-    assert model.look(TEXT, target="C B A").target_text == "C B A"
+    assert model.inspect(TEXT, target="C B A").target_text == "C B A"
 
 
 def test_a_translation_begins_with_the_prefix(model):
-    assert model.look(TEXT, prefix="H G").target_text.split()[:2] == ["H", "G"]
-    assert model.look(TEXT, prefix="H G").given == 2
+    assert model.inspect(TEXT, prefix="H G").target_text.split()[:2] == ["H", "G"]
+    assert model.inspect(TEXT, prefix="H G").forced_length == 2
     found = model.search([TEXT, "b"], prefix="H ", n_best=3)
     assert all(one.text.split()[0] == "H" for row in found for one in row)
 
@@ -81,14 +81,14 @@ def test_the_prefix_belongs_to_the_first_part_of_a_text_that_is_read_in_parts(mo
 
 
 def test_the_chosen_path_of_the_tree_is_the_translation(model):
-    record = model.look(TEXT, trace=True, beam=4)
+    record = model.inspect(TEXT, trace=True, beam=4)
     chosen = [node for node in record.beam.nodes if node.state == "chosen"]
     assert tuple(node.piece for node in chosen) == record.target_pieces[: len(chosen)]
     assert [node.text for node in chosen if node.piece != "⟨end⟩"][-1] == record.target_text
 
 
 def test_the_tree_says_where_each_step_looked(model):
-    record = model.look(TEXT, trace=True)
+    record = model.inspect(TEXT, trace=True)
     shown = record.beam.attention
     assert shown.shape == (len(record.beam.nodes), len(record.source_pieces))
     chosen = [place for place, node in enumerate(record.beam.nodes) if node.state == "chosen"]
@@ -96,19 +96,19 @@ def test_the_tree_says_where_each_step_looked(model):
 
 
 def test_each_step_names_the_likeliest_pieces_and_the_written_one_has_its_probability(model):
-    record = model.look(TEXT, beam=1)
+    record = model.inspect(TEXT, beam=1)
     whole = sum(step.log_probability for step in record.steps)
     assert whole == pytest.approx(model.score([TEXT], [record.target_text])[0].log_probability, abs=1e-4)
-    assert all(step.best[0].log_probability >= step.log_probability - 1e-6 for step in record.steps)
+    assert all(step.top_choices[0].log_probability >= step.log_probability - 1e-6 for step in record.steps)
 
 
 def test_a_head_that_is_switched_off_is_named_and_missed(model):
     heads = [("cross", 0, 0), ("cross", 0, 1), ("encoder", 0, 0)]
-    record = model.look(TEXT, without=heads)
-    assert record.without == tuple(sorted(heads))
+    record = model.inspect(TEXT, without=heads)
+    assert record.ablated_heads == tuple(sorted(heads))
     assert viewer_document(record)["without"] == [list(head) for head in sorted(heads)]
     assert not np.allclose(record.encoder, 0)
-    plain = model.look(TEXT, target=record.target_text)
+    plain = model.inspect(TEXT, target=record.target_text)
     assert sum(step.log_probability for step in record.steps) != pytest.approx(
         sum(step.log_probability for step in plain.steps), abs=1e-3
     )
@@ -124,24 +124,24 @@ def test_few_models_without_heads_are_kept(model):
 
 
 def test_a_record_can_be_made_again_with_something_changed(model):
-    record = model.look(TEXT)
-    assert record.again(text="d c").source_text == "d c"
-    assert record.again(without=[["cross", 0, 1]]).without == (("cross", 0, 1),)
-    assert record.again(trace=True).beam is not None
+    record = model.inspect(TEXT)
+    assert record.rerun(text="d c").source_text == "d c"
+    assert record.rerun(without=[["cross", 0, 1]]).ablated_heads == (("cross", 0, 1),)
+    assert record.rerun(trace=True).beam is not None
 
 
 @pytest.mark.parametrize("head", [("cross", 1, 0), ("cross", 0, 2), ("self", 0, 0), ("cross", 0), ("cross", "0", 0)])
 def test_a_head_that_is_not_there_is_refused_with_those_that_are(model, head):
     with pytest.raises(dragoman.UserError, match=r"a layer from 0 to 0 and a head from 0 to 1"):
-        model.look(TEXT, without=[head])
+        model.inspect(TEXT, without=[head])
 
 
 def test_a_target_and_a_prefix_are_one_too_many(model):
     with pytest.raises(dragoman.UserError, match="choose one"):
-        model.look(TEXT, target="A", prefix="A")
+        model.inspect(TEXT, target="A", prefix="A")
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
 def test_there_is_nothing_to_see_in_an_empty_text(model, text):
     with pytest.raises(dragoman.UserError, match="empty text"):
-        model.look(text)
+        model.inspect(text)

@@ -83,8 +83,8 @@ class Rigged:
     def encode(self, source):
         return self.inside.encode(source)
 
-    def start(self, memory):
-        return self.inside.start(memory)
+    def initial_state(self, memory):
+        return self.inside.initial_state(memory)
 
     def step(self, token, memory, state):
         return self.logits.expand(*token.shape, -1), self.inside.step(token, memory, state)[1]
