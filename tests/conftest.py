@@ -13,8 +13,25 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from dragoman.recipe import Recipe
+
+# The same examples in every run, however slow the machine is: a failure is never a matter of chance.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("suite")
+
+ROOT = Path(__file__).parent
+# `make check` leaves out what starts Python processes or a browser, or trains a model.
+SLOW_FOLDERS = ("browser", "lab", "learning", "released", "server", "stories", "watch")
+SLOW_FIXTURES = {"browser", "nursery", "other_runs", "start", "toy_recipe", "trained"}
+ONE_GROUP = ("browser", "server")  # the tests of such a folder share servers, so one process runs all of them
 
 TOY = {
     "tokenizer": {"kind": "words"},
@@ -25,6 +42,17 @@ TOY = {
         "checkpoint_every": 3, "keep": 3, "average": 2, "threads": 1,
     },
 }  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one process, so that each fixture is made once, and mark those that are slow."""
+    for item in items:
+        folder, *_ = item.path.relative_to(ROOT).parts
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(folder if folder in ONE_GROUP else str(item.path)))
+        if folder in SLOW_FOLDERS or SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,6 +70,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Draw the same random numbers in a test whatever ran before it."""
+    torch.manual_seed(1)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ from dragoman.bench.benchmark import run_benchmark
 from dragoman.bench.config import QUICK_WORKLOAD, BenchmarkConfig
 from dragoman.training.session import StopRequest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def forked_engines(monkeypatch):

@@ -11,6 +11,8 @@ import pytest
 from dragoman.bench.workers import EngineError, peak_memory_bytes, start_engines
 from dragoman.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 
 class Echo:
     """A contender that says what it was made with and asked, and who it is."""

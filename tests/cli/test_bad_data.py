@@ -6,6 +6,8 @@ import pytest
 
 from nursery import tiny
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def train(command, tmp_path):

@@ -9,6 +9,8 @@ import dragoman
 from dragoman.evaluation.trees import read_tree
 from dragoman.recipe import Recipe
 
+pytestmark = pytest.mark.slow
+
 TREES = [
     f"(TOP (S (NP (DT {article}) (NN {noun})) (VP (VBZ {verb})) (. .)))"
     for article, noun, verb in [

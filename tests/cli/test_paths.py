@@ -8,6 +8,8 @@ import pytest
 
 from nursery import tiny
 
+pytestmark = pytest.mark.slow
+
 ODD = ['it\'s "odd" ünï 漢字 🙂 $HOME;ls*[a-z]? %s{0} \\', "-dash\tand\nnewline"]
 TINY = tiny("words")
 

@@ -7,6 +7,8 @@ import pytest
 import dragoman
 from dragoman.recipe import Recipe
 
+pytestmark = pytest.mark.slow
+
 WORDS = {
     "ab": ["AH0 B"], "ba": ["B AH1"], "aba": ["AH0 B AH1"], "bab": ["B AH1 B"], "cab": ["K AH1 B"], "bac": ["B AH1 K"],
     "ac": ["AH1 K"], "ca": ["K AH1"], "aca": ["AH0 K AH1", "EY1 K AH0"], "cac": ["K AH1 K"], "abc": ["AH0 B K"],

@@ -139,6 +139,7 @@ def prepare_elsewhere(files: tuple[Path, ...], tokenizer: str, cache: Path) -> i
     return len(tokenize_corpus(ParallelCorpus(files), loaded, loaded, 20, cache))
 
 
+@pytest.mark.slow
 def test_processes_that_prepare_the_same_corpus_do_not_disturb_each_other(corpus_of, tokenizer, tmp_path):
     corpus = corpus_of(PAIRS * 200)
     with get_context("spawn").Pool(3) as pool:

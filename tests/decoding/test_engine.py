@@ -127,20 +127,22 @@ def test_a_broken_model_still_gives_one_result_for_each_source(exact):
     assert len(engine.sample([[4, END], [5, END]], top_p=0.9, exact=exact)) == 2
 
 
+@pytest.mark.slow
 def test_neighbours_do_not_change_a_translation():
-    rows = sentences(200)
+    rows = sentences(80)
     engine = Engine(small_transformer(), HOW)
     alone = [engine.search([row], n_best=3)[0] for row in rows]
     assert {best.truncated for best, *_ in alone} == {False, True}
-    for chosen in random_batches(len(rows), 20):
+    for chosen in random_batches(len(rows), 10):
         for number, found in zip(chosen, engine.search([rows[n] for n in chosen], n_best=3), strict=True):
             assert [h.tokens for h in found] == [h.tokens for h in alone[number]]
             assert [h.score for h in found] == pytest.approx([h.score for h in alone[number]], abs=1e-4)
 
 
+@pytest.mark.slow
 # Two threads wait for each other at every product, which takes minutes on a machine that is busy.
 @pytest.mark.parametrize(
-    ("threads", "beam", "count"), [(1, 3, 200), (1, 1, 60), pytest.param(2, 3, 100, marks=pytest.mark.long)]
+    ("threads", "beam", "count"), [(1, 3, 60), (1, 1, 40), pytest.param(2, 3, 100, marks=pytest.mark.long)]
 )
 def test_in_exact_mode_neighbours_do_not_change_a_single_bit(threads, beam, count):
     torch.set_num_threads(threads)

@@ -76,6 +76,7 @@ def test_every_score_is_sacrebleus_own_bit_for_bit(hypotheses, references):
         assert (mine.value, mine.interval, mine.signature) == (theirs.score, theirs._ci, str(judge.get_signature()))
 
 
+@pytest.mark.slow
 def test_the_sacrebleu_command_prints_the_same_numbers_and_signatures(hypotheses, references, tmp_path):
     (tmp_path / "hypotheses").write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
     (tmp_path / "references").write_text("\n".join(references) + "\n", encoding="utf-8")

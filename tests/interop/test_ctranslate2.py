@@ -13,6 +13,8 @@ from dragoman.errors import UserError
 from dragoman.interop.ctranslate2 import EXPORTED_FILES, QUANTIZATIONS, export_run, search_options
 from dragoman.recipe import Recipe
 
+pytestmark = pytest.mark.slow
+
 ctranslate2 = pytest.importorskip("ctranslate2", reason='CTranslate2 is not installed: pip install "dragoman[bench]"')
 
 # Enough to learn most of the toy language: translations end, and one hypothesis is clearly the best.

@@ -164,6 +164,7 @@ def test_signals_keep_their_size_through_many_layers():
     assert 0.3 < hidden.std() < 3
 
 
+@pytest.mark.slow
 def test_it_learns_to_reverse():
     torch.manual_seed(1)
     how = ModelConfig(architecture="convolutional", layers=2, width=32, dropout=0.0)

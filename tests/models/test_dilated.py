@@ -144,6 +144,7 @@ def test_the_state_holds_what_each_convolution_reaches_back():
     assert [tuple(layer.shape) for layer in state.layers] == [(3, 1, 3, 8), (3, 1, 6, 8), (3, 1, 12, 8)]
 
 
+@pytest.mark.slow
 def test_it_learns_to_copy():
     torch.manual_seed(1)
     model = ByteNet(ModelConfig(architecture="dilated", layers=2, width=32, dropout=0.0), VOCABULARY, VOCABULARY)

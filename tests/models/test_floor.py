@@ -79,6 +79,7 @@ def test_the_state_of_another_model_is_refused(kind):
         model.step(torch.full((3, 1), START), model.encode(batch()[0]), object())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "task"),
     [("averaged", lambda rows: rows.sort(dim=1).values), ("concatenated", lambda rows: rows.flip(1))],

@@ -236,6 +236,7 @@ def test_padding_takes_no_learned_positions():
     torch.testing.assert_close(together[:9], alone, **CLOSE)
 
 
+@pytest.mark.slow
 def test_it_learns_to_reverse():
     torch.manual_seed(1)
     how = ModelConfig(architecture="joined", layers=2, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")

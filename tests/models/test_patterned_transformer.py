@@ -139,6 +139,7 @@ def test_every_parameter_has_a_finite_gradient(how):
     assert all(torch.isfinite(gradient).all() and gradient.any() for gradient in found)
 
 
+@pytest.mark.slow
 @each
 def test_it_learns_to_say_the_word_before(how):
     """The source is a single word and tells nothing: what was before must be found by restricted attention."""

@@ -195,6 +195,7 @@ def test_two_vocabularies_cannot_share_one_embedding():
         Recurrent(ModelConfig(layers=1, width=8), 9, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cell", "score"), [("gru", "additive"), ("lstm", "none"), ("lstm", "location")])
 def test_it_learns_to_write_backwards(cell, score):
     model = recurrent(torch.float32, cell=cell, score=score, layers=1, width=32)

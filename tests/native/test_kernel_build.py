@@ -28,6 +28,7 @@ def compiler(folder, script):
     return str(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
 def test_the_second_time_nothing_is_compiled(fresh):
     build.load_library()
@@ -48,6 +49,7 @@ def test_a_compiler_that_fails_is_no_compiler(fresh, monkeypatch):
     assert build.load_library() is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
 def test_the_cache_may_be_elsewhere(fresh, monkeypatch):
     monkeypatch.setenv("DRAGOMAN_CACHE", str(fresh / "elsewhere"))

@@ -17,6 +17,7 @@ def benchmark_script():
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_every_output_is_a_tree_over_exactly_the_words_given(benchmark_script, seed):
     found = benchmark_script.tallied(100, seed)

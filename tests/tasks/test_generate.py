@@ -11,6 +11,8 @@ from dragoman.errors import UserError
 from dragoman.recipe import Recipe
 from dragoman.training.metrics_log import read_metrics
 
+pytestmark = pytest.mark.slow
+
 VERSE = "One for the master,\nTwo for the dame,\nThree for the boy,\n\nWho lives down the lane.\n\n"
 
 

@@ -117,6 +117,7 @@ def test_what_is_no_treebank_is_refused_with_file_and_line(treebank, lines, word
     assert words in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.skipif(not (SHARED / "wsj-sample").exists(), reason=f"no WSJ sample in {SHARED}")
 @pytest.mark.parametrize("part", ["dev", "train"])

@@ -11,6 +11,8 @@ from dragoman import presets
 from dragoman.recipe import Recipe
 from dragoman.tasks import registry
 
+pytestmark = pytest.mark.slow
+
 GUIDE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 PART = re.search(r"^## Adding a task$(.*?)^## ", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PART[1], re.DOTALL | re.MULTILINE)

@@ -236,6 +236,7 @@ def test_a_long_line_without_spaces_takes_no_quadratic_time(trained, kind):
     assert len(trained(kind).encode("ab" * 100_000)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.skipif(not SHARED.exists(), reason=f"no data sets in {SHARED}")
 @pytest.mark.parametrize("kind", BYTE_LEVEL)

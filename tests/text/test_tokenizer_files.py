@@ -45,6 +45,7 @@ def test_the_tokenizers_library_reads_the_file_by_itself(trained, kind, tmp_path
     assert plain.decode(plain.encode(TEXT).ids) == tokenizer.decode(tokenizer.encode(TEXT))
 
 
+@pytest.mark.slow
 def test_two_fresh_processes_learn_the_same_bytes(tmp_path):
     """Promise A12; the library's own WordPiece learner breaks it."""
 

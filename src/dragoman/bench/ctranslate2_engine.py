@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dragoman.bench.timing import TokenIds
+from dragoman.bench.timing import TokenSequence
 
 # A batch is sorted by length and cut by the engine. Which size is best differs by machine, model and beam.
 _BATCH_SIZES: tuple[tuple[str, int], ...] = (("examples", 32), ("tokens", 1024), ("tokens", 4096))
@@ -43,7 +43,7 @@ class CTranslate2Decoder:
         self.target_ids = {piece: number for number, piece in enumerate(target)}
         self.best_batch_size: dict[int, tuple[str, int]] = {}  # the best for each beam
 
-    def prepare_inputs(self, sources: Sequence[TokenIds]) -> list[list[str]]:
+    def prepare_inputs(self, sources: Sequence[TokenSequence]) -> list[list[str]]:
         """Return the sources as pieces, without END: the engine adds it."""
         return [[self.source_pieces[token] for token in source[:-1]] for source in sources]
 
@@ -56,7 +56,7 @@ class CTranslate2Decoder:
         )  # fmt: skip
         return found
 
-    def output_tokens(self, outputs: list[Any]) -> list[TokenIds]:
+    def output_tokens(self, outputs: list[Any]) -> list[TokenSequence]:
         """Return the ids of the best hypothesis of each sentence."""
         return [[self.target_ids[piece] for piece in result.hypotheses[0]] for result in outputs]
 

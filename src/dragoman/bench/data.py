@@ -22,7 +22,6 @@ from dragoman.tasks.preparation import PreparedData
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
 
-_TextPairs = list[tuple[str, str]]
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 
 
@@ -78,7 +77,7 @@ def _existing_corpus(data: DataConfig, prefix: str = "") -> ParallelCorpus | Non
     return ParallelCorpus.from_files(**named) if paths and all(Path(path).is_file() for path in paths) else None
 
 
-def _text_from_pairs(origin: str, pairs: _TextPairs) -> BenchmarkText:
+def _text_from_pairs(origin: str, pairs: list[tuple[str, str]]) -> BenchmarkText:
     """Return pairs as a text; an empty one cannot be measured with."""
     if not pairs:
         raise UserError(f"{origin}: there is no pair with text on both sides to measure with.")

@@ -15,7 +15,7 @@ from dragoman.bench.flops import decoding_flops
 from dragoman.bench.huggingface_engine import HuggingFaceDecoder
 from dragoman.bench.machine import installed_version
 from dragoman.bench.stats import SampleStats, percentile
-from dragoman.bench.timing import TimedDecoder, TimedOutputs, TokenIds, TurnMode
+from dragoman.bench.timing import TimedDecoder, TimedOutputs, TokenSequence, TurnMode
 from dragoman.bench.workers import OWN_PREFIX, EngineFactory, OnBenchmarkNotice, start_engines
 from dragoman.errors import UserError
 from dragoman.evaluation.scores import corpus_bleu
@@ -33,7 +33,7 @@ class BenchmarkSentences:
     """What everybody translates."""
 
     origin: str
-    sources: list[TokenIds]
+    sources: list[TokenSequence]
     references: list[str] | None
     fixed_length: bool = False  # sources and outputs of fixed lengths, because the weights are random
 

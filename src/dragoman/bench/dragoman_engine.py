@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from dragoman.bench.timing import TokenIds
+from dragoman.bench.timing import TokenSequence
 from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.malloc import keep_freed_memory
 from dragoman.recipe import DecodingPrecision
@@ -23,20 +23,20 @@ class DragomanDecoder:
         self.translator = load(run, device="cpu")
         self.precision = precision
 
-    def prepare_inputs(self, sources: Sequence[TokenIds]) -> list[TokenIds]:
+    def prepare_inputs(self, sources: Sequence[TokenSequence]) -> list[TokenSequence]:
         """Return the sources as they are."""
         return list(sources)
 
-    def decode(self, inputs: list[TokenIds], beam: int) -> list[list[Hypothesis]]:
+    def decode(self, inputs: list[TokenSequence], beam: int) -> list[list[Hypothesis]]:
         """Search as `Translator.search` does."""
         translator = self.translator
         return translator.build_engine(translator.decoding_config(beam, precision=self.precision)).search(inputs)
 
-    def output_tokens(self, outputs: list[list[Hypothesis]]) -> list[TokenIds]:
+    def output_tokens(self, outputs: list[list[Hypothesis]]) -> list[TokenSequence]:
         """Return the best hypothesis of each sentence."""
         return [list(row[0].tokens) for row in outputs]
 
-    def tune(self, inputs: list[TokenIds], beam: int) -> str:
+    def tune(self, inputs: list[TokenSequence], beam: int) -> str:
         """Warm up; the size of a batch is the recipe's."""
         self.decode(inputs[:_WARMUP_SENTENCES], beam)
         return f"{self.translator.recipe.decoding.batch_tokens:,} tokens"

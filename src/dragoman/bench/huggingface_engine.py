@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.bench.timing import TokenIds
+from dragoman.bench.timing import TokenSequence
 from dragoman.recipe import ModelConfig
 from dragoman.tokens import END, PAD, START
 
@@ -43,7 +43,7 @@ class HuggingFaceDecoder:
         self.model = transformers.MarianMTModel(config).eval()
         self.length = length
 
-    def prepare_inputs(self, sources: Sequence[TokenIds]) -> list[Tensor]:
+    def prepare_inputs(self, sources: Sequence[TokenSequence]) -> list[Tensor]:
         """Return batches of equally long sources."""
         rows = torch.tensor(list(sources))  # B S
         return list(torch.split(rows, _BATCH_SIZE))
@@ -54,7 +54,7 @@ class HuggingFaceDecoder:
         length = {"min_new_tokens": self.length, "max_new_tokens": self.length}
         return [self.model.generate(batch, num_beams=beam, do_sample=False, **length) for batch in inputs]
 
-    def output_tokens(self, outputs: list[Tensor]) -> list[TokenIds]:
+    def output_tokens(self, outputs: list[Tensor]) -> list[TokenSequence]:
         """Return what stands after START."""
         return [row[1:] for batch in outputs for row in batch.tolist()]
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-TokenIds = list[int]  # a source with its END, an output without
+TokenSequence = list[int]  # a source with its END, an output without
 TurnMode = Literal["warm-up", "bulk", "one at a time"]
 
 
 class _DecodingEngine(Protocol):
     """An engine as the stopwatch asks it."""
 
-    def prepare_inputs(self, sources: Sequence[TokenIds]) -> Any:
+    def prepare_inputs(self, sources: Sequence[TokenSequence]) -> Any:
         """Return the sources in the engine's own form."""
         ...
 
@@ -24,7 +24,7 @@ class _DecodingEngine(Protocol):
         """Translate. This is what is timed."""
         ...
 
-    def output_tokens(self, outputs: Any) -> list[TokenIds]:
+    def output_tokens(self, outputs: Any) -> list[TokenSequence]:
         """Return what came out as token ids."""
         ...
 
@@ -38,7 +38,7 @@ class TimedOutputs:
     """What a decoder said, and how long it took: one duration for all sentences, or one for each."""
 
     seconds: list[float]
-    outputs: list[TokenIds]
+    outputs: list[TokenSequence]
     batch_size: str = ""  # their size
 
 
@@ -46,7 +46,11 @@ class TimedDecoder:
     """A contender: a decoder with the sentences that it is asked to translate again and again."""
 
     def __init__(
-        self, make: Callable[..., _DecodingEngine], arguments: tuple[Any, ...], sources: list[TokenIds], singles: int
+        self,
+        make: Callable[..., _DecodingEngine],
+        arguments: tuple[Any, ...],
+        sources: list[TokenSequence],
+        singles: int,
     ) -> None:
         self.decoder = make(*arguments)
         self.bulk = self.decoder.prepare_inputs(sources)
