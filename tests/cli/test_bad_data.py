@@ -78,7 +78,7 @@ def test_what_can_be_trained_on_is_trained_on_and_every_repair_is_said(train):
     for words in (
         "a byte-order mark at its start was removed", "lines end in CRLF; the CR was removed",
         "2 pairs with an empty side are left out", "1 pairs of more than 256 pieces are left out",
-        "Training into", ": 3 pairs, 1 to validate with",
+        "Training into", ": 3 pairs, 1 for validation",
     ):  # fmt: skip
         assert words in trained.err
 
@@ -87,13 +87,13 @@ def test_two_pairs_are_enough_one_to_train_with_and_one_to_validate_with(train):
     trained = train(b"one\ntwo\n", b"eins\nzwei\n", *TINY)
     assert trained.code == 0
     assert "1 of 2 pairs are held out for validation." in trained.err
-    assert "1 pairs, 1 to validate with" in trained.err
+    assert "1 pairs, 1 for validation" in trained.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train"], "There is nothing to train on: name a recipe"),
+        (["train"], "No training data: give a recipe"),
         (["train", "--source", "a.en"], "source is given but target is not; a parallel text needs both"),
         (["train", "--pairs", "a.tsv", "--source", "a", "--target", "b"], "name the same text twice"),
         (["train", "--source", "a", "--target", "b", "--steps", "0"], "'--steps'"),

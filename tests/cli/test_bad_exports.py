@@ -56,7 +56,7 @@ def test_a_run_without_weights_cannot_be_exported(command, folder):
 def test_an_export_says_where_it_is(command, folder):
     outcome = command("export", "run", "--to", "ctranslate2", "--output", "new", "--quantization", "int8")
     assert (outcome.code, outcome.out) == (0, "")
-    assert "Written: new. Its README.md says how to use it." in outcome.err
+    assert "Wrote new. Its README.md explains how to use it." in outcome.err
     assert (folder / "new" / "model.bin").exists()
     assert command("export", "run", "-o", "new").code == 2
     assert command("export", "run", "-o", "new", "--overwrite").code == 0

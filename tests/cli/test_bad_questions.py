@@ -16,13 +16,13 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--hypotheses", "two"], "There is nothing to compare with: give --reference"),
-        (["--reference", "two"], "Give either a RUN, whose translations of --source are scored, or --hypotheses"),
+        (["--hypotheses", "two"], "--reference is missing: give the reference translations"),
+        (["--reference", "two"], "Give either a RUN, which translates --source, or --hypotheses"),
         (["--hypotheses", "two", "--reference", "three"], "There are 2 hypotheses but 3 references"),
         (["--hypotheses", "empty", "--reference", "three"], "empty: the file is empty"),
         (["--hypotheses", "missing", "--reference", "three"], "missing: no such file."),
-        (["--hypotheses", "two", "--reference", "two", "--task", "dance"], 'There is no task "dance"'),
-        (["--hypotheses", "two", "--reference", "two", "--against", "run"], "A run needs a text to translate"),
+        (["--hypotheses", "two", "--reference", "two", "--task", "dance"], 'Unknown task "dance"'),
+        (["--hypotheses", "two", "--reference", "two", "--against", "run"], "--source is missing"),
     ],
 )
 def test_a_score_that_cannot_be_is_refused(command, folder, options, words):
@@ -35,8 +35,8 @@ def test_a_score_that_cannot_be_is_refused(command, folder, options, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--reference", "two"], "A run needs a text to translate: give --source."),
-        (["--source", "two"], "There is nothing to compare with: give --reference"),
+        (["--reference", "two"], "--source is missing: give the text that the run translates."),
+        (["--source", "two"], "--reference is missing: give the reference translations"),
         (["--source", "two", "--reference", "three"], "--source has 2 lines but --reference has 3; line n of one must"),
         (["--source", "two", "--reference", "two", "--hypotheses", "two"], "Give either a RUN"),
         (["--source", "two", "--reference", "two", "--against", "missing"], "missing: no such run directory"),
@@ -55,8 +55,8 @@ def test_a_score_of_a_run_that_cannot_be_is_refused(command, folder, trained, op
     [
         (["", "-o", "page.html"], "There is nothing to look at in an empty text; give a sentence."),
         (["  ", "-o", "page.html"], "There is nothing to look at in an empty text; give a sentence."),
-        (["a b", "-o", "page.txt"], "page.txt: write a page (.html) or a picture (.png, .svg, .pdf)."),
-        (["a b", "-o", "page"], "page: write a page (.html) or a picture"),
+        (["a b", "-o", "page.txt"], "page.txt: the file name must end in .html (a page) or in .png, .svg, .pdf."),
+        (["a b", "-o", "page"], "page: the file name must end in .html"),
         (["a " * 300, "-o", "page.html"], "The text has 300 pieces"),
         (["a b", "--target", "a " * 300], "The text has 300 pieces, the model reads 256 at a time"),
         (["a b", "-o", "no/such/page.html"], "no/such/page.html: No such file or directory"),

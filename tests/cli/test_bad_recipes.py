@@ -81,7 +81,7 @@ def test_a_missing_recipe_is_told_how_to_be_made(command, tmp_path):
 def test_an_unknown_task_is_refused_by_init(command):
     refused = command("init", "translat")
     assert refused.code == 2
-    assert 'There is no task "translat"; there is translate, pronounce' in refused.err
+    assert 'Unknown task "translat"; expected one of translate, pronounce' in refused.err
     assert 'Did you mean "translate"?' in refused.err
 
 

@@ -93,7 +93,7 @@ def test_a_parameter_file_says_what_counts(evaluated, tmp_path):
 
 
 REFUSED = {
-    "fewer trees": (FOUND[:2], RIGHT, "found has 2 sentences but right has 3; tree n of one must parse the words"),
+    "fewer trees": (FOUND[:2], RIGHT, "found has 2 sentences but right has 3; tree n of both must have the same words"),
     "a broken reference": (FOUND, ["(S (V run))", "(S (V run)", "(S (V run))"], "right: line 2: the tree that begins"),
     "a broken file over several lines": (
         ["(S", "(V run))", "(S", "(NP", "(V run))"], ["(S (V run))"] * 2, "found: line 3: the tree that begins here",
@@ -101,7 +101,7 @@ REFUSED = {
     "text for trees": (["run"] * 3, ["(S (V run))"] * 3, 'no sentence can be scored; line 1: "run" stands outside'),
     "trees of other sentences": (
         [f"(S (V {n}))" for n in range(12)], ["(S (V run))"] * 12,
-        'found: 12 of 12 sentences do not go with their reference; line 1: word 1 is "0", in the reference it is',
+        'found: 12 of 12 sentences do not match their reference; line 1: word 1 is "0", in the reference it is',
     ),
     "text for references": (RIGHT, ["the dog runs ."] * 3, 'right: line 1: "the" stands outside of all brackets.'),
 }  # fmt: skip
@@ -124,22 +124,25 @@ def test_eleven_errors_pass_as_they_do_with_evalb(evaluated):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["RUN", "--hypotheses", "a", "--reference", "a"], "give --reference, the right ones, and either a RUN"),
-        (["--hypotheses", "a", "--reference", "a", "--against", "RUN"], "--against does not go with --task parse"),
-        (["--hypotheses", "a"], "Trees are compared with trees: give --reference, the right ones, and either a RUN"),
-        (["--reference", "a"], "Trees are compared with trees"),
-        (["--hypotheses", "a", "--reference", "a", "--source", "a"], "--source does not go with --task parse"),
-        (["--hypotheses", "a", "--reference", "a", "--worst", "3"], "--worst does not go with --task parse"),
-        (["--hypotheses", "a", "--reference", "a", "--beam", "3"], "--beam does not go with --task parse"),
-        (["--hypotheses", "a", "--reference", "a", "--length-penalty", "1"], "--length-penalty does not go with"),
-        (["--hypotheses", "a", "--reference", "a", "--output", "b"], "--output does not go with --task parse"),
+        (["RUN", "--hypotheses", "a", "--reference", "a"], "needs --reference, the gold trees, and either a RUN"),
+        (["--hypotheses", "a", "--reference", "a", "--against", "RUN"], "--against is not supported for --task parse"),
+        (["--hypotheses", "a"], "Parsing needs --reference, the gold trees, and either a RUN"),
+        (["--reference", "a"], "Parsing needs --reference"),
+        (["--hypotheses", "a", "--reference", "a", "--source", "a"], "--source is not supported for --task parse"),
+        (["--hypotheses", "a", "--reference", "a", "--worst", "3"], "--worst is not supported for --task parse"),
+        (["--hypotheses", "a", "--reference", "a", "--beam", "3"], "--beam is not supported for --task parse"),
+        (["--hypotheses", "a", "--reference", "a", "--length-penalty", "1"], "--length-penalty is not supported for"),
+        (["--hypotheses", "a", "--reference", "a", "--output", "b"], "--output is not supported for --task parse"),
         (["--hypotheses", "a", "--reference", "missing"], "missing: no such file."),
         (["--hypotheses", "missing", "--reference", "a"], "missing: no such file."),
         (["--hypotheses", "a", "--reference", "a", "--parameters", "b.prm"], "b.prm: no such file."),
         (["--hypotheses", "a", "--reference", "a", "--parameters", "a"], 'a: line 1: there is no parameter "(S"'),
-        (["--task", "parsing", "--hypotheses", "a"], 'There is no task "parsing"; there is translate, pronounce'),
-        (["--task", "translate", "--parameters", "a"], "--parameters does not go with --task translate; leave it out."),
-        (["--task", "translate", "--sentences"], "--sentences does not go with --task translate"),
+        (["--task", "parsing", "--hypotheses", "a"], 'Unknown task "parsing"; expected one of translate, pronounce'),
+        (
+            ["--task", "translate", "--parameters", "a"],
+            "--parameters is not supported for --task translate; remove it.",
+        ),
+        (["--task", "translate", "--sentences"], "--sentences is not supported for --task translate"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(command, tmp_path, monkeypatch, arguments, words):

@@ -78,9 +78,11 @@ def test_trees_are_indented_or_drawn(command, parser, tmp_path):
 
 
 def test_what_does_not_go_together_is_refused(command, parser, trained):
-    assert "An SVG file holds one tree, and there are 2" in command("parse", parser, DOG, DOG, "--format", "svg").err
-    assert "--scores and --json go with brackets" in command("parse", parser, DOG, "--format", "html", "--json").err
-    assert "is a translator; ask it with `dragoman translate`" in command("parse", trained, DOG).err
+    assert "--format svg draws one tree, got 2" in command("parse", parser, DOG, DOG, "--format", "svg").err
+    assert (
+        "--scores and --json need --format brackets" in command("parse", parser, DOG, "--format", "html", "--json").err
+    )
+    assert "is a translator; use `dragoman translate`" in command("parse", trained, DOG).err
 
 
 def test_a_run_is_scored_on_the_words_of_a_treebank(command, parser, treebank, tmp_path):

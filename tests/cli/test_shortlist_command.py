@@ -16,7 +16,7 @@ def run(trained, tmp_path):
 def test_a_shortlist_is_made_once_and_used_by_translate(command, run):
     made = command("shortlist", run)
     assert made.code == 0, made.err
-    assert "learned from 72 pairs" in made.err  # of 80, of which 8 are held out to validate
+    assert "learned from 72 sentence pairs" in made.err  # of 80, of which 8 are held out to validate
     outcome = command("translate", run, "a b c", "--shortlist", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.out.startswith("[{")

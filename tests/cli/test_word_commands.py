@@ -74,7 +74,7 @@ def test_the_best_few_come_with_scores_or_as_json(command, speaker):
 def test_letters_never_seen_are_read_as_unknown_and_said_once(command, speaker):
     outcome = command("pronounce", speaker, "cáz", "zab", stdin=b"")
     assert outcome.code == 0 and len(outcome.out.splitlines()) == 2
-    assert outcome.err.splitlines() == ['"cáz": never seen in training, so read as unknown: ◌\u0301 z']
+    assert outcome.err.splitlines() == ['"cáz": not in the vocabulary, treated as unknown: ◌\u0301 z']
 
 
 def test_a_very_long_or_strange_word_gets_a_line_too(command, speaker):
@@ -147,12 +147,12 @@ def test_what_cannot_be_asked_is_refused_with_what_can(command, speaker, inflect
             ("inflect", inflector, "ab", "--label", "dee", "--tags", "N"),
             'no label "dee"; it has de, en. Did you mean "de"?',
         ),
-        (("inflect", speaker, "ab", "--tags", "N"), "is a pronouncer; ask it with `dragoman pronounce`"),
-        (("evaluate", speaker), "give --reference, a lexicon"),
+        (("inflect", speaker, "ab", "--tags", "N"), "is a pronouncer; use `dragoman pronounce`"),
+        (("evaluate", speaker), "--reference is missing: give a lexicon"),
         (("evaluate", "--task", "pronounce", "--reference", lexicon), "Give either a RUN"),
-        (("evaluate", speaker, "--reference", lexicon, "--source", lexicon), "--source does not go with"),
-        (("evaluate", speaker, "--reference", lexicon, "--task", "inflect"), "is a pronouncer, so --task inflect"),
-        (("evaluate", inflector, "--reference", lexicon, "--ignore-stress"), "--ignore-stress does not go with"),
+        (("evaluate", speaker, "--reference", lexicon, "--source", lexicon), "--source is not supported for"),
+        (("evaluate", speaker, "--reference", lexicon, "--task", "inflect"), "is a pronouncer, which --task inflect"),
+        (("evaluate", inflector, "--reference", lexicon, "--ignore-stress"), "--ignore-stress is not supported for"),
     ):
         outcome = command(*arguments)
         assert (outcome.code, outcome.out) == (2, "")

@@ -204,4 +204,4 @@ def test_a_text_longer_than_any_in_training_is_translated_in_parts(trained):
 def test_a_text_that_had_to_be_cut_is_told_of(command, trained):
     told = command("translate", trained, "--json", ". ".join(["a b c d e"] * 3), "a b")
     assert [json.loads(line)[0]["parts"] > 1 for line in told.out.splitlines()] == [True, False]
-    assert "1 longer than any text in training, so translated in parts" in told.err
+    assert "1 line exceeded the maximum length in training and was translated in parts" in told.err

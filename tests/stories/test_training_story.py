@@ -13,9 +13,9 @@ def test_training_says_what_it_does_and_leaves_a_model_with_its_card(command, to
     assert trained.code == 0
     assert trained.out == ""
     for words in (
-        "8 pairs of the training text are held out", f"Training into {tmp_path / 'run'}: 72 pairs, 8 to validate with",
-        "12 steps, ", "Ctrl-C saves and stops; --resume goes on.", "Validation at step 6: loss ",
-        "(best so far)", "  → ", "Trained 12 steps in ", "holds the mean of 2 checkpoints.", "BLEU",
+        "8 pairs of the training text are held out", f"Training into {tmp_path / 'run'}: 72 pairs, 8 for validation",
+        "12 steps, ", "Ctrl-C saves a checkpoint and stops; --resume continues.", "Validation at step 6: loss ",
+        "(best so far)", "  → ", "Trained 12 steps in ", "contains the average of 2 checkpoints.", "BLEU",
     ):  # fmt: skip
         assert words in trained.err
     names = ["recipe.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl", "curves.png", "README.md"]
@@ -40,7 +40,7 @@ def test_a_perfect_translation_has_a_perfect_score(command, toy_files):
 def test_attention_can_follow_a_given_translation_into_a_drawing(command, trained, tmp_path):
     told = command("attention", trained, "a b", "--target", "B A", "-o", tmp_path / "DRAWING.SVG")
     assert (told.code, told.out) == (0, "B A\n")
-    assert f"Written: {tmp_path / 'DRAWING.SVG'}" in told.err
+    assert f"Wrote {tmp_path / 'DRAWING.SVG'}" in told.err
     assert (tmp_path / "DRAWING.SVG").read_bytes().startswith(b"<?xml")
 
 

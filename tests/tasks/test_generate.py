@@ -124,7 +124,7 @@ def test_the_command_refuses_what_cannot_be(run, command, options, words):
 
 def test_a_translator_goes_on_with_no_text(trained, command):
     outcome = command("generate", trained, "Who")
-    assert outcome.code == 2 and "is a translator; ask it with `dragoman translate`" in outcome.err
+    assert outcome.code == 2 and "is a translator; use `dragoman translate`" in outcome.err
     with pytest.raises(UserError, match="is a translator"):
         dragoman.load(trained).generate("Who")
 

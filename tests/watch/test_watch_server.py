@@ -130,7 +130,7 @@ def test_a_training_is_not_disturbed_by_being_watched(command, toy_recipe, tmp_p
     (tmp_path / "recipe.toml").write_text(toy_recipe(tmp_path / "watched", "training.steps=4").to_toml())
     told = command("train", tmp_path / "recipe.toml", "--watch", "--watch-port", 0)
     assert told.code == 0
-    assert "Watch it at http://127.0.0.1:" in told.err
+    assert "Live page: http://127.0.0.1:" in told.err
     alone = dragoman.train(toy_recipe(tmp_path / "alone", "training.steps=4")).folder
     names = ("model.safetensors", "tokenizer.json")
     assert all((tmp_path / "watched" / name).read_bytes() == (alone / name).read_bytes() for name in names)

@@ -1,4 +1,4 @@
-"""`dragoman attention`: a look inside, on a page or in a picture."""
+"""`dragoman attention`: attention weights as an HTML page or a picture."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,32 +18,34 @@ _PICTURE_FORMATS = (".png", ".svg", ".pdf")
 
 def attention(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(help="The sentence, the word or whatever else the model reads.")],
+    text: Annotated[str, typer.Argument(help="The model's input, for example a sentence or a word.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="A page (.html) or a picture (.png, .svg, .pdf).")
+        Path, typer.Option("--output", "-o", help="File to write: a page (.html) or a picture (.png, .svg, .pdf).")
     ] = Path("attention.html"),
-    target: Annotated[str | None, typer.Option(help="An output to read along, instead of the model's own.")] = None,
-    prefix: Annotated[str, typer.Option(help="How the output has to begin.")] = "",
+    target: Annotated[str | None, typer.Option(help="Score this output instead of the model's own.")] = None,
+    prefix: Annotated[str, typer.Option(help="Force the output to begin with this text.")] = "",
     compare: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Another run, to be shown beside this one on the page.")
+        Path | None, typer.Option(metavar="RUN", help="Another run to show next to this one on the page.")
     ] = None,
     gold: Annotated[
-        str | None, typer.Option(metavar="LINKS", help="The right word alignment, as 0-0 1-2; gives error rates.")
+        str | None, typer.Option(metavar="LINKS", help="Gold word alignment, as 0-0 1-2; adds alignment error rates.")
     ] = None,
     lines: Annotated[
         str | None,
-        typer.Option(metavar="KIND.LAYER[.HEAD]", help="A picture of lines, as in the paper: encoder.5 or cross.2.1."),
+        typer.Option(
+            metavar="KIND.LAYER[.HEAD]", help="Draw lines, as the paper's figures do: encoder.5 or cross.2.1."
+        ),
     ] = None,
-    word: Annotated[str | None, typer.Option(help="With --lines: only the lines of this word.")] = None,
+    word: Annotated[str | None, typer.Option(help="With --lines: draw only the lines of this word.")] = None,
     beam: BeamOption = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Show where every head of every layer looks while the model in RUN works on TEXT."""
+    """Show the attention weights of every head of every layer while the model in RUN processes TEXT."""
     from dataclasses import replace
 
     suffix = output.suffix.lower()
     if suffix not in (".html", *_PICTURE_FORMATS):
-        raise UserError(f"{output}: write a page (.html) or a picture ({', '.join(_PICTURE_FORMATS)}).")
+        raise UserError(f"{output}: the file name must end in .html (a page) or in {', '.join(_PICTURE_FORMATS)}.")
     how: dict[str, Any] = {"target": target, "prefix": prefix, "beam": beam, "trace": suffix == ".html"}
     model = dragoman.load(run, device=device)
     record = model.inspect(text, **how)
@@ -52,11 +54,11 @@ def attention(
     _write_output(record, other, output, lines, word)
     for each in filter(None, (record, other)):
         print(model.task.from_model_output(each.source_text, each.target_text))
-    print_stderr(f"Written: {output}")
+    print_stderr(f"Wrote {output}.")
 
 
 def _cached_head_report(run: Path) -> dict[str, Any] | None:
-    """Return what `dragoman heads` has found out about the model, if it has."""
+    """Return the report of `dragoman heads`, or None if there is none."""
     from dragoman.run import Run
     from dragoman.tasks.head_cache import cached_head_history, cached_head_report
 
@@ -67,7 +69,7 @@ def _cached_head_report(run: Path) -> dict[str, Any] | None:
 def _write_output(
     record: "AttentionRecord", other: "AttentionRecord | None", output: Path, lines: str | None, word: str | None
 ) -> None:
-    """Write a page or a picture, by the ending of the name."""
+    """Write a page or a picture, depending on the suffix of `output`."""
     from dragoman.viewer.line_picture import save_line_picture
     from dragoman.viewer.page import render_page
     from dragoman.viewer.picture import save_attention_picture

@@ -1,4 +1,4 @@
-"""`dragoman average`: one model from the mean of several checkpoints."""
+"""`dragoman average`: average the weights of several checkpoints."""
 
 from typing import Annotated, Literal
 
@@ -11,12 +11,12 @@ from dragoman.errors import UserError
 
 def average(
     run: RunArgument,
-    count: Annotated[int, typer.Option("--last", "--count", min=1, help="How many checkpoints.")] = 5,
+    count: Annotated[int, typer.Option("--last", "--count", min=1, help="Number of checkpoints.")] = 5,
     best: Annotated[
-        bool, typer.Option("--best", help="Those of lowest validation loss instead of the newest.")
+        bool, typer.Option("--best", help="Use the checkpoints with the lowest validation loss instead of the newest.")
     ] = False,
 ) -> None:
-    """Make the mean of RUN's newest (or best) checkpoints its model, as section 6.1 of the paper does."""
+    """Replace RUN's model by the average of its newest (or best) checkpoints, as in section 6.1 of the paper."""
     from dragoman.run import Run
     from dragoman.tasks.train import write_averaged_weights
 

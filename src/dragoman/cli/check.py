@@ -1,4 +1,4 @@
-"""`dragoman check`: a look at the data before an hour is spent on it."""
+"""`dragoman check`: validate a parallel corpus before training."""
 
 from typing import Annotated
 
@@ -6,12 +6,12 @@ import typer
 
 from dragoman.cli.progress import status_spinner
 
-SourceOption = Annotated[str | None, typer.Option(help="Text to translate from, one sentence a line; .gz is fine.")]
-TargetOption = Annotated[str | None, typer.Option(help="Its translation, line by line.")]
-PairsOption = Annotated[str | None, typer.Option(help="Instead of the two: one file, separated by tabs.")]
-ValidSourceOption = Annotated[str | None, typer.Option(help="Text to validate with.")]
-ValidTargetOption = Annotated[str | None, typer.Option(help="Its translation.")]
-ValidPairsOption = Annotated[str | None, typer.Option(help="Instead of the two: one file, separated by tabs.")]
+SourceOption = Annotated[str | None, typer.Option(help="Source text, one sentence per line; may be gzipped (.gz).")]
+TargetOption = Annotated[str | None, typer.Option(help="Target text, aligned line by line.")]
+PairsOption = Annotated[str | None, typer.Option(help="Source and target in one tab-separated file.")]
+ValidSourceOption = Annotated[str | None, typer.Option(help="Source text of the validation set.")]
+ValidTargetOption = Annotated[str | None, typer.Option(help="Target text of the validation set.")]
+ValidPairsOption = Annotated[str | None, typer.Option(help="Validation set in one tab-separated file.")]
 
 
 def check(
@@ -22,7 +22,8 @@ def check(
     valid_target: ValidTargetOption = None,
     valid_pairs: ValidPairsOption = None,
 ) -> None:
-    """Look a parallel text over: line counts, empty lines, duplicates, odd lengths, encoding, swapped sides."""
+    """Check a parallel corpus for unequal line counts, empty lines, duplicates, unusual lengths, encoding errors and
+    swapped sides."""
     from dragoman.data.corpus import ParallelCorpus
     from dragoman.data.corpus_check import check_corpus as look_over
 

@@ -1,4 +1,4 @@
-"""How a training looks on the terminal: its plan first, then a bar that lives, and a line at each validation."""
+"""Show a training on the terminal: its plan, a progress bar, and a line per validation."""
 
 import math
 import time
@@ -10,13 +10,13 @@ from dragoman.tasks.events import ProgressUpdate, TrainingFinished, TrainingPlan
 from dragoman.training.loop import TrainingStep
 from dragoman.training.session import CheckpointSaved, Notice, TrainingEvent, ValidationResult
 
-_LINE_EVERY_SECONDS = 15.0  # where there is no terminal to draw a bar on
+_LINE_EVERY_SECONDS = 15.0  # interval of status lines if standard error is not a terminal
 _BAR_WIDTH = 12
-_SMOOTHING = 0.95  # of the loss and the speed that are shown
+_SMOOTHING = 0.95  # decay of the moving averages of loss and speed
 
 
 class TerminalDisplay:
-    """Listens to a training and shows it. Use it as a context: the bar needs an end."""
+    """An event callback that prints to standard error; a context manager that starts and stops the progress bar."""
 
     def __init__(self) -> None:
         self.bar = Progress(
@@ -29,7 +29,7 @@ class TerminalDisplay:
             disable=not console.is_terminal,
         )
         self.task: TaskID | None = None
-        self.what = ""
+
         self.plan: TrainingPlan | None = None
         self.score = ""
         self.loss = self.nll = self.speed = 0.0
@@ -44,7 +44,7 @@ class TerminalDisplay:
         self.bar.stop()
 
     def __call__(self, event: TrainingEvent | ProgressUpdate | TrainingPlan | TrainingFinished) -> None:
-        """Show one event."""
+        """Display one event."""
         match event:
             case ProgressUpdate():
                 self._show_work(event)
@@ -62,7 +62,7 @@ class TerminalDisplay:
                 self._show_finished(event)
 
     def _show_work(self, event: ProgressUpdate) -> None:
-        """Move the bar of something other than training."""
+        """Update the bar of a job other than training."""
         self._update_bar(
             event.description,
             event.done,
@@ -71,28 +71,28 @@ class TerminalDisplay:
         )
 
     def _show_plan(self, plan: TrainingPlan) -> None:
-        """Print what is about to happen."""
+        """Print the training plan."""
         self.plan = plan
         left = plan.steps - plan.steps_done
         source, target = plan.vocabulary_sizes
         pieces = f"{source:,} pieces" if source == target else f"{source:,} and {target:,} pieces"
         print_stderr(
-            f"Training into {plan.run}: {plan.pairs:,} {plan.unit}, {plan.valid_pairs:,} to validate with; "
+            f"Training into {plan.run}: {plan.pairs:,} {plan.unit}, {plan.valid_pairs:,} for validation; "
             f"vocabulary {pieces}; {plan.parameters / 1e6:.1f} million parameters; "
             f"{plan.device} with {plan.threads} thread{'s' if plan.threads > 1 else ''}."
         )
         soon = format_duration(min(left * plan.seconds_per_step, plan.seconds_left))
         begun = f"{left:,} of {plan.steps:,} steps left" if plan.steps_done else f"{plan.steps:,} steps"
         print_stderr(
-            f"{begun}, {plan.steps / plan.steps_per_epoch:.1f} times through the data; on this machine about "
-            f"{soon}. Ctrl-C saves and stops; --resume goes on."
+            f"{begun}, {plan.steps / plan.steps_per_epoch:.1f} epochs; estimated time {soon}. "
+            "Ctrl-C saves a checkpoint and stops; --resume continues."
         )
         self.step_at = self.line_at = time.monotonic()
         self.ends_at = self.step_at + plan.seconds_left
 
     def _show_step(self, step: TrainingStep) -> None:
-        """Move the bar on by one step."""
-        assert self.plan is not None, "a training says its plan before its first step"
+        """Update the bar after one training step."""
+        assert self.plan is not None, "the plan is sent before the first step"
         now = time.monotonic()
         seconds, self.step_at = max(now - self.step_at, 1e-6), now
         if math.isfinite(step.loss):
@@ -120,7 +120,7 @@ class TerminalDisplay:
             print_stderr("  ".join([what, *facts]))
 
     def _show_validation(self, validation: ValidationResult) -> None:
-        """Print a line about a validation, and the sentence that is always the same."""
+        """Print the scores of a validation and its first sample."""
         self.score = "" if validation.score is None else f"{validation.measure} {validation.score:.1f}"
         score = f"  {self.score}" if self.score else ""
         best = "  (best so far)" if validation.is_best else ""
@@ -133,31 +133,31 @@ class TerminalDisplay:
         self.step_at = time.monotonic()
 
     def _show_finished(self, finished: TrainingFinished) -> None:
-        """Print what came out."""
+        """Print the result of the training."""
         progress = finished.progress
         mean = (
-            f"the mean of {finished.averaged_checkpoints} checkpoints"
+            f"the average of {finished.averaged_checkpoints} checkpoints"
             if finished.averaged_checkpoints > 1
-            else "one checkpoint"
+            else "the last checkpoint"
         )
         print_stderr(
-            f"Trained {progress.step:,} steps in {format_duration(progress.seconds)}. {finished.run} holds {mean}."
+            f"Trained {progress.step:,} steps in {format_duration(progress.seconds)}. {finished.run} contains {mean}."
         )
         if progress.skipped_ever:
             print_stderr(f"{progress.skipped_ever:,} steps were skipped because their loss was not finite.", "yellow")
-        print_stderr("On the validation text:")
+        print_stderr("On the validation set:")
         for score in finished.scores:
             print_stderr(f"  {score}")
 
     def _update_bar(self, what: str, done: int, total: int | None, facts: str) -> None:
-        """Draw the one bar there is."""
+        """Draw or update the progress bar."""
         if self.task is None:
             self.task = self.bar.add_task(what, total=total, completed=done, facts=facts)
         self.bar.update(self.task, description=what, total=total, completed=done, facts=facts)
 
 
 def join_fitting(facts: list[str], width: int) -> str:
-    """Join as many of the facts, the most wanted first, as a line has room for."""
+    """Join as many of the facts, in order, as fit into `width` characters."""
     line = facts[0]
     for fact in facts[1:]:
         if len(line) + 2 + len(fact) > width:

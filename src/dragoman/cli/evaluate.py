@@ -1,4 +1,4 @@
-"""`dragoman evaluate`: how good what a model does is, in numbers that others can repeat."""
+"""`dragoman evaluate`: score a model's output with the standard metrics of its task."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,40 +27,42 @@ _EVALUATORS: dict[str, Callable[[EvaluateOptions], None]] = {
 
 def evaluate(
     run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run directory.")] = None,
-    source: Annotated[str | None, typer.Option(help="Text to translate.")] = None,
+    source: Annotated[str | None, typer.Option(help="Source text to translate.")] = None,
     reference: Annotated[
-        str | None, typer.Option(help="What it should become, line by line; of words: a lexicon.")
+        str | None, typer.Option(help="Reference output, aligned line by line; for word tasks, a lexicon.")
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="Without a RUN: what is scored, translate (if unset), parse, pronounce, inflect.")
+        str | None,
+        typer.Option(help="Without RUN: the task to score, one of translate (default), parse, pronounce, inflect."),
     ] = None,
-    hypotheses: Annotated[str | None, typer.Option(help="Instead of a RUN: output made elsewhere.")] = None,
-    against: Annotated[Path | None, typer.Option(help="Another run: is the difference more than chance?")] = None,
+    hypotheses: Annotated[str | None, typer.Option(help="Score this file of outputs instead of a RUN.")] = None,
+    against: Annotated[Path | None, typer.Option(help="Another run to compare with, with a significance test.")] = None,
     beam: BeamOption = None,
     length_penalty: LengthPenaltyOption = None,
     precision: PrecisionOption = None,
     shortlist: ShortlistOption = None,
-    worst: Annotated[int, typer.Option(min=0, help="Show this many of the worst sentences.")] = 0,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations to this file.")] = None,
+    worst: Annotated[int, typer.Option(min=0, help="Print this many of the worst sentences.")] = 0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to this file.")] = None,
     parameters: Annotated[
-        str | None, typer.Option(metavar="FILE.prm", help="Of trees: which brackets count, as EVALB's files say it.")
+        str | None, typer.Option(metavar="FILE.prm", help="Parsing: an EVALB parameter file.")
     ] = None,
-    sentences: Annotated[bool, typer.Option("--sentences", help="Of trees: list every sentence.")] = False,
+    sentences: Annotated[bool, typer.Option("--sentences", help="Parsing: list the scores of every sentence.")] = False,
     ignore_stress: Annotated[
-        bool, typer.Option("--ignore-stress", help="Of pronunciations: AH0 and AH1 are both AH.")
+        bool, typer.Option("--ignore-stress", help="Pronunciation: treat AH0 and AH1 as AH.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Translate --source with the model in RUN and score it against --reference (or score --hypotheses).
+    """Translate --source with the model in RUN and score the output against --reference (or score --hypotheses).
 
-    Trees are scored with --task parse --hypotheses F --reference F, as EVALB scores them; see docs/parsing.md. Models
-    that pronounce or inflect take --reference alone, a lexicon; see docs/pronunciation.md.
+    Parsing is scored as by EVALB; see docs/parsing.md. Pronunciation and inflection need only --reference, a lexicon;
+    see docs/pronunciation.md.
     """
     named = task or _task_of_run(run)
     if named not in TASK_DEFAULTS:
         raise UserError(
-            f'There is no task "{named}"; there is {", ".join(TASK_DEFAULTS)}.{did_you_mean(named, [*TASK_DEFAULTS])}'
+            f'Unknown task "{named}"; expected one of {", ".join(TASK_DEFAULTS)}.'
+            f"{did_you_mean(named, [*TASK_DEFAULTS])}"
         )
     decoding = {"beam": beam, "length_penalty": length_penalty, "precision": precision, "shortlist": shortlist}
     question = EvaluateOptions(
@@ -71,7 +73,7 @@ def evaluate(
 
 
 def _task_of_run(run: Path | None) -> str:
-    """Return the task that a run was trained for; without a run it is translation."""
+    """Return the task of a run; without a run, translate."""
     from dragoman.run import Run
 
     return Run(run).read_recipe().task if run else "translate"

@@ -1,4 +1,4 @@
-"""`dragoman generate`: the beginning of a text in, and how it may go on out, as it is written."""
+"""`dragoman generate`: sample text from a language model."""
 
 import json
 import sys
@@ -15,23 +15,29 @@ from dragoman.errors import UserError
 
 def generate(
     run: RunArgument,
-    prompt: Annotated[str | None, typer.Argument(help="How the text begins; without it, standard input.")] = None,
-    length: Annotated[int, typer.Option(min=1, help="Tokens to write, at most.")] = 500,
+    prompt: Annotated[str | None, typer.Argument(help="Text to continue; default: standard input.")] = None,
+    length: Annotated[int, typer.Option(min=1, help="Maximum number of tokens to generate.")] = 500,
     temperature: Annotated[
-        float, typer.Option(min=0.0, help="Above 1 is bolder, below 1 is tamer; 0 takes the likeliest token each time.")
+        float, typer.Option(min=0.0, help="Sampling temperature; 0 always takes the most likely token.")
     ] = 0.8,
-    top_k: Annotated[int, typer.Option(min=0, help="Only the k likeliest tokens; 0 is all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Only the likeliest tokens that make up p.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same text.")] = 0,
-    samples: Annotated[int, typer.Option(min=1, help="Texts to write, one after another.")] = 1,
-    stop: Annotated[str, typer.Option(metavar="TEXT", help="Stop before this is written.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line: prompt, text, how it ended.")] = False,
-    no_stream: Annotated[bool, typer.Option("--no-stream", help="Print each text when it is complete.")] = False,
+    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most likely tokens only; 0 means all.")] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the most likely tokens whose probabilities sum to p.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same text.")] = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Number of texts to generate.")] = 1,
+    stop: Annotated[str, typer.Option(metavar="TEXT", help="Stop before generating this text.")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per text: prompt, text, reason for stopping.")
+    ] = False,
+    no_stream: Annotated[
+        bool, typer.Option("--no-stream", help="Print each text when it is complete instead of token by token.")
+    ] = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Go on with PROMPT, or with the whole of standard input, with the language model in RUN.
+    """Continue PROMPT, or all of standard input, with the language model in RUN.
 
-    The prompt is printed first, then the text as it is written. Several samples have a line of dashes between them."""
+    Prints the prompt, then the generated text token by token. Several samples are separated by a line of dashes."""
     from dragoman.decoding.generate import SamplingOptions
 
     model = load_for_task(run, "generate", device)
@@ -52,22 +58,21 @@ def generate(
 
 
 class _PrintOnce:
-    """Says each thing once, however many texts it is true of."""
+    """Print each message once."""
 
     def __init__(self) -> None:
-        self.said: set[str] = set()
+        self._printed: set[str] = set()
 
     def __call__(self, text: str) -> None:
-        """Say it, unless it has been said."""
-        if text not in self.said:
-            self.said.add(text)
+        if text not in self._printed:
+            self._printed.add(text)
             print_stderr(text)
 
 
 def _stdin_text() -> str:
-    """Read standard input to its end; the last line end is the shell's and not part of a prompt."""
+    """Read all of standard input, without its last line end."""
     if sys.stdin.isatty():
-        print_stderr("Type how the text begins; Ctrl-D on a line of its own ends it.")
+        print_stderr("Type the beginning of the text; end it with Ctrl-D on a new line.")
     raw = sys.stdin.buffer.read().removesuffix(b"\n").removesuffix(b"\r")
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-"""`dragoman heads`: what every head does on the validation text, and what the model loses without it."""
+"""`dragoman heads`: measure every attention head on the validation set, and the loss without it."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,22 +16,26 @@ _COLUMNS = ("sink", "punctuation", "copy", "entropy", "distance", "confidence")
 
 def heads(
     run: RunArgument,
-    source: Annotated[str | None, typer.Option(help="Text to measure on; unset: the run's validation text.")] = None,
-    target: Annotated[str | None, typer.Option(help="Its translation, line by line.")] = None,
-    sentences: Annotated[int, typer.Option(min=1, help="Pairs to measure on, from the first, at most.")] = 1000,
-    checkpoint: Annotated[int | None, typer.Option(min=1, help="Measure the checkpoint of this step.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Source text to measure on. Default: the run's validation set.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Target text, aligned line by line.")] = None,
+    sentences: Annotated[int, typer.Option(min=1, help="Use at most this many sentence pairs.")] = 1000,
+    checkpoint: Annotated[
+        int | None, typer.Option(min=1, help="Measure the checkpoint of this step instead of the final model.")
+    ] = None,
     importance: Annotated[
-        bool, typer.Option("--importance/--no-importance", help="Measure the loss without each head, which takes long.")
+        bool, typer.Option("--importance/--no-importance", help="Measure the loss with each head ablated (slow).")
     ] = True,
     history: Annotated[
-        bool, typer.Option("--history", help="Measure every saved checkpoint too, without importance.")
+        bool, typer.Option("--history", help="Also measure every saved checkpoint, without importance.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Say what kind each head of the model in RUN is, measured on the validation text, and how much it matters.
+    """Classify each attention head of the model in RUN on the validation set, and measure its importance.
 
-    The report is kept in RUN/heads, where the served page finds it, and made anew when the weights or the text are
-    others. docs/heads.md explains every number."""
+    The report is cached in RUN/heads, where the web page finds it, and recomputed when the weights or the text have
+    changed. docs/heads.md explains every number."""
     from dragoman.cli.display import TerminalDisplay
     from dragoman.run import Run
     from dragoman.tasks.head_report import make_head_report, make_history_reports
@@ -48,7 +52,7 @@ def heads(
         print(json.dumps(report, ensure_ascii=False))
     else:
         _print_report(report)
-        print_stderr(f"Kept in {place.head_reports_dir}; docs/heads.md explains every number.")
+        print_stderr(f"Saved in {place.head_reports_dir}; docs/heads.md explains every number.")
 
 
 def _given_corpus(source: str | None, target: str | None) -> "ParallelCorpus | None":

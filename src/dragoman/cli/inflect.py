@@ -1,4 +1,4 @@
-"""`dragoman inflect`: lemmas and tags in, inflected forms out."""
+"""`dragoman inflect`: inflect lemmas."""
 
 from typing import Annotated
 
@@ -22,9 +22,9 @@ from dragoman.cli.options import (
 def inflect(
     run: RunArgument,
     lemma: Annotated[
-        list[str] | None, typer.Argument(help="What to inflect; without it, standard input: lemma, tab, tags.")
+        list[str] | None, typer.Argument(help="Lemmas to inflect; default: lines of standard input (lemma, tab, tags).")
     ] = None,
-    tags: Annotated[str | None, typer.Option(metavar="V;PST;…", help="The tags of all lemmas.")] = None,
+    tags: Annotated[str | None, typer.Option(metavar="V;PST;…", help="Tags of all lemmas.")] = None,
     label: LabelOption = None,
     n_best: NBestOption = 1,
     beam: BeamOption = None,
@@ -35,10 +35,10 @@ def inflect(
     line_by_line: LineByLineOption = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Inflect each LEMMA, or every line of standard input, with the model in RUN: one line out for each line in.
+    """Inflect each LEMMA, or every line of standard input, with the model in RUN: one output line per input line.
 
-    A line is lemma, tab, tags; or the lemma alone with --tags. A model for several languages reads the label and a tab
-    before it, or takes --label."""
+    An input line is a lemma, a tab and tags, or the lemma alone with --tags. A model trained on several languages
+    expects a label and a tab before it, or --label."""
     model = load_for_task(run, "inflect", device)
     options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision}
     lines = warn_unknown(model, add_columns(lemma or stdin_lines(), before=label, after=tags))

@@ -1,4 +1,4 @@
-"""`dragoman info`: what lies in a run directory."""
+"""`dragoman info`: describe a run directory."""
 
 import json
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from dragoman.cli.options import RunArgument
 def info(
     run: RunArgument, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
 ) -> None:
-    """Say what the model in RUN is, what it was trained on, and how far it has come."""
+    """Describe the model in RUN: its size, its training data and its training progress."""
     from dragoman.tasks.info import run_info
 
     found = run_info(run)

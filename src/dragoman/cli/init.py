@@ -1,4 +1,4 @@
-"""`dragoman init`: a recipe to edit."""
+"""`dragoman init`: print a recipe to edit."""
 
 from typing import Annotated
 
@@ -13,20 +13,19 @@ _EXAMPLE_FILES = {"source": "train.source.txt", "target": "train.target.txt", "f
 
 
 def _check_task(task: str) -> None:
-    """Refuse a task that there is not."""
+    """Raise a UserError for an unknown task."""
     if task not in TASK_DEFAULTS:
         raise UserError(
-            f'There is no task "{task}"; there is {", ".join(TASK_DEFAULTS)}.{did_you_mean(task, list(TASK_DEFAULTS))}'
+            f'Unknown task "{task}"; expected one of {", ".join(TASK_DEFAULTS)}.'
+            f"{did_you_mean(task, list(TASK_DEFAULTS))}"
         )
 
 
 def init(
-    task: Annotated[
-        str, typer.Argument(help="What to learn: translate, pronounce, inflect, parse or generate.")
-    ] = "translate",
+    task: Annotated[str, typer.Argument(help="Task: translate, pronounce, inflect, parse or generate.")] = "translate",
     preset: PresetOption = None,
 ) -> None:
-    """Print a commented recipe with every setting and its default, to edit: dragoman init translate > recipe.toml"""
+    """Print a commented recipe with every setting and its default: dragoman init translate > recipe.toml"""
     _check_task(task)
     data = {name: _EXAMPLE_FILES[name] for name in TASK_DATA_KEYS[task] if name in _EXAMPLE_FILES}
     recipe = Recipe.from_table({"task": task, "data": data}, preset=preset or default_preset(task))

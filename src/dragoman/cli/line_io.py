@@ -1,4 +1,4 @@
-"""What all verbs share that answer a line with a line: reading, asking the model, printing."""
+"""Line-by-line input and output of the commands that run a model."""
 
 import json
 import sys
@@ -15,16 +15,16 @@ from dragoman.tokens import UNKNOWN
 if TYPE_CHECKING:
     from dragoman.tasks.translator import Translator
 
-_MAX_LINE_BYTES = 64 << 20  # bytes: more than any sentence, and less than memory
+_MAX_LINE_BYTES = 64 << 20  # longer lines are no sentences, and might not fit into memory
 _TAB = "\t"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def load_for_task(run: Path, task: str, device: str) -> "Translator":
-    """Load the model in a run, if it has learned what the verb says."""
+    """Load the model in a run; raise a UserError if it was trained for another task."""
     model = dragoman.load(run, device=device)
     if model.task.name != task:
-        raise UserError(f"{run} is a {model.task.noun}; ask it with `dragoman {model.task.name}`.")
+        raise UserError(f"{run} is a {model.task.noun}; use `dragoman {model.task.name}`.")
     return model
 
 
@@ -37,7 +37,7 @@ def print_outputs(
     as_json: bool,
     one_at_a_time: bool,
 ) -> None:
-    """Print the answers to lines, and say at the end how many had to be read in parts."""
+    """Print the outputs for each line, and at the end the number of lines that were split."""
     in_parts = 0
     together = {"at_a_time": 1} if one_at_a_time else {}
     for found in model.translate_lines(lines, details=True, **together, **options):
@@ -45,17 +45,19 @@ def print_outputs(
         _print_hypotheses(ranked, scores=scores, as_json=as_json)
         in_parts += ranked[0].parts > 1
     if in_parts:
-        most = f"{model.max_length} pieces at most"
-        print_stderr(f"{in_parts:,} longer than any text in training, so translated in parts of {most}.")
+        lines_were = "1 line exceeded the maximum length in training and was"
+        if in_parts > 1:
+            lines_were = f"{in_parts:,} lines exceeded the maximum length in training and were"
+        print_stderr(f"{lines_were} translated in parts of at most {model.max_length} pieces.")
 
 
 def is_interactive(text: list[str] | None) -> bool:
-    """Say whether somebody sits at a terminal and waits for each answer."""
+    """Return whether input comes from a terminal, so that each line should be processed at once."""
     return not text and sys.stdin.isatty()
 
 
 def _print_hypotheses(hypotheses: Iterable[Any], *, scores: bool, as_json: bool) -> None:
-    """Print the answers to one line."""
+    """Print the hypotheses for one line."""
     if as_json:
         print(json.dumps([asdict(one) for one in hypotheses], ensure_ascii=False), flush=True)
         return
@@ -64,19 +66,18 @@ def _print_hypotheses(hypotheses: Iterable[Any], *, scores: bool, as_json: bool)
 
 
 def _join_lines(text: str) -> str:
-    """Keep one line one line, whatever the model writes."""
     return text.replace("\n", " ")
 
 
 def add_columns(lines: Iterable[str], *, before: str | None = None, after: str | None = None) -> Iterator[str]:
-    """Put what an option says before or after each line, with a tab between; leave empty lines empty."""
+    """Add tab-separated columns before or after each line; empty lines stay empty."""
     for line in lines:
         parts = [part for part in (before, line, after) if part is not None]
         yield "\t".join(parts) if line.strip() else line
 
 
 def warn_unknown(model: "Translator", lines: Iterable[str]) -> Iterator[str]:
-    """Pass lines on, and say what in them the model has never seen, each letter or tag once."""
+    """Yield the lines unchanged; print a warning for each letter or tag that is not in the vocabulary, once."""
     from dragoman.tasks.lexicon import visible_letter
 
     said: set[str] = set()
@@ -86,15 +87,15 @@ def warn_unknown(model: "Translator", lines: Iterable[str]) -> Iterator[str]:
         if new:
             said.update(new)
             listed = " ".join(map(visible_letter, new))
-            print_stderr(f'"{line.replace(_TAB, "⇥")}": never seen in training, so read as unknown: {listed}')
+            print_stderr(f'"{line.replace(_TAB, "⇥")}": not in the vocabulary, treated as unknown: {listed}')
         yield line
 
 
 def stdin_lines() -> Iterator[str]:
-    """Yield the lines of standard input; only a line feed ends a line, and a byte-order mark is not part of it."""
+    """Yield the lines of standard input, split at line feeds only, without a byte-order mark."""
     for number, raw in enumerate(iter(lambda: sys.stdin.buffer.readline(_MAX_LINE_BYTES + 1), b""), 1):
         if len(raw) > _MAX_LINE_BYTES:
-            raise UserError(f"standard input, line {number}: longer than {_MAX_LINE_BYTES >> 20} MiB; cut it first.")
+            raise UserError(f"standard input, line {number}: longer than {_MAX_LINE_BYTES >> 20} MiB; split it first.")
         line = raw.removesuffix(b"\r\n").removesuffix(b"\n")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")

@@ -1,4 +1,4 @@
-"""The program `dragoman`: its verbs, and what a person sees when something goes wrong."""
+"""The program `dragoman`: its commands, and how errors are printed."""
 
 import io
 import os
@@ -41,7 +41,7 @@ for verb in (
 
 
 def _print_version(wanted: bool) -> None:
-    """Print the version and leave."""
+    """Print the version and exit."""
     if wanted:
         print(__version__)
         raise typer.Exit
@@ -53,12 +53,12 @@ def dragoman(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Train a model that translates, pronounces, inflects, parses or goes on with a text, from plain files on your own
-    machine; evaluate it, use it, and look inside it."""
+    """Train sequence-to-sequence models and language models on your own files and machine; evaluate, use, serve and
+    inspect them."""
 
 
 def main() -> None:
-    """Run the program; errors that a person can mend are shown as a sentence, and Ctrl-C leaves with 130."""
+    """Run the program. A UserError is printed without a traceback; Ctrl-C exits with code 130."""
     _write_utf8()
     keep_freed_memory()
     try:
@@ -71,12 +71,12 @@ def main() -> None:
 
 
 def _write_utf8() -> None:
-    """Have results written as UTF-8 in every locale; a file name in another encoding comes out as it is."""
+    """Write standard output as UTF-8 in every locale; file names in other encodings keep their bytes."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _print_error(text: str, code: int) -> int:
-    """Say what is wrong on the standard error, and return the exit code."""
+    """Print an error to standard error and return the exit code."""
     print(f"dragoman: {text}", file=sys.stderr)
     return code

@@ -1,35 +1,37 @@
-"""Arguments and options that several verbs share, so that they read the same everywhere."""
+"""Arguments and options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, as `dragoman train` makes it.")]
-BeamOption = Annotated[int | None, typer.Option(min=1, max=512, help="Hypotheses kept at each step; 1 is greedy.")]
-LengthPenaltyOption = Annotated[float | None, typer.Option(min=0.0, max=5.0, help="Preference for longer output (α).")]
-PrecisionOption = Annotated[str | None, typer.Option(help="Of the weights: float32, or int8, which is faster.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory written by `dragoman train`.")]
+BeamOption = Annotated[int | None, typer.Option(min=1, max=512, help="Beam width; 1 is greedy search.")]
+LengthPenaltyOption = Annotated[
+    float | None, typer.Option(min=0.0, max=5.0, help="Length penalty α; larger values prefer longer output.")
+]
+PrecisionOption = Annotated[str | None, typer.Option(help="Precision of the weights: float32, or int8 (faster).")]
 ShortlistOption = Annotated[
     bool | None,
     typer.Option(
-        "--shortlist/--no-shortlist", help="Rate likely pieces only, by what `dragoman shortlist` has learned."
+        "--shortlist/--no-shortlist", help="Restrict the output vocabulary to the shortlist of `dragoman shortlist`."
     ),
 ]
-DeviceOption = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
+DeviceOption = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
 PresetOption = Annotated[
-    str | None, typer.Option(help="A named model size: tiny, small, base or big; if unset, tiny, or the task's own.")
+    str | None, typer.Option(help="Model size: tiny, small, base or big. Default: tiny, or the task's own preset.")
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PART.KEY=VALUE", help="Change one setting; may be repeated.")
+    list[str] | None, typer.Option("--set", metavar="PART.KEY=VALUE", help="Override one recipe setting; repeatable.")
 ]
-NBestOption = Annotated[int, typer.Option(min=1, max=512, help="Answers to each line, the best first.")]
-ScoresOption = Annotated[bool, typer.Option("--scores", help="Put the score and a tab before each answer.")]
+NBestOption = Annotated[int, typer.Option(min=1, max=512, help="Number of outputs per line, best first.")]
+ScoresOption = Annotated[bool, typer.Option("--scores", help="Print the score and a tab before each output.")]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="A JSON list a line: the answers to it, with scores and pieces.")
+    bool, typer.Option("--json", help="Print one JSON list per input line: its outputs, with scores and pieces.")
 ]
 LineByLineOption = Annotated[
-    bool, typer.Option("--line-by-line", help="Answer each line before reading the next; slower in bulk.")
+    bool, typer.Option("--line-by-line", help="Process each line before reading the next one (slower for many lines).")
 ]
 LabelOption = Annotated[
-    str | None, typer.Option(help="Of a model for several languages or kinds: which one all lines are of.")
+    str | None, typer.Option(help="Label of all lines, for a model trained on several languages or kinds.")
 ]

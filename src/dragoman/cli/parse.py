@@ -1,4 +1,4 @@
-"""`dragoman parse`: words in, trees out."""
+"""`dragoman parse`: parse sentences into constituency trees."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,15 +30,17 @@ TreeFormat = Literal["brackets", "indented", "svg", "html"]
 def parse(
     run: RunArgument,
     text: Annotated[
-        list[str] | None, typer.Argument(help="Sentences, spaces between words; without any, standard input.")
+        list[str] | None, typer.Argument(help="Sentences with spaces between words; default: lines of standard input.")
     ] = None,
     form: Annotated[
-        TreeFormat, typer.Option("--format", help="One line of brackets a sentence, indented text, or a drawing.")
+        TreeFormat, typer.Option("--format", help="One line of brackets per sentence, indented brackets, or a drawing.")
     ] = "brackets",
     tokenize: Annotated[
-        bool, typer.Option("--tokenize", help='Split off punctuation first, as in "The dog doesn\'t run."')
+        bool, typer.Option("--tokenize", help='Split off punctuation first, as needed for "The dog doesn\'t run."')
     ] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
+    ] = None,
     n_best: NBestOption = 1,
     beam: BeamOption = None,
     length_penalty: LengthPenaltyOption = None,
@@ -48,11 +50,11 @@ def parse(
     line_by_line: LineByLineOption = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Parse each TEXT, or every line of standard input, with the model in RUN: one tree out for each line in.
+    """Parse each TEXT, or every line of standard input, with the model in RUN: one tree per input line.
 
-    Words have spaces between them, as in "The dog runs ."; --tokenize puts them there. See docs/parsing.md."""
+    Words are separated by spaces, as in "The dog runs ."; --tokenize inserts them. See docs/parsing.md."""
     if (scores or as_json) and (form != "brackets" or output):
-        raise UserError("--scores and --json go with brackets on standard output only; leave them or the others out.")
+        raise UserError("--scores and --json need --format brackets without --output; drop one or the other.")
     model = load_for_task(run, "parse", device)
     options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision}
     lines = _tokenize_lines(text or stdin_lines()) if tokenize else text or stdin_lines()
@@ -101,7 +103,7 @@ def _format_svg(trees: "list[Tree | None]") -> str:
 
     drawn = [tree for tree in trees if tree]
     if len(drawn) != 1:
-        raise UserError(f"An SVG file holds one tree, and there are {len(drawn):,}; --format html draws any number.")
+        raise UserError(f"--format svg draws one tree, got {len(drawn):,}; --format html draws any number.")
     return tree_svg(drawn[0])
 
 

@@ -1,4 +1,4 @@
-"""Bars and lines about what goes on, on the standard error; standard output is for results."""
+"""Progress bars and messages on standard error; standard output is for results."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,14 +11,14 @@ console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
 
 @contextmanager
 def status_spinner(description: str) -> Iterator[None]:
-    """Show that something of unknown length goes on."""
+    """Show a spinner while a block of unknown duration runs."""
     with console.status(description):
         yield
 
 
 @contextmanager
 def progress_bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a bar that moves on by the number it is told; nothing where the standard error is not a terminal."""
+    """Show a progress bar and yield a function that advances it; hidden if standard error is not a terminal."""
     bar = Progress(
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         console=console, transient=True, disable=not console.is_terminal,
@@ -29,12 +29,12 @@ def progress_bar(description: str, total: int | None) -> Iterator[Callable[[int]
 
 
 def print_stderr(text: str, style: str | None = None) -> None:
-    """Write a line to the standard error."""
+    """Print a line to standard error."""
     console.print(text, style=style)
 
 
 def format_duration(seconds: float) -> str:
-    """Write a time as a person would: 45 s, 2 min 05 s, 12 min, 3 h 05 min."""
+    """Format a duration as 45 s, 2 min 05 s, 12 min or 3 h 05 min."""
     whole = round(seconds)
     minutes = round(seconds / 60)
     if whole < 90:

@@ -1,4 +1,4 @@
-"""`dragoman pronounce`: words in, pronunciations out."""
+"""`dragoman pronounce`: convert words to phonemes."""
 
 from typing import Annotated
 
@@ -21,7 +21,9 @@ from dragoman.cli.options import (
 
 def pronounce(
     run: RunArgument,
-    word: Annotated[list[str] | None, typer.Argument(help="What to pronounce; without it, standard input.")] = None,
+    word: Annotated[
+        list[str] | None, typer.Argument(help="Words to pronounce; default: lines of standard input.")
+    ] = None,
     label: LabelOption = None,
     n_best: NBestOption = 1,
     beam: BeamOption = None,
@@ -32,9 +34,9 @@ def pronounce(
     line_by_line: LineByLineOption = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Pronounce each WORD, or every line of standard input, with the model in RUN: one line out for each line in.
+    """Pronounce each WORD, or every line of standard input, with the model in RUN: one output line per input line.
 
-    A model for several languages reads "fre⇥word", with a tab, or plain words with --label fre."""
+    A model trained on several languages expects "fre⇥word", with a tab, or plain words with --label fre."""
     model = load_for_task(run, "pronounce", device)
     options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision}
     lines = warn_unknown(model, add_columns(word or stdin_lines(), before=label))

@@ -1,4 +1,4 @@
-"""`dragoman quickstart`: from nothing to a translator, its score and a look inside, in a few minutes."""
+"""`dragoman quickstart`: train, score and inspect a small translation model in a few minutes."""
 
 import time
 from pathlib import Path
@@ -21,12 +21,13 @@ _ATTENTION_SENTENCE = "The lamp is old, but it works."
 
 
 def quickstart(
-    run: Annotated[Path, typer.Option(help="The directory to train into.")] = Path("runs/quickstart"),
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Train again, even if it was done before.")] = False,
+    run: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("runs/quickstart"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Train again even if the run is complete.")] = False,
 ) -> None:
-    """Train a small English–German model on the built-in phrasebook, try it on sentences it never saw, look inside.
+    """Train a small English–German model on the built-in phrasebook, translate unseen sentences, score them, and write
+    an attention page.
 
-    The second time it shows the same model at once; an interrupted one goes on where it stopped."""
+    A second call reuses the trained model; an interrupted training is resumed."""
     began_at = time.monotonic()
     corpus = run / "corpus"
     if overwrite or not (corpus / "test.de").exists():
@@ -34,20 +35,20 @@ def quickstart(
     if overwrite or not (run / "README.md").exists():
         train_with_display(_quickstart_recipe(run, corpus), resume=not overwrite, overwrite=overwrite)
     else:
-        print_stderr(f"{run} is trained already; --overwrite trains it again.")
+        print_stderr(f"{run} is already trained; --overwrite trains it again.")
     model = dragoman.load(run)
     _print_translations(model, corpus)
     page = run / "attention.html"
     _write_attention_page(model, page)
-    print_stderr(f"\nAll this took {format_duration(time.monotonic() - began_at)}. What to try next:")
+    print_stderr(f"\nDone in {format_duration(time.monotonic() - began_at)}. What to try next:")
     print_stderr(f'  dragoman translate {run} "The woman who reads the book is not tired."')
-    print_stderr(f"  open {page} in a browser: every head of every layer, reading “{_ATTENTION_SENTENCE}”")
+    print_stderr(f"  open {page} in a browser: the attention of every head for “{_ATTENTION_SENTENCE}”")
     print_stderr(f"  dragoman evaluate {run} --source {corpus}/test.en --reference {corpus}/test.de --worst 5")
     print_stderr("  dragoman train --source your.en --target your.de --run runs/yours")
 
 
 def _write_corpus(folder: Path) -> None:
-    """Write the phrasebook as plain text files, as a user's own would be."""
+    """Write the phrasebook as plain text files."""
     from dragoman.corpora.phrasebook import write_phrasebook
 
     print_stderr(f"Writing {sum(_CORPUS_SIZES.values()):,} sentence pairs of the built-in phrasebook to {folder}.")
@@ -55,7 +56,7 @@ def _write_corpus(folder: Path) -> None:
 
 
 def _quickstart_recipe(run: Path, corpus: Path) -> Recipe:
-    """Return the recipe of the quick start: a small model, norm first, with a short warm-up."""
+    """Return the recipe: a small pre-norm model with a short warm-up."""
     return Recipe.from_table(
         {
             "run": str(run),
@@ -76,12 +77,12 @@ def _quickstart_recipe(run: Path, corpus: Path) -> Recipe:
 
 
 def _print_translations(model: "Translator", corpus: Path) -> None:
-    """Score the test sentences, and print some with their translations."""
+    """Translate and score the test set; print the first translations and BLEU."""
     from dragoman.data.lines import read_lines
     from dragoman.evaluation.scores import score_translations
 
     sources, references = (list(read_lines(corpus / f"test.{side}")) for side in ("en", "de"))
-    with progress_bar("Translating sentences it never saw", len(sources)) as progress:
+    with progress_bar("Translating the test set", len(sources)) as progress:
         found = model.translate(sources, progress=progress)
     for source, translation, reference in list(zip(sources, found, references, strict=True))[:SHOWN_SENTENCES]:
         right = "" if translation == reference else f"\n     expected: {reference}"
@@ -90,7 +91,7 @@ def _print_translations(model: "Translator", corpus: Path) -> None:
 
 
 def _write_attention_page(model: "Translator", page: Path) -> None:
-    """Write the attention page of a sentence with a pronoun to resolve."""
+    """Write the attention page of a sentence with a pronoun."""
     from dragoman.viewer.page import render_page as drawn
 
     page.write_text(drawn(model.inspect(_ATTENTION_SENTENCE)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`dragoman shortlist`: learn which pieces may translate which, for faster decoding."""
+"""`dragoman shortlist`: build a lexical shortlist for faster decoding."""
 
 from typing import Annotated
 
@@ -10,13 +10,15 @@ from dragoman.cli.progress import print_stderr
 
 def shortlist(
     run: RunArgument,
-    likely: Annotated[int, typer.Option(min=1, max=10_000, help="Translations kept of each source piece.")] = 100,
-    common: Annotated[int, typer.Option(min=0, max=100_000, help="Frequent pieces that may always be said.")] = 100,
+    likely: Annotated[int, typer.Option(min=1, max=10_000, help="Candidate translations per source piece.")] = 100,
+    common: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Most frequent target pieces that are always allowed.")
+    ] = 100,
 ) -> None:
-    """Learn from RUN's training text which pieces may translate which, for `translate --shortlist`.
+    """Learn a lexical shortlist from RUN's training data, for `translate --shortlist`.
 
-    With it only the pieces on a sentence's own list are rated at each step, which is faster and rarely changes a
-    translation. The training text must still be where the recipe says."""
+    With a shortlist, only the candidate translations of the sentence's pieces are scored at each step, which is faster
+    and rarely changes the output. The training data must still be at the paths in the recipe."""
     from dragoman.cli.display import TerminalDisplay
     from dragoman.run import Run
     from dragoman.tasks.shortlist import write_shortlist
@@ -24,5 +26,6 @@ def shortlist(
     with TerminalDisplay() as display:
         pairs = write_shortlist(run, display, likely=likely, common=common)
     print_stderr(
-        f"{Run(run).shortlist_file}: learned from {pairs:,} pairs. Use it with `dragoman translate {run} --shortlist`."
+        f"{Run(run).shortlist_file}: learned from {pairs:,} sentence pairs. "
+        f"Use it with `dragoman translate {run} --shortlist`."
     )

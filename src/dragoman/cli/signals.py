@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while something longer goes on: finish the step, save, leave; the second one leaves at once."""
+"""Handle SIGINT and SIGTERM: the first signal requests a stop after the current step, the second exits at once."""
 
 import signal
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from dragoman.training.session import StopRequest
 
 @contextmanager
 def stop_on_signals(message: str = "Stopping after this step, then saving") -> Iterator[StopRequest]:
-    """Turn the signals that ask a program to end into a wish to stop."""
+    """Yield a StopRequest that SIGINT and SIGTERM set."""
     stop = StopRequest()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
         stop.request()
         with suppress(RuntimeError):  # the signal came in the middle of writing to the same stream
-            print_stderr(f"{message}; once more to leave at once.", "yellow")
+            print_stderr(f"{message}; press again to exit immediately.", "yellow")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

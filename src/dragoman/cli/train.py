@@ -1,4 +1,4 @@
-"""`dragoman train`: from text files to a model in a run directory."""
+"""`dragoman train`: train a model from text files into a run directory."""
 
 import os
 from contextlib import nullcontext
@@ -24,32 +24,32 @@ from dragoman.toml import read_toml
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="A recipe; `dragoman init translate` prints one.")] = None,
+    recipe: Annotated[Path | None, typer.Argument(help="Recipe file; `dragoman init translate` prints one.")] = None,
     source: SourceOption = None,
     target: TargetOption = None,
     pairs: PairsOption = None,
     valid_source: ValidSourceOption = None,
     valid_target: ValidTargetOption = None,
     valid_pairs: ValidPairsOption = None,
-    task: Annotated[
-        str | None, typer.Option(help="What to learn: translate, pronounce, inflect, parse or generate.")
-    ] = None,
-    file: Annotated[str | None, typer.Option(help="Instead: the lexicon, treebank or text of another task.")] = None,
-    valid_file: Annotated[str | None, typer.Option(help="The same, to validate with.")] = None,
-    run: Annotated[str | None, typer.Option(help="The directory to train into.")] = None,
+    task: Annotated[str | None, typer.Option(help="Task: translate, pronounce, inflect, parse or generate.")] = None,
+    file: Annotated[str | None, typer.Option(help="Lexicon, treebank or text, for tasks other than translate.")] = None,
+    valid_file: Annotated[str | None, typer.Option(help="Validation file for --file.")] = None,
+    run: Annotated[str | None, typer.Option(help="Run directory to write.")] = None,
     preset: PresetOption = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Updates of the parameters, at most.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Minutes of training, at most.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same machine, same result.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Maximum number of updates.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Maximum training time in minutes.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Random seed; the same seed on the same machine gives the same result.")
+    ] = None,
     overrides: SetOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on exactly where a run stopped.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show the training on a live page meanwhile.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped run exactly where it stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the training.")] = False,
     watch_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port of that page; 0 takes any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port of the live page; 0 picks a free one.")
     ] = DEFAULT_PORT,
 ) -> None:
-    """Train a model as RECIPE says, or on --source and --target (or --task and --file) with no recipe at all."""
+    """Train a model from RECIPE, or without a recipe from --source and --target (or --task and --file)."""
     files = {
         "source": source, "target": target, "pairs": pairs,
         "valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs,
@@ -69,11 +69,11 @@ def train(
 
 
 def build_recipe(recipe: Path | None, given: dict[str, Any], preset: str | None, overrides: list[str]) -> Recipe:
-    """Lay a preset that was asked for over the recipe file, the options over both, and what --set says over all."""
+    """Merge the recipe file, --preset, the options and --set; later ones override earlier ones."""
     if recipe is None and not given["data"]:
         raise UserError(
-            "There is nothing to train on: name a recipe (`dragoman init translate > recipe.toml` writes one to edit), "
-            "or give --source and --target, or --task and --file."
+            "No training data: give a recipe (`dragoman init translate > recipe.toml` writes one to edit), "
+            "--source and --target, or --task and --file."
         )
     table = read_toml(recipe) if recipe else {"preset": default_preset(given["task"] or "translate")}
     options = {name: value for name, value in given.items() if value}
@@ -82,7 +82,7 @@ def build_recipe(recipe: Path | None, given: dict[str, Any], preset: str | None,
 
 
 def train_with_display(recipe: Recipe, *, resume: bool = False, overwrite: bool = False) -> None:
-    """Train with a live display; Ctrl-C and SIGTERM save first."""
+    """Train and show progress on the terminal; Ctrl-C and SIGTERM save a checkpoint and stop."""
     import dragoman
     from dragoman.cli.display import TerminalDisplay
     from dragoman.cli.signals import stop_on_signals

@@ -1,4 +1,4 @@
-"""`dragoman translate`: text in, text out."""
+"""`dragoman translate`: translate text."""
 
 from typing import Annotated, Any
 
@@ -18,32 +18,40 @@ from dragoman.cli.options import (
 
 def translate(
     run: RunArgument,
-    text: Annotated[list[str] | None, typer.Argument(help="What to translate; without it, standard input.")] = None,
+    text: Annotated[
+        list[str] | None, typer.Argument(help="Text to translate; default: lines of standard input.")
+    ] = None,
     beam: BeamOption = None,
-    n_best: Annotated[int, typer.Option(min=1, max=512, help="Translations of each line, the best first.")] = 1,
+    n_best: Annotated[int, typer.Option(min=1, max=512, help="Number of translations per line, best first.")] = 1,
     length_penalty: LengthPenaltyOption = None,
     precision: PrecisionOption = None,
     shortlist: ShortlistOption = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching for the best.")] = False,
-    temperature: Annotated[float, typer.Option(help="With --sample: above 1 is bolder, below 1 is tamer.")] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="With --sample: only the k likeliest pieces; 0 is all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="With --sample: only the likeliest pieces that make up p.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="With --sample: same seed, same draw.")] = 0,
-    scores: Annotated[bool, typer.Option("--scores", help="Put the score and a tab before each translation.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample from the model instead of beam search.")] = False,
+    temperature: Annotated[float, typer.Option(help="With --sample: sampling temperature.")] = 1.0,
+    top_k: Annotated[
+        int, typer.Option(min=0, help="With --sample: use the k most likely pieces only; 0 means all.")
+    ] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="With --sample: use the most likely pieces whose probabilities sum to p.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="With --sample: random seed.")] = 0,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Print the score and a tab before each translation.")
+    ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON list a line: its translations, with scores and pieces.")
+        bool,
+        typer.Option("--json", help="Print one JSON list per input line: its translations, with scores and pieces."),
     ] = False,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Scores the same to the last bit in any company; slower.")
-    ] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Bit-identical scores whatever the batch (slower).")] = False,
     line_by_line: Annotated[
-        bool, typer.Option("--line-by-line", help="Answer each line before reading the next; slower in bulk.")
+        bool,
+        typer.Option("--line-by-line", help="Translate each line before reading the next one (slower for many lines)."),
     ] = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Translate TEXT, or every line of standard input, with the model in RUN: one line out for each line in.
+    """Translate TEXT, or every line of standard input, with the model in RUN: one output line per input line.
 
-    With --n-best N each line gives up to N lines, the best first; --json keeps them together."""
+    With --n-best N, each input line gives up to N output lines, best first; --json keeps them together."""
     model = dragoman.load(run, device=device)
     options: dict[str, Any] = {
         "beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision,

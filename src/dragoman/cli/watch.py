@@ -1,4 +1,4 @@
-"""`dragoman watch`: a live page of a training."""
+"""`dragoman watch`: serve a live page of a training."""
 
 import asyncio
 import re
@@ -21,21 +21,21 @@ _REQUIRED_PACKAGES = ("fastapi", "uvicorn", "httptools")
 
 
 def watch(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory; it may be there only later.")],
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = _DEFAULT_HOST,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any that is free.")] = DEFAULT_PORT,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory; it need not exist yet.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = _DEFAULT_HOST,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = DEFAULT_PORT,
     token: Annotated[
         str | None,
-        typer.Option(envvar="DRAGOMAN_TOKEN", help="Answer only those who show this token, as the password."),
+        typer.Option(envvar="DRAGOMAN_TOKEN", help="Require this token as the password of HTTP basic authentication."),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A host name that browsers may call us by; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="Additional host name to accept in requests; repeatable.")
     ] = None,
 ) -> None:
-    """Show the training in RUN on a live page: curves, sample translations, attention of its checkpoints.
+    """Serve a live page of the training in RUN: curves, sample outputs and the attention of its checkpoints.
 
-    Only files of RUN are read, so the training may run in another process, be over, or not have begun. Ctrl-C ends the
-    page, and nothing else."""
+    The page only reads files of RUN, so the training may run in another process, be finished, or not have started.
+    Ctrl-C stops the page and nothing else."""
     _require_packages()
     from dragoman.watch.server import serve
 
@@ -45,46 +45,45 @@ def watch(
     with _listen(host, port) as listening:
         print(_page_url(listening), flush=True)
         if not run.exists():
-            print_stderr(f"{run} is not there yet; the page shows it when it is.")
+            print_stderr(f"{run} does not exist yet; the page will show it once it does.")
         asyncio.run(serve(run, listening, allowed_hosts=tuple(allow_host or []), token=token))
 
 
 def _require_packages() -> None:
-    """Say what to install if the page cannot be served."""
+    """Raise a UserError that names the extra to install if a package is missing."""
     if not all(find_spec(name) for name in _REQUIRED_PACKAGES):
-        raise UserError('The page needs some more packages: pip install "dragoman[serve]"')
+        raise UserError('The live page needs additional packages: pip install "dragoman[serve]"')
 
 
 def _check_access(host: str, token: str | None) -> None:
-    """Refuse to show a training to others without a lock, and a lock that anyone can pick."""
+    """Require a well-formed token on non-loopback hosts."""
     from dragoman.server.serve import is_loopback
 
     if token is not None and not re.fullmatch(r"[\x21-\x7e]{8,512}", token):
-        raise UserError("--token has 8 to 512 letters, digits and marks, without spaces; this one has not.")
+        raise UserError("--token must be 8 to 512 printable ASCII characters without spaces.")
     if token is None and not is_loopback(host):
-        raise UserError(f"--host {host} can be reached from other machines, where anyone could look; give a --token.")
+        raise UserError(f"--host {host} is reachable from other machines; set --token to restrict access.")
 
 
 def _listen(host: str, port: int) -> "socket":
-    """Return a socket that listens."""
-    from dragoman.server.serve import bind_socket as listening
+    from dragoman.server.serve import bind_socket
 
-    return listening(host, port)
+    return bind_socket(host, port)
 
 
 def _page_url(listener: "socket") -> str:
-    """Return what to type into a browser."""
+    """Return the address of the page."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 @contextmanager
 def watch_in_background(run: str, port: int) -> Iterator[None]:
-    """Show a run on a page while it is trained; a port that is taken is refused before the training begins."""
+    """Serve a live page while a run is trained; raise before the training starts if the port is taken."""
     _require_packages()
     from dragoman.watch.background import background_page
 
     listening = _listen(_DEFAULT_HOST, port)
-    print_stderr(f"Watch it at {_page_url(listening)} until it ends, and with `dragoman watch {run}` after that.")
+    print_stderr(f"Live page: {_page_url(listening)} (after the training: `dragoman watch {run}`).")
     with background_page(Path(run), listening):
         yield

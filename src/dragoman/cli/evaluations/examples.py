@@ -1,4 +1,4 @@
-"""The scores of any task that has nothing more to show."""
+"""Evaluate a task by the scores that the task itself defines."""
 
 import json
 
@@ -9,10 +9,10 @@ from dragoman.errors import UserError
 
 
 def evaluate_examples(options: EvaluateOptions) -> None:
-    """Print what a run scores at any task, a line for each score."""
+    """Print the scores of a run, one per line."""
     options.reject("hypotheses", "against", "parameters", "worst", "sentences", "ignore_stress")
     if options.run is None:
-        raise UserError(f"The outputs of a model are scored: give a RUN that has learned to {options.task}.")
+        raise UserError(f"--task {options.task} needs a RUN, whose outputs are scored.")
     model = dragoman.load(options.run, device=options.device)
     examples = model.task.read_examples(options.source, options.reference, print_stderr)
     found = options.model_outputs(model, examples)

@@ -1,4 +1,4 @@
-"""How well a language model predicts a text."""
+"""Evaluate a language model by its perplexity."""
 
 import json
 
@@ -8,7 +8,7 @@ from dragoman.errors import UserError
 
 
 def evaluate_language_model(options: EvaluateOptions) -> None:
-    """Print how well a language model predicts a text."""
+    """Print the perplexity and bits per byte of a text under a language model."""
     from dragoman.cli.line_io import load_for_task
     from dragoman.evaluation.perplexity import perplexity_table, to_json
     from dragoman.tasks.continuation import measure_perplexity
@@ -16,7 +16,7 @@ def evaluate_language_model(options: EvaluateOptions) -> None:
     options.reject("hypotheses", "against", "parameters", "worst", "output", "sentences", "ignore_stress")
     options.reject_search_options()
     if options.run is None:
-        raise UserError("A text is predicted by a model: give a RUN, and --reference, the text.")
+        raise UserError("--task generate needs a RUN and --reference, the text to score.")
     model = load_for_task(options.run, "generate", options.device)
     (example,) = model.task.read_examples(options.source, options.reference, print_stderr)
     with progress_bar(f"{model.task.gerund} with {options.run}", None) as progress:

@@ -1,4 +1,4 @@
-"""What `dragoman evaluate` was asked, and what all answers to it share."""
+"""The options of `dragoman evaluate`, shared by all tasks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """What was asked for on the command line."""
+    """The options of one `dragoman evaluate` command."""
 
     task: str
     run: Path | None
@@ -33,27 +33,27 @@ class EvaluateOptions:
     decoding: dict[str, Any]
 
     def reject(self, *names: str) -> None:
-        """Object to options of these names, if they were given: they mean nothing to the task."""
+        """Raise a UserError if one of these options was given: the task does not support them."""
         _reject_given(self.task, {name: getattr(self, name) or None for name in names})
 
     def reject_search_options(self) -> None:
-        """Object to options of the search, where nothing is searched for."""
+        """Raise a UserError if an option of the beam search was given."""
         _reject_given(self.task, self.decoding)
 
     def write_outputs(self, lines: Iterable[str]) -> None:
-        """Write the outputs where --output says, if it does, one a line."""
+        """Write the outputs to --output, one per line, if it was given."""
         if self.output:
             self.output.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), encoding="utf-8")
 
     def model_outputs(self, model: "Translator", examples: "list[Example]") -> list[str]:
-        """Return what a model makes of the examples."""
+        """Return a model's outputs for the examples."""
         with progress_bar(f"{model.task.gerund} with {model.run}", len(examples)) as progress:
             found: list[str] = model.translate([one.source for one in examples], progress=progress, **self.decoding)
             return found
 
 
 def _reject_given(task: str, options: dict[str, Any]) -> None:
-    """Object to the first option that has a value."""
+    """Raise a UserError for the first option that has a value."""
     for name, value in options.items():
         if value is not None:
-            raise UserError(f"--{name.replace('_', '-')} does not go with --task {task}; leave it out.")
+            raise UserError(f"--{name.replace('_', '-')} is not supported for --task {task}; remove it.")

@@ -11,7 +11,7 @@ from dragoman.errors import UserError
 
 
 def evaluate_translations(options: EvaluateOptions) -> None:
-    """Print BLEU, chrF and TER of a run's translations, or of somebody else's."""
+    """Print BLEU, chrF and TER of a run's translations or of --hypotheses."""
     from dragoman.data.lines import read_lines
     from dragoman.evaluation import scores, tables
 
@@ -45,19 +45,19 @@ def evaluate_translations(options: EvaluateOptions) -> None:
 
 
 def _check_options(options: EvaluateOptions) -> None:
-    """Say which of the options are missing, mean nothing here, or contradict each other."""
+    """Raise a UserError for missing, unsupported or conflicting options."""
     options.reject("parameters", "sentences", "ignore_stress")
     if options.reference is None:
-        raise UserError("There is nothing to compare with: give --reference, the right translations line by line.")
+        raise UserError("--reference is missing: give the reference translations, line by line.")
     if (options.run is None) == (options.hypotheses is None):
-        raise UserError("Give either a RUN, whose translations of --source are scored, or --hypotheses made elsewhere.")
+        raise UserError("Give either a RUN, which translates --source, or --hypotheses, a file of translations.")
     if options.source is None and (options.run or options.against):
-        raise UserError("A run needs a text to translate: give --source.")
+        raise UserError("--source is missing: give the text that the run translates.")
 
 
 def _translate_sources(run: Path, sources: list[str] | None, expected: int, options: EvaluateOptions) -> list[str]:
-    """Translate with the model in a run, after checking that the lines fit together."""
-    assert sources is not None, "refuse_unclear has seen to that"
+    """Translate the sources with the model in a run, after checking the number of lines."""
+    assert sources is not None, "_check_options requires it"
     if len(sources) != expected:
         raise UserError(
             f"--source has {len(sources):,} lines but --reference has {expected:,}; line n of one must "

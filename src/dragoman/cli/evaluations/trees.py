@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of the brackets of trees."""
+"""Evaluate parse trees by labelled bracket precision, recall and F1."""
 
 import json
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def evaluate_trees(options: EvaluateOptions) -> None:
-    """Print precision, recall and F1 of the brackets of a run's trees, or of somebody else's."""
+    """Print bracket precision, recall and F1 of a run's trees or of --hypotheses."""
     from dragoman.data.lines import read_lines
     from dragoman.evaluation import brackets, tables
     from dragoman.evaluation.bracket_rules import COLLINS, read_rules
@@ -33,10 +33,10 @@ def evaluate_trees(options: EvaluateOptions) -> None:
 
 
 def _parse_references(options: EvaluateOptions) -> tuple[list[int], list[str], list[str]]:
-    """Let a run parse the words of the reference; return numbers, its trees and those of the reference."""
+    """Parse the words of the reference; return sentence numbers, the run's trees and the reference trees."""
     from dragoman.cli.line_io import load_for_task
 
-    assert options.run, "refuse_unclear has seen to that"
+    assert options.run, "_check_options requires it"
     model = load_for_task(options.run, "parse", options.device)
     examples = model.task.read_examples(options.source, options.reference, print_stderr)
     found = options.model_outputs(model, examples)
@@ -45,27 +45,27 @@ def _parse_references(options: EvaluateOptions) -> tuple[list[int], list[str], l
 
 
 def _read_tree_pairs(options: EvaluateOptions) -> tuple[list[int], list[str], list[str]]:
-    """Read two files of trees; return the lines of the first that they begin on, and the trees of both."""
+    """Read two files of trees; return the line numbers of the hypotheses, and the trees of both files."""
     from dragoman.data.lines import read_lines
     from dragoman.evaluation.trees import treebank_sentences, well_formed_treebank_sentences
 
     hypotheses, reference = str(options.hypotheses), str(options.reference)
     right = well_formed_treebank_sentences(list(read_lines(reference, print_stderr)), reference)
     lines = list(read_lines(hypotheses, print_stderr))
-    while len(lines) > len(right) and not lines[-1].strip():  # empty lines at the end are nobody's
+    while len(lines) > len(right) and not lines[-1].strip():  # trailing empty lines belong to no sentence
         lines.pop()
     found = treebank_sentences(lines, expected=len(right))
     if len(found) != len(right):
-        found = well_formed_treebank_sentences(lines, hypotheses)  # or it says what is malformed, and that is why
+        found = well_formed_treebank_sentences(lines, hypotheses)  # raises if malformed brackets are the cause
         raise UserError(
-            f"{hypotheses} has {len(found):,} sentences but {reference} has {len(right):,}; tree n of one must parse "
-            "the words of tree n of the other. Leave an empty line where there is no tree."
+            f"{hypotheses} has {len(found):,} sentences but {reference} has {len(right):,}; tree n of both must have "
+            "the same words. Use an empty line for a missing tree."
         )
     return [line for line, _ in found], [text for _, text in found], [text for _, text in right]
 
 
 def _report_unscored(options: EvaluateOptions, lines: list[int], scores: "BracketScores") -> None:
-    """Say which sentences were left out and why; refuse a score of files that do not belong together."""
+    """Print which sentences were not scored and why; raise a UserError if the files do not match."""
     name = str(options.run or options.hypotheses)
     left_out = [
         (counts.status, f"line {line:,}", counts.why)
@@ -73,12 +73,12 @@ def _report_unscored(options: EvaluateOptions, lines: list[int], scores: "Bracke
         if counts.why
     ]
     errors = [f"{where}: {why}" for status, where, why in left_out if status == "error"]
-    # Where EVALB gives up: it lets one more pass than it says. A run has parsed the words of the reference itself, and
-    # can only have taken some for punctuation, which is not scored, or punctuation for words.
+    # EVALB stops after MAX_ERROR + 1 errors. A run parsed the words of the reference itself; it can only mistake words
+    # for punctuation, which is not scored, or punctuation for words.
     if options.hypotheses and len(errors) > scores.rules.most_errors + 1:
         raise UserError(
-            f"{name}: {len(errors):,} of {len(lines):,} sentences do not go with their reference; {errors[0]} "
-            "Are both files in the same order? If so, allow for more with MAX_ERROR in a file of --parameters."
+            f"{name}: {len(errors):,} of {len(lines):,} sentences do not match their reference; {errors[0]} "
+            "Check that both files are in the same order, or raise MAX_ERROR in a --parameters file."
         )
     if not scores.overall.scored:
         raise UserError(f"{name}: no sentence can be scored; {left_out[0][1]}: {left_out[0][2]}")
@@ -87,13 +87,13 @@ def _report_unscored(options: EvaluateOptions, lines: list[int], scores: "Bracke
 
 
 def _check_options(options: EvaluateOptions) -> None:
-    """Say which of the options are missing, mean nothing to trees, or contradict each other."""
+    """Raise a UserError for missing, unsupported or conflicting options."""
     options.reject("against", "worst", "ignore_stress")
     if not options.run:
         options.reject("source", "output")
         options.reject_search_options()
     if options.reference is None or (options.run is None) == (options.hypotheses is None):
         raise UserError(
-            "Trees are compared with trees: give --reference, the right ones, and either a RUN, which parses their "
-            "words, or --task parse and --hypotheses, a parser's."
+            "Parsing needs --reference, the gold trees, and either a RUN, which parses their words, or --task parse "
+            "and --hypotheses, a parser's trees."
         )

@@ -1,4 +1,4 @@
-"""Error rates and accuracy of words that became something else: pronunciations, inflected forms."""
+"""Evaluate pronunciations and inflected forms by error rates and accuracy."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def evaluate_pronunciations(options: EvaluateOptions) -> None:
-    """Print the error rates of pronunciations, with stress or without."""
+    """Print the error rates of pronunciations, with or without stress."""
     from dragoman.evaluation.error_rates import PRONUNCIATION, UNSTRESSED
 
     _evaluate_words(options, UNSTRESSED if options.ignore_stress else PRONUNCIATION)
@@ -31,7 +31,7 @@ def evaluate_inflections(options: EvaluateOptions) -> None:
 
 
 def _evaluate_words(options: EvaluateOptions, manner: "ScoringScheme") -> None:
-    """Print how far what became of words is from what should have."""
+    """Print the error rates of a word task."""
     from dragoman.evaluation import error_rates, tables
 
     _check_options(options)
@@ -58,22 +58,22 @@ def _evaluate_words(options: EvaluateOptions, manner: "ScoringScheme") -> None:
 
 
 def _check_options(options: EvaluateOptions) -> None:
-    """Say which of the options are missing, mean nothing here, or contradict each other."""
+    """Raise a UserError for missing, unsupported or conflicting options."""
     options.reject("source", "against", "parameters", "sentences")
     if options.reference is None:
-        raise UserError("There is nothing to compare with: give --reference, a lexicon with the right answers.")
+        raise UserError("--reference is missing: give a lexicon with the correct outputs.")
     if (options.run is None) == (options.hypotheses is None):
         raise UserError(
-            f"Give either a RUN, whose answers are scored, or --task {options.task} and --hypotheses, made elsewhere."
+            f"Give either a RUN, whose outputs are scored, or --task {options.task} and --hypotheses, an output file."
         )
 
 
 def _word_task(name: str, model: "Translator | None") -> "WordTask":
-    """Return the task of a model, or the one of this name if there is none."""
+    """Return the task of a model, or without a model the task of this name."""
     from dragoman.tasks.registry import TASKS
     from dragoman.tasks.word_task import WordTask
 
     task = model.task if model else TASKS[name]
     if task.name != name or not isinstance(task, WordTask):
-        raise UserError(f"{model.run if model else name} is a {task.noun}, so --task {name} does not go with it.")
+        raise UserError(f"{model.run if model else name} is a {task.noun}, which --task {name} cannot score.")
     return task
