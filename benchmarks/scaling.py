@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -20,11 +21,9 @@ from dragoman.bench.workers import peak_memory_bytes
 from dragoman.data.lines import read_lines
 from dragoman.recipe import Recipe
 from dragoman.run import Run
-from dragoman.tasks.preparation import open_corpora, prepare_data
-from dragoman.tasks.train import Trainer, ignore_event
-from dragoman.training.distributed import SINGLE_PROCESS
-from dragoman.training.loop import train
-from dragoman.training.session import StopRequest
+from dragoman.training.events import ignore_event
+from dragoman.training.prepare import open_corpora, prepare_data
+from dragoman.training.trainer import Trainer
 
 
 def main(
@@ -59,14 +58,10 @@ def epoch(run: Path, source: str, target: str, size: int) -> dict[str, Any]:
     data = {"source": str(folder / "source"), "target": str(folder / "target")}
     recipe = Recipe.from_table(own.model_dump() | {"data": own.data.model_dump() | data, "run": str(run)})
     texts = prepare_data(Run(run), recipe, *open_corpora(recipe), ignore_event)
-    trainer = Trainer(Run(run), recipe, texts, SINGLE_PROCESS, ignore_event, StopRequest())
-    steps = trainer.order.updates_per_epoch()
-    plan = recipe.training.model_copy(update={"steps": steps})
+    trainer = Trainer(Run(run), recipe, texts)
+    steps = trainer.order.updates_per_epoch
     began_at = time.perf_counter()
-    loop = train(
-        trainer.model, trainer.optimizer, trainer.batches_of_step, plan, width=recipe.model.width, pool=trainer.pool
-    )
-    tokens = sum(step.tokens for step in loop)
+    tokens = sum(step.tokens for step in islice(trainer.steps(), steps))
     return {"seconds": time.perf_counter() - began_at, "memory": peak_memory_bytes(), "steps": steps, "tokens": tokens}
 
 

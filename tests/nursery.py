@@ -22,7 +22,7 @@ import torch._dynamo  # noqa: F401  the optimiser imports it when it is first us
 import dragoman.cli.display
 import dragoman.cli.main
 import dragoman.cli.signals
-import dragoman.tasks.train
+import dragoman.training.trainer
 from dragoman import checkpoints
 
 

@@ -12,6 +12,7 @@ from dragoman.tokens import END, PAD, START
 from dragoman.training import loop
 from dragoman.training.distributed import SINGLE_PROCESS
 from dragoman.training.loop import TensorBatch, accumulate_gradients
+from dragoman.training.loss import cross_entropy_objective
 
 
 @pytest.fixture
@@ -34,7 +35,9 @@ def batch(sentences=13, seed=1):
 def gradients(crew, dropout=0.0):
     torch.manual_seed(3)
     model = Transformer(ModelConfig(layers=2, width=32, inner_width=64, heads=2, dropout=dropout), 40, 40)
-    losses = accumulate_gradients(model, [batch()], TrainingConfig(precision="float32"), 1, SINGLE_PROCESS, crew)
+    losses = accumulate_gradients(
+        model, cross_entropy_objective(0.1), [batch()], TrainingConfig(precision="float32"), 1, SINGLE_PROCESS, crew
+    )
     return losses, [parameter.grad for parameter in model.parameters()]
 
 

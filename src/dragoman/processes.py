@@ -27,10 +27,10 @@ _BYTES_KEY = "$bytes"  # stands for an attachment: its offset and length
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux; macOS and Windows do not restrict processes to cores
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores that this process may use; processes started by `torchrun` share them equally."""
+    # Only Linux restricts processes to some of the cores.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def encode_message(content: Any) -> bytes:

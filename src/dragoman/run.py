@@ -284,3 +284,17 @@ def _first_in_parentheses(names: list[str]) -> str:
 def to_json(content: Mapping[str, Any]) -> bytes:
     """Write a dictionary as a JSON line."""
     return (json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the events of a metrics file, except lines that are not whole (a kill can cut off the last one)."""
+    if not path.exists():
+        return
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and isinstance(entry.get("step"), int) and isinstance(entry.get("event"), str):
+            # Early versions called the score of a validation "bleu", whatever the task.
+            yield entry | {"score": entry["bleu"], "measure": "BLEU"} if "bleu" in entry else entry

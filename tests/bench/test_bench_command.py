@@ -7,7 +7,7 @@ import pytest
 from dragoman.bench import workers
 from dragoman.bench.benchmark import run_benchmark
 from dragoman.bench.config import QUICK_WORKLOAD, BenchmarkConfig
-from dragoman.training.session import StopRequest
+from dragoman.training.events import StopRequest
 
 pytestmark = pytest.mark.slow
 

@@ -1,11 +1,9 @@
 """Those who are compared do the same work: the same batches, parameters, weights and lengths."""
 
-from inspect import signature
-
 import pytest
 import torch
 
-from dragoman.bench import decoding, training
+from dragoman.bench import decoding
 from dragoman.bench.config import QUICK_WORKLOAD, SIZES, BenchmarkConfig, endless_training_recipe, recipe_for_size
 from dragoman.bench.ctranslate2_engine import CTranslate2Decoder, CTranslate2Options
 from dragoman.bench.data import BenchmarkText, learn_tokenizers, tokenize_text, write_random_run
@@ -27,11 +25,9 @@ from dragoman.interop.ctranslate2 import export_run, vocabulary_pieces
 from dragoman.models.transformer import Transformer
 from dragoman.recipe import ModelConfig, Recipe
 from dragoman.run import Run
-from dragoman.tasks.train import Trainer, ignore_event, load
+from dragoman.tasks.translator import load
 from dragoman.tokens import END
-from dragoman.training import loop
-from dragoman.training.distributed import SINGLE_PROCESS
-from dragoman.training.session import StopRequest
+from dragoman.training.trainer import Trainer
 
 PLAN = BenchmarkConfig(workload=QUICK_WORKLOAD, sentences=6)
 TINY = {"model": {"layers": 1, "width": 16, "inner_width": 16, "heads": 2}}
@@ -91,9 +87,7 @@ def test_some_models_of_ours_no_plain_transformer_can_be(change, possible):
 
 def test_the_plain_loop_gets_the_very_batches_of_our_training(toy_material):
     recipe = toy_training()
-    trainer = Trainer(
-        Run(toy_material.folder), recipe, toy_material.prepared_data(), SINGLE_PROCESS, ignore_event, StopRequest()
-    )
+    trainer = Trainer(Run(toy_material.folder), recipe, toy_material.prepared_data())
     theirs = batch_loader(recipe, toy_material)
     for number in range(1, 6):
         for ours, (source, prefix, target, tokens) in zip(trainer.batches_of_step(number), theirs(number), strict=True):
@@ -101,15 +95,6 @@ def test_the_plain_loop_gets_the_very_batches_of_our_training(toy_material):
             assert torch.equal(ours.prefix, prefix)
             assert torch.equal(ours.target, target)
             assert ours.tokens == tokens
-
-
-def test_our_training_gives_the_loop_all_that_dragoman_train_gives_it(monkeypatch, toy_material):
-    """A thread pool was added to the loop with a default of one, and the benchmark trained with one core."""
-    given: dict[str, object] = {}
-    monkeypatch.setattr(training, "train", lambda *parts, **options: given.update(options))
-    DragomanTraining(toy_training(), toy_material)
-    options = {each.name for each in signature(loop.train).parameters.values() if each.kind is each.KEYWORD_ONLY}
-    assert given.keys() == options - {"steps_done", "skipped"}  # those two are for going on with a run
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

@@ -155,7 +155,7 @@ def test_averaging_without_a_whole_checkpoint_leaves_the_model_as_it_is(command,
     before = (run / "model.safetensors").read_bytes()
     refused = command("average", run)
     assert refused.code == 2
-    assert "holds no whole checkpoint to average" in refused.err
+    assert "has no intact checkpoint to average" in refused.err
     assert (run / "model.safetensors").read_bytes() == before
 
 

@@ -39,7 +39,7 @@ def random_text(seed, words):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(running_text, "BLOCK", 7)
+    monkeypatch.setattr(running_text, "BLOCK_BYTES", 7)
 
 
 def test_a_file_is_read_exactly_whatever_falls_on_the_border_of_two_blocks(small_blocks, write):

@@ -7,7 +7,7 @@ from dragoman.errors import TrainingStopped, UserError
 from dragoman.lab.laboratory import FINISHED_FILE, TrainedModel
 from dragoman.run import Run
 from dragoman.tasks.events import ProgressUpdate
-from dragoman.training.session import StopRequest
+from dragoman.training.events import StopRequest
 
 TOY = {
     "tokenizer.kind": "words", "model.layers": 1, "model.width": 16, "model.inner_width": 16, "model.heads": 2,

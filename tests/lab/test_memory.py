@@ -21,7 +21,7 @@ from dragoman.lab.memory_training import (
 )
 from dragoman.lab.report import Picture, ReportSection, ReportTable
 from dragoman.tasks.events import ProgressUpdate
-from dragoman.training.session import StopRequest
+from dragoman.training.events import StopRequest
 
 STORY = Story(
     ("Ada walked to the attic.", "Emil walked to the cellar.", "Ada took the violin.", "Emil sneezed."),

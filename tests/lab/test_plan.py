@@ -19,7 +19,8 @@ from dragoman.lab.driver import (
 from dragoman.lab.experiments import EXPERIMENTS, select_experiments
 from dragoman.lab.report import ExperimentReport, Picture, ReportTable
 from dragoman.run import Run
-from dragoman.training.session import Notice, StopRequest
+from dragoman.tasks.events import Notice
+from dragoman.training.events import StopRequest
 
 
 class Counted:

@@ -2,7 +2,7 @@
 
 from dragoman.lab.corpus import SplitCorpus
 from dragoman.lab.laboratory import Laboratory
-from dragoman.training.session import StopRequest
+from dragoman.training.events import StopRequest
 
 
 def toy_material(files, folder):

@@ -11,6 +11,7 @@ from dragoman.models.transformer import Transformer
 from dragoman.recipe import DecodingConfig, ModelConfig, TrainingConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
 from dragoman.training.loop import TensorBatch, build_adam, train
+from dragoman.training.loss import cross_entropy_objective
 
 WORDS = 12
 LONGEST = 8
@@ -54,8 +55,10 @@ def share_right_after_training(task, seed, *, steps, layers=1, size=64):
         steps=steps, schedule="linear", rate=0.01, warmup=steps // 10, clip=1.0, seed=seed, precision="float32"
     )
     model = Transformer(how, RESERVED_TOKENS + WORDS, RESERVED_TOKENS + WORDS)
+    objective = cross_entropy_objective(plan.label_smoothing)
+    optimizer = build_adam(model, plan)
     for _ in train(
-        model, build_adam(model, plan), lambda step: [batch(task, f"{seed} {step}", size)], plan, width=how.width
+        model, optimizer, objective, lambda step: [batch(task, f"{seed} {step}", size)], plan, width=how.width
     ):
         pass
     sources = sentences(500, f"{seed} test")

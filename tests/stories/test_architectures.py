@@ -12,8 +12,8 @@ from dragoman.models.architectures import ARCHITECTURES
 from dragoman.models.weights import running_statistics
 from dragoman.server.alignment import translation_details
 from dragoman.server.registry import _NO_WEIGHTS, ServedModel
+from dragoman.training.events import StopRequest
 from dragoman.training.loop import TrainingStep
-from dragoman.training.session import StopRequest
 
 CHOICES = {
     **{name: [f"model.architecture={name}"] for name in ARCHITECTURES},

@@ -9,7 +9,7 @@ import pytest
 import dragoman
 from dragoman.errors import UserError
 from dragoman.recipe import Recipe
-from dragoman.training.metrics_log import read_metrics
+from dragoman.run import read_metrics
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ def test_what_a_validation_translates_is_what_its_checkpoint_translates(toy_reci
 
 
 def test_every_step_counts_as_a_change_of_every_parameter(toy_recipe, tmp_path, monkeypatch):
-    from dragoman.tasks.train import Trainer
+    from dragoman.training.trainer import Trainer
 
     versions = []
     validate = Trainer.validate

@@ -10,8 +10,9 @@ from traces import steps_saved, weights
 import dragoman
 from dragoman import checkpoints
 from dragoman.errors import UserError
+from dragoman.tasks.events import Notice
+from dragoman.training.events import CheckpointSaved
 from dragoman.training.loop import TrainingStep
-from dragoman.training.session import CheckpointSaved, Notice
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_on_a_full_disk_training_goes_on_and_saves_when_there_is_room_again(smal
     assert [text.split(" (")[0] for text in failures] == [
         f"The checkpoint of step {step} could not be saved" for step in (4, 5, 6)
     ]
-    assert all("the checkpoint of step 2 is kept. Trying again at the next one." in text for text in failures)
+    assert all("the checkpoint of step 2 is kept. Retrying at the next checkpoint." in text for text in failures)
     assert not list((run / "checkpoints").glob(".*"))
     undisturbed = dragoman.train(toy_recipe(tmp_path / "undisturbed", *settings)).folder
     assert weights(run) == weights(undisturbed)
@@ -70,7 +71,7 @@ def test_on_a_full_disk_training_goes_on_and_saves_when_there_is_room_again(smal
 
 def test_a_training_that_cannot_save_its_end_fails_and_can_go_on_once_there_is_room(small_disk, toy_recipe):
     recipe = toy_recipe(small_disk / "run")
-    with pytest.raises(UserError, match=r"step 8 could not be saved .*the checkpoint of step 6 is kept. Make room"):
+    with pytest.raises(UserError, match=r"step 8 could not be saved .*the checkpoint of step 6 is kept. Free some"):
         dragoman.train(recipe, on_event=Filler(small_disk, full_from=7, full_until=99))
     assert steps_saved(small_disk / "run") == [3, 6]
     assert not (small_disk / "run" / "model.safetensors").exists()
@@ -84,9 +85,9 @@ def test_a_limit_on_the_size_of_files_ends_the_program_with_code_2_and_leaves_no
     assert nursery.run("train", recipe, err=tmp_path / "err", file_limit=16_000) == 2
     said = (tmp_path / "err").read_text()
     assert "The checkpoint of step 3 could not be saved" in said
-    assert "there is none before it. Trying again at the next one." in said
+    assert "there is no earlier one. Retrying at the next checkpoint." in said
     assert "The checkpoint of step 8 could not be saved" in said
-    assert "Make room on the disk and go on with --resume." in said
+    assert "Free some disk space and continue with --resume." in said
     assert "Traceback" not in said
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
     assert nursery.run("train", recipe, err=tmp_path / "err") == 0
@@ -112,4 +113,4 @@ def test_too_small_a_disk_is_refused_before_training_with_the_numbers(command, t
     refused = command("train", recipe)
     assert refused.code == 2
     assert "the checkpoints of this training need 53 MB (13 MB each), but 0 MB are free." in refused.err
-    assert "Make room, or lower training.keep." in refused.err
+    assert "Free some space, or lower training.keep." in refused.err

@@ -11,7 +11,9 @@ from dragoman.recipe import TrainingConfig
 from dragoman.tokens import END, PAD, START
 from dragoman.training.distributed import SINGLE_PROCESS
 from dragoman.training.loop import TensorBatch, accumulate_gradients, build_adam, train
+from dragoman.training.loss import cross_entropy_objective
 
+OBJECTIVE = cross_entropy_objective(0.1)
 SENTENCES = [[5, 6, 7, 8, 9, 5], [9, 8], [6], [7, 7, 7], [5, 9, 6, 8]]
 
 
@@ -30,7 +32,9 @@ def tiny(dropout=0.0):
 
 def gradient(batches):
     model = tiny()
-    found = accumulate_gradients(model, batches, TrainingConfig(precision="float32"), 1, SINGLE_PROCESS, SINGLE_THREAD)
+    found = accumulate_gradients(
+        model, OBJECTIVE, batches, TrainingConfig(precision="float32"), 1, SINGLE_PROCESS, SINGLE_THREAD
+    )
     return found, torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
@@ -63,7 +67,9 @@ def weights(model):
 def test_a_gradient_that_is_not_finite_never_reaches_the_weights_and_its_pairs_are_named(value, clip):
     model = tiny(dropout=0.1)
     optimizer = build_adam(model, TrainingConfig())
-    steps = train(model, optimizer, Poison(model, {3, 4}, value), TrainingConfig(steps=6, clip=clip, warmup=1), width=8)
+    steps = train(
+        model, optimizer, OBJECTIVE, Poison(model, {3, 4}, value), TrainingConfig(steps=6, clip=clip, warmup=1), width=8
+    )
     next(steps), next(steps)
     before, moments = weights(model), optimizer.state_dict()["state"][0]["exp_avg"].clone()
     third, fourth = next(steps), next(steps)
@@ -79,24 +85,31 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_weights_and_its_pairs_a
 
 def test_ten_spoilt_steps_in_a_row_end_the_training_with_advice():
     model = tiny()
-    plan = TrainingConfig(steps=100, warmup=1, rate=0.5)
+    config = TrainingConfig(steps=100, warmup=1, rate=0.5)
     taken = []
     with pytest.raises(TrainingDiverged, match=r"10 steps in a row \(the last was step 12\)") as stopped:
-        taken += train(model, build_adam(model, plan), Poison(model, range(3, 100)), plan, width=8)
-    for words in ("Nothing saved is damaged", "lower training.rate (now 0.5)", "training.warmup (now 1)", "clip = 1.0"):
+        taken += train(model, build_adam(model, config), OBJECTIVE, Poison(model, range(3, 100)), config, width=8)
+    for words in (
+        "Saved checkpoints are intact",
+        "lower training.rate (now 0.5)",
+        "training.warmup (now 1)",
+        "clip = 1.0",
+    ):
         assert words in str(stopped.value)
     assert stopped.value.exit_code == 3
 
 
 def test_nine_spoilt_steps_in_a_row_do_not():
     model = tiny()
-    plan = TrainingConfig(steps=24, warmup=1)
-    steps = list(train(model, build_adam(model, plan), Poison(model, {*range(2, 11), *range(13, 22)}), plan, width=8))
+    config = TrainingConfig(steps=24, warmup=1)
+    spoilt = Poison(model, {*range(2, 11), *range(13, 22)})
+    steps = list(train(model, build_adam(model, config), OBJECTIVE, spoilt, config, width=8))
     assert [step.skipped for step in steps] == [0, *range(1, 10), 0, 0, *range(1, 10), 0, 0, 0]
 
 
 def test_a_count_of_spoilt_steps_goes_on_where_a_resumed_training_had_it():
     model = tiny()
-    plan = TrainingConfig(steps=24, warmup=1)
+    config = TrainingConfig(steps=24, warmup=1)
     with pytest.raises(TrainingDiverged, match="the last was step 9"):
-        list(train(model, build_adam(model, plan), Poison(model, range(99)), plan, width=8, steps_done=6, skipped=7))
+        spoilt = Poison(model, range(99))
+        list(train(model, build_adam(model, config), OBJECTIVE, spoilt, config, width=8, steps_done=6, skipped=7))

@@ -11,10 +11,9 @@ import dragoman
 from dragoman import checkpoints
 from dragoman.cli.signals import stop_on_signals
 from dragoman.errors import TrainingStopped
-from dragoman.tasks.events import TrainingPlan
-from dragoman.tasks.train import Trainer
+from dragoman.training.events import StopRequest, TrainingPlan
 from dragoman.training.loop import TrainingStep
-from dragoman.training.session import StopRequest
+from dragoman.training.trainer import Trainer
 
 VARIANTS = {
     "as usual": ["model.dropout=0.1"],
@@ -38,7 +37,9 @@ class StopAfter:
 def train_stopping_after(recipe, steps):
     for step in steps:
         listener = StopAfter(step)
-        with pytest.raises(TrainingStopped, match=f"Stopped after step {step}; all is saved. Go on with --resume."):
+        with pytest.raises(
+            TrainingStopped, match=f"Stopped after step {step}; everything is saved. Continue with --resume."
+        ):
             dragoman.train(recipe, resume=True, on_event=listener, stop=listener.stop)
     return dragoman.train(recipe, resume=True).folder
 
@@ -71,7 +72,7 @@ class StopInValidation(StopRequest):
         super().__init__()
         self.left = number
 
-    def check(self):
+    def raise_if_requested(self):
         self.left -= 1
         if self.left == 0:
             self.request()
@@ -131,10 +132,13 @@ def test_a_signal_while_the_model_is_scored_leaves_something_to_resume(toy_recip
     recipe = toy_recipe(tmp_path / "run")
 
     def interrupt_the_scoring(event):
-        if getattr(event, "what", "") == "Translating the validation text":
+        if getattr(event, "description", "") == "Translating the validation text":
             os.kill(os.getpid(), signal.SIGTERM)
 
-    with stop_on_signals() as stop, pytest.raises(TrainingStopped, match="before the model was scored; all is saved"):
+    with (
+        stop_on_signals() as stop,
+        pytest.raises(TrainingStopped, match="before the model was scored; everything is saved"),
+    ):
         dragoman.train(recipe, stop=stop, on_event=interrupt_the_scoring)
     assert dragoman.train(recipe, resume=True).card_file.exists()
 

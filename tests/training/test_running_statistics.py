@@ -18,13 +18,13 @@ from dragoman.models.transformer import Transformer
 from dragoman.models.weights import clone_tensors, named_weights, running_statistics
 from dragoman.recipe import ModelConfig, TrainingConfig
 from dragoman.run import FORMAT_VERSION, read_tensors, to_json, write_weights
-from dragoman.tasks.events import TrainingPlan
 from dragoman.tasks.info import run_info
-from dragoman.tasks.train import Trainer
 from dragoman.tokens import END, PAD, START
 from dragoman.training.averaging import average_checkpoints
+from dragoman.training.events import StopRequest, TrainingPlan
 from dragoman.training.loop import TensorBatch, TrainingStep, build_adam, measure_seconds_per_step, train
-from dragoman.training.session import StopRequest
+from dragoman.training.loss import cross_entropy_objective
+from dragoman.training.trainer import Trainer
 
 BATCH = ["model.normalisation=batch", "model.dropout=0.1", "training.steps=7"]
 
@@ -93,7 +93,8 @@ def test_a_model_that_counts_is_trained_by_one_thread_at_a_time(toy_recipe, tmp_
     sizes = {}
 
     def note(trainer):
-        sizes[trainer.recipe.model.normalisation] = trainer.crew.size
+        sizes[trainer.recipe.model.normalisation] = trainer.pool.size
+        return iter(())
 
     monkeypatch.setattr(Trainer, "fit", note)
     dragoman.train(toy_recipe(tmp_path / "batch", *BATCH, "training.threads=2"))
@@ -106,7 +107,7 @@ def test_a_skipped_step_counts_for_nothing():
     with torch.no_grad():
         model.encoder[0].feed_forward.inner.weight[0, 0] = math.nan
     before = clone_tensors(running_statistics(model).values())
-    steps = train(model, build_adam(model, plan), batch, plan, width=8)
+    steps = train(model, build_adam(model, plan), cross_entropy_objective(0.1), batch, plan, width=8)
     assert next(steps).skipped == 1
     assert all(torch.equal(one, other) for one, other in zip(before, running_statistics(model).values(), strict=True))
 
@@ -114,7 +115,7 @@ def test_a_skipped_step_counts_for_nothing():
 def test_measuring_the_speed_of_a_step_counts_for_nothing():
     model = tiny()
     before = clone_tensors(running_statistics(model).values())
-    measure_seconds_per_step(model, batch, TrainingConfig(precision="float32"))
+    measure_seconds_per_step(model, cross_entropy_objective(0.1), batch, TrainingConfig(precision="float32"))
     assert all(torch.equal(one, other) for one, other in zip(before, running_statistics(model).values(), strict=True))
 
 

@@ -3,7 +3,7 @@
 from traces import journal
 
 from dragoman.tasks.task import Example
-from dragoman.tasks.train import MAX_SAMPLE_CHARACTERS, MAX_SAMPLES, select_samples
+from dragoman.training.trainer import MAX_SAMPLE_CHARACTERS, MAX_SAMPLES, select_samples
 
 
 def test_each_validation_in_the_journal_has_its_samples(trained):

@@ -28,13 +28,13 @@ from dragoman.bench.report import BenchmarkReport
 from dragoman.bench.stats import SampleStats
 from dragoman.bench.training import TrainingResult, measure_training
 from dragoman.bench.workers import EngineProcess, start_engines
+from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
 from dragoman.run import Run
-from dragoman.tasks.events import ProgressUpdate
-from dragoman.tasks.train import available_cores
+from dragoman.tasks.events import Notice, ProgressUpdate
 from dragoman.tasks.translator import load
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.training.session import Notice, StopRequest
+from dragoman.training.events import StopRequest
 
 _PEAK_ENGINE = "dragoman's matrix products"
 

@@ -18,9 +18,10 @@ from dragoman.models.architectures import build_model
 from dragoman.models.weights import named_weights
 from dragoman.recipe import DataConfig, Recipe
 from dragoman.run import Run, make_directory, write_atomically, write_weights
-from dragoman.tasks.preparation import PreparedData
+from dragoman.tasks.task import ValidationData
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
+from dragoman.training.prepare import PreparedData
 
 _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 
@@ -54,7 +55,7 @@ class BenchmarkCorpus:
     def prepared_data(self) -> PreparedData:
         """Return what a training is given; nothing is validated here, so the pairs stand for the validation too."""
         pairs = self.open_pairs()
-        return PreparedData(*self.read_tokenizers(), train_pairs=pairs, valid_pairs=pairs, examples=[], origin={})
+        return PreparedData(*self.read_tokenizers(), train_pairs=pairs, validation=ValidationData([], pairs), origin={})
 
 
 def load_training_text(config: BenchmarkConfig) -> BenchmarkText:

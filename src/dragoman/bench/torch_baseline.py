@@ -77,7 +77,7 @@ def is_torch_compatible(config: ModelConfig) -> bool:
 def batch_loader(recipe: Recipe, corpus: BenchmarkCorpus) -> Callable[[int], list[_BatchTensors]]:
     """Return the function that gives the batches of a step (from 1): the very ones that our training gets."""
     pairs, plan = corpus.open_pairs(), recipe.training
-    order = Order(pairs.source_lengths, pairs.target_lengths, plan.batch_tokens, plan.accumulate, plan.seed)
+    order = Order(pairs.costs, plan.batch_tokens, plan.accumulate, plan.seed, tie_break=pairs.target_lengths)
 
     def batches(number: int) -> list[_BatchTensors]:
         collated = [collate(pairs, numbers) for numbers in order.update(number - 1)]

@@ -24,10 +24,7 @@ from dragoman.malloc import keep_freed_memory
 from dragoman.models.architectures import build_model
 from dragoman.recipe import Recipe
 from dragoman.run import Run
-from dragoman.tasks.train import Trainer, ignore_event
-from dragoman.training.distributed import SINGLE_PROCESS
-from dragoman.training.loop import train
-from dragoman.training.session import StopRequest
+from dragoman.training.trainer import Trainer
 
 TORCH_ENGINES = {precision: f"torch.nn.Transformer {precision}" for precision in ("float32", "bfloat16")}
 
@@ -66,14 +63,8 @@ class DragomanTraining:
     """What `dragoman train` does between two validations."""
 
     def __init__(self, recipe: Recipe, corpus: BenchmarkCorpus) -> None:
-        trainer = Trainer(
-            Run(corpus.folder), recipe, corpus.prepared_data(), SINGLE_PROCESS, ignore_event, StopRequest()
-        )
         keep_freed_memory()
-        self.steps = train(
-            trainer.model, trainer.optimizer, trainer.batches_of_step, recipe.training,
-            width=recipe.model.width, world=trainer.world, pool=trainer.pool,
-        )  # fmt: skip
+        self.steps = Trainer(Run(corpus.folder), recipe, corpus.prepared_data()).steps()
 
     def step(self) -> int:
         """Make one update; return the target tokens it was made from."""

@@ -18,7 +18,7 @@ def average(
 ) -> None:
     """Replace RUN's model by the average of its newest (or best) checkpoints, as in section 6.1 of the paper."""
     from dragoman.run import Run
-    from dragoman.tasks.train import write_averaged_weights
+    from dragoman.training.averaging import write_averaged_weights
 
     place = Run(run)
     place.read_recipe()

@@ -52,7 +52,7 @@ def bench(
     from dragoman.bench.plot import plot_report
     from dragoman.cli.display import TerminalDisplay
     from dragoman.cli.signals import stop_on_signals
-    from dragoman.tasks.train import available_cores
+    from dragoman.processes import available_cores
 
     sizes = tuple(dict.fromkeys(size or (["tiny"] if quick and run is None else [])))
     if quick:

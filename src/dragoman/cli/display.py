@@ -6,9 +6,9 @@ import time
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from dragoman.cli.progress import console, format_duration, print_stderr
-from dragoman.tasks.events import ProgressUpdate, TrainingFinished, TrainingPlan
+from dragoman.tasks.events import Notice, ProgressUpdate
+from dragoman.training.events import CheckpointSaved, TrainingEvent, TrainingFinished, TrainingPlan, ValidationResult
 from dragoman.training.loop import TrainingStep
-from dragoman.training.session import CheckpointSaved, Notice, TrainingEvent, ValidationResult
 
 _LINE_EVERY_SECONDS = 15.0  # interval of status lines if standard error is not a terminal
 _BAR_WIDTH = 12

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from dragoman.cli.progress import print_stderr
-from dragoman.training.session import StopRequest
+from dragoman.training.events import StopRequest
 
 
 @contextmanager

@@ -62,6 +62,11 @@ class TokenPairs:
         return (self.target_ends - self.target_offsets[:-1]).astype(np.int32)
 
     @cached_property
+    def costs(self) -> npt.NDArray[np.int32]:
+        """The length of the longer side of every pair, by which batches are made."""
+        return np.maximum(self.source_lengths, self.target_lengths)
+
+    @cached_property
     def target_ends(self) -> Array:
         """Where every target ends: where the next begins."""
         return self.target_offsets[1:]

@@ -1,7 +1,7 @@
-"""The order of the data, as a function of the seed and the step and nothing else; and a batch as arrays.
+"""Batches: which pairs each update is made of, and pairs collated into padded arrays.
 
-There is no iterator to save. Whoever knows the step knows which pairs come next, so a resumed run sees every pair
-exactly once an epoch, as an undisturbed one does.
+The order of the data is a function of the seed and the step, so there is no iterator to save: a resumed run sees every
+pair exactly once per epoch, as an uninterrupted one does.
 """
 
 from collections.abc import Sequence
@@ -15,109 +15,110 @@ from dragoman.data.arrays import TokenPairs
 from dragoman.tokens import END, PAD, START
 
 IndexArray = npt.NDArray[np.int64]
-_LengthArray = npt.NDArray[Any]
+_CostArray = npt.NDArray[Any]
 
-_TIE_STREAM, _BATCH_STREAM = 0, 1  # two independent streams of random numbers an epoch
+_TIE_STREAM, _BATCH_STREAM = 0, 1  # two independent random streams per epoch
 
 
 @dataclass(frozen=True)
 class ArrayBatch:
-    """Pairs side by side, the shorter ones filled with PAD."""
+    """Collated pairs, padded with PAD."""
 
     source: IndexArray  # B S
-    prefix: IndexArray  # B T  what the decoder is given: START, then the target without its END
-    target: IndexArray  # B T  what it should say
+    prefix: IndexArray  # B T  the decoder's input: START, then the target without its END
+    target: IndexArray  # B T  the decoder's expected output
     tokens: int  # of the target, without padding
-    indices: IndexArray  # B  which pairs these are
+    indices: IndexArray  # B  of the pairs
 
 
 def collate(pairs: TokenPairs, indices: Sequence[int] | IndexArray) -> ArrayBatch:
-    """Put the pairs of these numbers side by side."""
+    """Return some pairs as one padded batch."""
     indices = np.asarray(indices, dtype=np.int64)
     source = _pad(pairs.source_tokens, pairs.source_offsets[indices], pairs.source_offsets[indices + 1])
     target = _pad(pairs.target_tokens, pairs.target_offsets[indices], pairs.target_ends[indices])
     prefix = np.full_like(target, START)
     prefix[:, 1:] = target[:, :-1]
-    prefix[prefix == END] = PAD  # nothing is said after END
+    prefix[prefix == END] = PAD  # nothing follows END
     return ArrayBatch(source, prefix, target, tokens=int((target != PAD).sum()), indices=indices)
 
 
 def _pad(tokens: npt.NDArray[Any], starts: npt.NDArray[Any], ends: npt.NDArray[Any]) -> IndexArray:
-    """Return the sequences between these places as rows, filled up with PAD."""
-    places = starts[:, None] + np.arange((ends - starts).max())  # B S
-    inside = places < ends[:, None]
-    rows = np.full(places.shape, PAD, dtype=np.int64)
-    rows[inside] = tokens[places[inside]]
+    positions = starts[:, None] + np.arange((ends - starts).max())  # B S
+    inside = positions < ends[:, None]
+    rows = np.full(positions.shape, PAD, dtype=np.int64)
+    rows[inside] = tokens[positions[inside]]
     return rows
 
 
-def batch_boundaries(source_lengths: _LengthArray, target_lengths: _LengthArray, batch_tokens: int) -> IndexArray:
-    """Return where each batch ends among the pairs sorted by length.
+def batch_boundaries(costs: _CostArray, max_cost: int) -> IndexArray:
+    """Return where each batch ends among the items sorted by cost.
 
-    A batch is the longest run whose padded size, pairs × longest, is within `batch_tokens`; a pair that is larger by
-    itself is a batch by itself. The ends do not depend on how ties are broken, so they hold for every epoch.
+    A batch is the longest run whose padded cost, items × highest cost, is at most `max_cost`; an item that costs more
+    is a batch by itself. The boundaries do not depend on how ties are broken, so they are the same in every epoch.
     """
-    longest = np.sort(np.maximum(source_lengths, target_lengths).astype(np.int64))
+    ascending = np.sort(costs.astype(np.int64))
     ends = [0]
-    while ends[-1] < len(longest):
-        ends.append(ends[-1] + _first_batch_size(longest[ends[-1] :], batch_tokens))
+    while ends[-1] < len(ascending):
+        ends.append(ends[-1] + _first_batch_size(ascending[ends[-1] :], max_cost))
     return np.array(ends[1:], dtype=np.int64)
 
 
-def _first_batch_size(longest: IndexArray, batch_tokens: int) -> int:
-    """Return how many of the first pairs, sorted by length, fit into one batch."""
-    # The padded size of the first n grows with n; no more than this many can fit, since none is shorter than the first.
-    most = min(len(longest), batch_tokens // max(1, int(longest[0])))
-    sizes = longest[:most] * np.arange(1, most + 1)
-    return max(1, int(np.searchsorted(sizes, batch_tokens, side="right")))
+def _first_batch_size(ascending: IndexArray, max_cost: int) -> int:
+    # The padded cost of the first n items grows with n. At most this many fit, as none costs less than the first.
+    most = min(len(ascending), max_cost // max(1, int(ascending[0])))
+    padded_costs = ascending[:most] * np.arange(1, most + 1)
+    return max(1, int(np.searchsorted(padded_costs, max_cost, side="right")))
 
 
 class Order:
-    """Which pairs each update of a training is made of."""
+    """The items of every update of a training, as a function of the seed and the step.
+
+    An item has a cost, such as its length in tokens; items of similar cost share a batch. `tie_break` sorts items of
+    equal cost, and what is still equal is shuffled anew in every epoch.
+    """
 
     def __init__(
         self,
-        source_lengths: _LengthArray,
-        target_lengths: _LengthArray,
-        batch_tokens: int,
+        costs: _CostArray,
+        max_cost: int,
         accumulate: int = 1,
         seed: int = 1,
+        *,
+        tie_break: _CostArray | None = None,
     ) -> None:
-        self.longest = np.maximum(source_lengths, target_lengths)
-        self.target_lengths = target_lengths
-        self.boundaries = batch_boundaries(source_lengths, target_lengths, batch_tokens)
+        self.costs = costs
+        self.tie_break = tie_break
+        self.boundaries = batch_boundaries(costs, max_cost)
         self.accumulate = accumulate
         self.seed = seed
-        self.cached_epoch: tuple[int, list[IndexArray]] = (-1, [])  # the epoch worked out last, and its batches
+        self._cached_epoch: tuple[int, list[IndexArray]] = (-1, [])
 
-    def updates_per_epoch(self, world: int = 1) -> int:
-        """Return how many updates see every pair once, in so many processes."""
-        return -(-len(self.boundaries) // (self.accumulate * world))
+    @property
+    def updates_per_epoch(self) -> int:
+        """The number of updates that see every item once."""
+        return -(-len(self.boundaries) // self.accumulate)
 
-    def update(self, step: int, rank: int = 0, world: int = 1) -> list[IndexArray]:
-        """Return the batches of one process at a step (from 0): arrays of pair numbers.
+    def update(self, step: int) -> list[IndexArray]:
+        """Return the micro-batches of an update (counted from 0), each an array of item indices.
 
-        The last update of an epoch takes what is left; a process may then get nothing.
+        The last update of an epoch has those that are left. Of several processes, process r of n takes `[r::n]`.
         """
-        epoch, position = divmod(step, self.updates_per_epoch(world))
-        share = self.accumulate * world
-        return self.epoch_batches(epoch)[position * share : (position + 1) * share][rank::world]
+        epoch, position = divmod(step, self.updates_per_epoch)
+        return self.epoch_batches(epoch)[position * self.accumulate : (position + 1) * self.accumulate]
 
     def epoch_batches(self, epoch: int) -> list[IndexArray]:
         """Return all batches of an epoch in the order of use."""
-        if self.cached_epoch[0] != epoch:
-            by_length = self.pairs_by_length(epoch)
-            runs = np.split(by_length, self.boundaries[:-1])
-            self.cached_epoch = (epoch, [runs[number] for number in self.permutation(len(runs), epoch, _BATCH_STREAM)])
-        return self.cached_epoch[1]
+        if self._cached_epoch[0] != epoch:
+            batches = np.split(self._items_by_cost(epoch), self.boundaries[:-1])
+            order = self._permutation(len(batches), epoch, _BATCH_STREAM)
+            self._cached_epoch = (epoch, [batches[index] for index in order])
+        return self._cached_epoch[1]
 
-    def pairs_by_length(self, epoch: int) -> IndexArray:
-        """Return the pair numbers by length; equal ones fall together differently in every epoch."""
-        ties = self.permutation(len(self.longest), epoch, _TIE_STREAM)
-        return np.lexsort((ties, self.target_lengths, self.longest))
+    def _items_by_cost(self, epoch: int) -> IndexArray:
+        ties = self._permutation(len(self.costs), epoch, _TIE_STREAM)
+        return np.lexsort((ties, self.costs) if self.tie_break is None else (ties, self.tie_break, self.costs))
 
-    def permutation(self, count: int, epoch: int, stream: int) -> IndexArray:
-        """Return a permutation that depends on the seed, the epoch and the stream alone."""
-        # The raw numbers of Philox are the same in every version of NumPy; what `Generator` makes of them may change.
+    def _permutation(self, count: int, epoch: int, stream: int) -> IndexArray:
+        # The raw numbers of Philox are the same in every version of NumPy; those of `Generator` may change.
         numbers = np.random.Philox(np.random.SeedSequence([self.seed, epoch, stream])).random_raw(count)
         return np.argsort(numbers, kind="stable")

@@ -30,10 +30,10 @@ from dragoman.lab.report import (
     render_html,
     render_markdown,
 )
+from dragoman.processes import available_cores
 from dragoman.run import Run, make_directory, to_json, write_atomically
-from dragoman.tasks.events import OnEvent
-from dragoman.tasks.train import available_cores
-from dragoman.training.session import Notice, StopRequest
+from dragoman.tasks.events import Notice, OnEvent
+from dragoman.training.events import StopRequest
 
 _REFERENCE_SECONDS = 300  # of ninety minutes, for the model that `heads` and `alignment` look into
 EXPERIMENT_SECONDS = {  # of ninety minutes, for each experiment; in this order

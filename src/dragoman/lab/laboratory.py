@@ -21,14 +21,14 @@ from dragoman.lab.corpus import SplitCorpus
 from dragoman.lab.parallel_runs import can_resume, train_in_parallel
 from dragoman.lab.report import Json
 from dragoman.models.architectures import build_model
+from dragoman.processes import available_cores
 from dragoman.recipe import ModelConfig, Recipe, merge_tables
-from dragoman.run import Run, make_directory, to_json, write_atomically
-from dragoman.tasks.events import OnEvent, ProgressUpdate, TrainingFinished, TrainingPlan
-from dragoman.tasks.train import available_cores, train
+from dragoman.run import Run, make_directory, read_metrics, to_json, write_atomically
+from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.translator import Translator, load
+from dragoman.training.events import StopRequest, TrainingEvent, TrainingFinished, TrainingPlan
 from dragoman.training.loop import TrainingStep
-from dragoman.training.metrics_log import read_metrics
-from dragoman.training.session import Notice, StopRequest, TrainingEvent
+from dragoman.training.trainer import train
 
 # A small model with norm first, which learns the phrasebook in a minute or two. The inverse square root needs no last
 # step to be known, so a training ends when its time is over. In so short a time dropout only slows learning down.

@@ -20,11 +20,11 @@ from dragoman.lab.seeds import training_seconds
 from dragoman.models.attention import MultiHeadAttention, scaled_dot_product
 from dragoman.models.transformer import DecoderLayer, Transformer
 from dragoman.run import make_directory
-from dragoman.tasks.preparation import open_corpora, prepare_data
-from dragoman.tasks.train import Trainer, ignore_event
-from dragoman.training.distributed import SINGLE_PROCESS
-from dragoman.training.loop import build_adam, train
+from dragoman.training.events import ignore_event
+from dragoman.training.loop import build_adam
 from dragoman.training.metrics_log import running_mean
+from dragoman.training.prepare import open_corpora, prepare_data
+from dragoman.training.trainer import Trainer
 
 TITLE = "Section 3.2.3: what the mask is for"
 QUESTION = "What goes wrong without the causal mask, and with zeros instead of −∞?"
@@ -143,7 +143,7 @@ def _build_trainer(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: flo
     data = prepare_data(
         run, recipe, *open_corpora(recipe), ignore_event
     )  # the vocabulary is learned once for all masks
-    trainer = Trainer(run, recipe, data, SINGLE_PROCESS, ignore_event, lab.stop)
+    trainer = Trainer(run, recipe, data, stop=lab.stop)
     replace_decoder_masks(masked_softmax, cast(Transformer, trainer.model))
     trainer.optimizer = build_adam(trainer.model, recipe.training)
     return trainer
@@ -151,13 +151,10 @@ def _build_trainer(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: flo
 
 def _train_for(trainer: Trainer, seconds: float) -> list[tuple[int, float]]:
     """Train for so long; return the loss per piece, without smoothing, at each step."""
-    plan, width = trainer.recipe.training, trainer.recipe.model.width
     curve: list[tuple[int, float]] = []
     until = time.monotonic() + seconds
     try:
-        for step in train(
-            trainer.model, trainer.optimizer, trainer.batches_of_step, plan, width=width, pool=trainer.pool
-        ):
+        for step in trainer.steps():
             curve.append((step.number, step.nll))
             if time.monotonic() > until:
                 break

@@ -15,7 +15,7 @@ from pathlib import Path
 from dragoman.errors import TrainingDiverged, TrainingStopped, UserError
 from dragoman.recipe import Recipe
 from dragoman.run import Run, make_directory
-from dragoman.training.session import StopRequest
+from dragoman.training.events import StopRequest
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 60.0  # for a training that was asked to stop to save

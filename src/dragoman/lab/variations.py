@@ -10,7 +10,7 @@ from dragoman.lab.architectures import count_flops_per_token
 from dragoman.lab.laboratory import Laboratory, TrainedModel
 from dragoman.lab.plots import COLOURS, label_axes, save_figure, subplots
 from dragoman.lab.report import Cell, ExperimentReport, Json, Picture, ReportTable
-from dragoman.tasks.train import available_cores
+from dragoman.processes import available_cores
 
 TITLE = "Table 3: variations of the Transformer"
 QUESTION = "What do perplexity and BLEU become when one choice of the paper is changed and all others stay?"

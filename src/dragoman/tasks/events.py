@@ -1,17 +1,12 @@
-"""What a training has to say while it goes on, beyond the steps, validations and checkpoints of its session."""
+"""Events that long-running work sends to its caller, besides those of a training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dragoman.checkpoints import TrainingProgress
-from dragoman.run import Run
-from dragoman.tasks.task import EvaluationScores
-from dragoman.training.session import TrainingEvent
-
 
 @dataclass(frozen=True)
 class ProgressUpdate:
-    """Something that takes a while has come further."""
+    """Work that takes a while has advanced."""
 
     description: str
     done: int
@@ -19,32 +14,16 @@ class ProgressUpdate:
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
-    """What is about to happen."""
+class Notice:
+    """A message to the user."""
 
-    run: Run
-    pairs: int
-    valid_pairs: int
-    unit: str  # what the task calls them
-    vocabulary_sizes: tuple[int, int]  # source, target
-    parameters: int
-    steps: int
-    steps_done: int
-    steps_per_epoch: int
-    seconds_per_step: float
-    seconds_left: float  # that training.minutes leaves, infinitely many if it is not set
-    device: str
-    threads: int
+    text: str
+    serious: bool = False
 
 
-@dataclass(frozen=True)
-class TrainingFinished:
-    """The training is over."""
-
-    run: Run
-    progress: TrainingProgress
-    averaged_checkpoints: int  # checkpoints in the mean that became the model
-    scores: EvaluationScores  # on the validation data, with the recipe's beam
+OnEvent = Callable[[ProgressUpdate | Notice], None]
 
 
-OnEvent = Callable[[TrainingEvent | ProgressUpdate | TrainingPlan | TrainingFinished], None]
+def progress_callback(on_event: OnEvent, description: str, total: int) -> Callable[[int], None]:
+    """Return a function that sends the amount done so far as a `ProgressUpdate`."""
+    return lambda done: on_event(ProgressUpdate(description, done, total))

@@ -15,11 +15,18 @@ from dragoman.errors import UserError
 from dragoman.evaluation.perplexity import Perplexity
 from dragoman.recipe import DataConfig, Recipe
 from dragoman.tasks.continuation import ContinuationStream, measure_perplexity
-from dragoman.tasks.task import BaseTask, Example, OnNotice, OnProgress, SampleResult, accumulate_progress
+from dragoman.tasks.task import (
+    BaseTask,
+    Example,
+    OnNotice,
+    OnProgress,
+    SampleResult,
+    ValidationData,
+    accumulate_progress,
+)
 from dragoman.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from dragoman.tasks.preparation import PreparedData
     from dragoman.tasks.translator import Translator
 
 _PROMPT_CHARACTERS = 80  # of the validation text, with which that text begins
@@ -82,17 +89,17 @@ class GenerationTask(BaseTask):
         return [Example("", ("".join(chunk for _, chunk in text.pairs()),))]
 
     def validate_sample(
-        self, model: "Translator", data: "PreparedData", count: int, loss: float, on_progress: OnProgress
+        self, model: "Translator", data: ValidationData, count: int, loss: float, on_progress: OnProgress
     ) -> SampleResult:
         """Turn the loss into bits per character, and go on with the first example."""
-        tokens = data.valid_pairs.target_tokens[:_MAX_EVALUATED_TOKENS].tolist()
+        tokens = data.pairs.target_tokens[:_MAX_EVALUATED_TOKENS].tolist()
         bits = loss * len(tokens) / max(1, len(model.target_tokenizer.decode(tokens))) / math.log(2)
         examples = data.examples[: min(count, 1)]
         return SampleResult(bits, examples, [_sample_text(model, each.source, on_progress) for each in examples])
 
-    def evaluate(self, model: "Translator", data: "PreparedData", on_progress: OnProgress) -> Perplexity:
+    def evaluate(self, model: "Translator", data: ValidationData, on_progress: OnProgress) -> Perplexity:
         """Predict the validation text, with half a window of context or more."""
-        tokens = data.valid_pairs.target_tokens[:_MAX_EVALUATED_TOKENS].tolist()
+        tokens = data.pairs.target_tokens[:_MAX_EVALUATED_TOKENS].tolist()
         text = model.target_tokenizer.decode(tokens)
         return measure_perplexity(model, text, accumulate_progress(on_progress, len(tokens)))
 

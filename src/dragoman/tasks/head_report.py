@@ -18,6 +18,7 @@ from dragoman.data.arrays import TokenPairs
 from dragoman.data.batches import ArrayBatch, Order, collate
 from dragoman.data.corpus import ParallelCorpus, TextPairs
 from dragoman.data.split import SplitPart
+from dragoman.decoding.scoring import token_log_probabilities
 from dragoman.errors import UserError
 from dragoman.models.head_ablation import HeadIndex, ablate_heads, can_ablate_heads
 from dragoman.models.transducer import Memory, Network
@@ -30,7 +31,6 @@ from dragoman.tasks.registry import task_for
 from dragoman.tasks.translator import Translator, load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
-from dragoman.training.loss import projected_cross_entropy
 from dragoman.viewer.head_statistics import BADGE_THRESHOLDS, BoolArray, HeadStatistics, SentenceAttention
 from dragoman.viewer.links import likely_links
 from dragoman.viewer.record import ATTENTION_KINDS, AttentionKind
@@ -178,8 +178,8 @@ class MeasuredText:
 
     def batches(self) -> list[ArrayBatch]:
         """Return the pairs side by side."""
-        lengths = self.pairs.source_lengths[: self.count], self.pairs.target_lengths[: self.count]
-        order = Order(*lengths, _BATCH_TOKENS, 1, 0)
+        costs, target_lengths = self.pairs.costs[: self.count], self.pairs.target_lengths[: self.count]
+        order = Order(costs, _BATCH_TOKENS, seed=0, tie_break=target_lengths)
         return [collate(self.pairs, numbers) for numbers in order.epoch_batches(0)]
 
     def attention_readings(
@@ -297,6 +297,5 @@ class _AblationJudge:
         total = 0.0
         for batch, memory in zip(self.batches, memories, strict=True):
             prefix, target = (torch.from_numpy(part).to(self.device) for part in (batch.prefix, batch.target))
-            _, plain = projected_cross_entropy(model.hidden_states(prefix, memory), model.output_weight, target, 0.0)
-            total += plain.item()
+            total -= token_log_probabilities(model.decode(prefix, memory), target).sum(dtype=torch.float64).item()
         return total / sum(batch.tokens for batch in self.batches)

@@ -5,10 +5,60 @@ from typing import Any
 
 from dragoman.checkpoints import checkpoint_dirs, find_damage, newest_checkpoint, read_progress
 from dragoman.models.layers import is_running_statistic
-from dragoman.run import Run, read_tensors
-from dragoman.tasks.card import describe_model, describe_vocabulary
+from dragoman.recipe import ModelConfig, TokenizerConfig
+from dragoman.run import Run, read_metrics, read_tensors
 from dragoman.tasks.registry import TASKS
-from dragoman.training.metrics_log import read_metrics
+
+_SCORE_DESCRIPTIONS = {
+    "dot": "unscaled dot products",
+    "general": "general attention",
+    "additive": "additive attention",
+    "location": "additive attention that sees its earlier weights",
+}
+_ARCHITECTURE_NAMES = {  # of architectures other than the Transformer
+    "recurrent": "recurrent ({cell})",
+    "convolutional": "convolutional (kernel {kernel})",
+    "dilated": "dilated convolutions (kernel {kernel})",
+    "averaged": "averaged embeddings",
+    "concatenated": "concatenated embeddings",
+    "joined": "one stack for source and target",
+}
+
+
+def describe_model(config: ModelConfig) -> str:
+    """Return one line about a model: its size, and how it differs from the paper's."""
+    parts = (
+        [_ARCHITECTURE_NAMES[config.architecture].format(**config.model_dump())]
+        if config.architecture in _ARCHITECTURE_NAMES
+        else []
+    )
+    parts.append(f"{config.layers}{'' if config.architecture == 'joined' else f'+{config.decoder_depth}'} layers")
+    parts.append(f"width {config.width}")
+    if config.architecture in ("transformer", "joined"):
+        parts += [f"{config.heads} heads", f"{config.norm}-norm", *_describe_variations(config)]
+    elif config.architecture == "recurrent":
+        parts.append(
+            _SCORE_DESCRIPTIONS.get(config.score, "no attention" if config.score == "none" else "scaled dot products")
+        )
+    return ", ".join(parts)
+
+
+def _describe_variations(config: ModelConfig) -> list[str]:
+    return [
+        *([_SCORE_DESCRIPTIONS[config.score]] if config.score in _SCORE_DESCRIPTIONS else []),
+        *(["batch normalisation"] if config.normalisation == "batch" else []),
+        *([] if config.positions == "sinusoidal" else [f"{config.positions.replace('none', 'no')} positions"]),
+        *(["rotary self-attention"] if config.rotary else []),
+        *([] if config.pattern == "full" else [f"{config.pattern} attention over {config.window} places"]),
+    ]
+
+
+def describe_vocabulary(config: TokenizerConfig, source: int, target: int) -> str:
+    """Return one line about the tokenizers: their kinds and the sizes of their vocabularies."""
+    if config.joint:
+        return f"{config.kind}, {source:,} pieces, shared by both sides"
+    kinds = dict.fromkeys(side.kind for side in config.sides)
+    return f"{' and '.join(kinds)}, {source:,} and {target:,} pieces"
 
 
 def run_info(folder: str | Path) -> dict[str, Any]:

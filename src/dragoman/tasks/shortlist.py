@@ -8,8 +8,7 @@ from dragoman.data.lexical import most_frequent_targets, translation_table
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.errors import UserError
 from dragoman.run import Run, read_tensors, write_weights
-from dragoman.tasks.events import OnEvent, ProgressUpdate
-from dragoman.tasks.preparation import open_corpora, progress_callback
+from dragoman.tasks.events import OnEvent, ProgressUpdate, progress_callback
 from dragoman.tasks.registry import task_for
 from dragoman.text.tokenizer import Tokenizer
 
@@ -30,9 +29,9 @@ def write_shortlist(
             "shortlist is for translators."
         )
     source, target = place.read_tokenizers(recipe.tokenizer.joint)
-    corpus, valid = open_corpora(recipe)
+    corpus, valid = task.open_corpora(recipe.data)
     part = None if valid else task.split_validation(corpus, recipe).training
-    progress = progress_callback(on_event, "Cutting the training text into pieces", corpus.count_pairs())
+    progress = progress_callback(on_event, "Tokenizing the training text", corpus.count_pairs())
     pairs = task.tokenize_corpus(corpus, (source, target), recipe.data.longest, part, progress)
     if not len(pairs):
         raise UserError(f"{corpus}: there is no pair to learn a shortlist from.")

@@ -20,7 +20,6 @@ from dragoman.recipe import DataConfig, DecodingConfig, Recipe
 from dragoman.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from dragoman.tasks.preparation import PreparedData
     from dragoman.tasks.translator import Translator
 
 OnNotice = Callable[[str], None]
@@ -33,6 +32,14 @@ class Example:
 
     source: str
     references: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ValidationData:
+    """The validation data as a task sees it: as examples to decode and as token arrays."""
+
+    examples: list[Example]
+    pairs: TokenPairs
 
 
 class DataWarning(NamedTuple):
@@ -126,11 +133,11 @@ class Task(Protocol):
         """Score outputs in every way that the field uses."""
 
     def validate_sample(
-        self, model: "Translator", data: "PreparedData", count: int, loss: float, on_progress: OnProgress
+        self, model: "Translator", data: ValidationData, count: int, loss: float, on_progress: OnProgress
     ) -> SampleResult:
         """Try a model in training on up to so many examples of the validation data, whose loss is known already."""
 
-    def evaluate(self, model: "Translator", data: "PreparedData", on_progress: OnProgress) -> EvaluationScores:
+    def evaluate(self, model: "Translator", data: ValidationData, on_progress: OnProgress) -> EvaluationScores:
         """Score a model on the validation data; `heard` is told how much of how much is done."""
 
     def constrain(
@@ -216,7 +223,7 @@ class BaseTask:
         raise NotImplementedError(f"{self.name} does not score outputs")
 
     def validate_sample(
-        self, model: "Translator", data: "PreparedData", count: int, loss: float, on_progress: OnProgress
+        self, model: "Translator", data: ValidationData, count: int, loss: float, on_progress: OnProgress
     ) -> SampleResult:
         """Let the model do the first examples, greedily."""
         del loss
@@ -228,7 +235,7 @@ class BaseTask:
         )
         return SampleResult(self.validation_score(examples, outputs), examples, outputs)
 
-    def evaluate(self, model: "Translator", data: "PreparedData", on_progress: OnProgress) -> EvaluationScores:
+    def evaluate(self, model: "Translator", data: ValidationData, on_progress: OnProgress) -> EvaluationScores:
         """Let the model do all examples, and score what it did."""
         sources = [example.source for example in data.examples]
         return self.score(

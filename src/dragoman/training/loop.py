@@ -1,7 +1,7 @@
-"""The training loop (section 5): a page, and it yields; others draw bars, write logs, save and validate.
+"""The training loop (section 5 of the paper): it updates the parameters and yields one `TrainingStep` per update.
 
-Nothing in it remembers: the data of a step and its dropout are functions of (seed, step, rank). So a run that resumes
-at a step goes on exactly as one that was never stopped.
+It keeps no state of its own: the data of a step and its dropout masks are functions of (seed, step), so a resumed
+training makes exactly the updates of one that was never stopped. Logging, validation and checkpoints are the caller's.
 """
 
 import math
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,11 +24,10 @@ from dragoman.parallel import SINGLE_THREAD, ThreadPool
 from dragoman.recipe import TrainingConfig
 from dragoman.tokens import PAD
 from dragoman.training.distributed import SINGLE_PROCESS, World
-from dragoman.training.loss import projected_cross_entropy
 from dragoman.training.schedule import schedule
 
-MIN_SHARD_TOKENS = 512  # tokens, padding included: less work than this is not worth a core of its own
-_MAX_SKIPPED_IN_A_ROW = 10  # steps that may be skipped for a non-finite gradient before training gives up
+MIN_SHARD_TOKENS = 512  # padding included; a smaller shard is not worth a core of its own
+_MAX_SKIPPED_IN_A_ROW = 10  # steps with a non-finite gradient before training gives up
 
 
 @dataclass(frozen=True)
@@ -37,25 +37,36 @@ class TensorBatch:
     source: Tensor  # B S
     prefix: Tensor  # B T
     target: Tensor  # B T
-    tokens: int  # target tokens, padding not counted
-    line_numbers: Sequence[int]  # which pairs of the corpus these are
+    tokens: int  # target tokens, without padding
+    line_numbers: Sequence[int]  # of its pairs in the corpus
 
     def split_rows(self, count: int) -> list["TensorBatch"]:
-        """Deal the sentences out into at most `count` batches of about the same size, none of them very small."""
+        """Return at most `count` shards of about equal size with at least `MIN_SHARD_TOKENS` tokens each."""
         count = max(1, min(count, self.target.numel() // MIN_SHARD_TOKENS, len(self.target)))
         return [self.select_rows(slice(first, None, count)) for first in range(count)] if count > 1 else [self]
 
     def select_rows(self, rows: slice) -> "TensorBatch":
-        """Return the sentences of these rows as a batch."""
+        """Return the sentences of some rows as a batch."""
         target = self.target[rows]
-        return TensorBatch(
-            self.source[rows], self.prefix[rows], target, int((target != PAD).sum()), self.line_numbers[rows]
-        )
+        tokens = int((target != PAD).sum())
+        return TensorBatch(self.source[rows], self.prefix[rows], target, tokens, self.line_numbers[rows])
+
+
+class LossSums(NamedTuple):
+    """What an objective returns for a batch, summed over its target tokens."""
+
+    loss: Tensor  # what is minimised
+    nll: Tensor  # the negative log-likelihood, for the log; its exponential per token is the perplexity
+
+
+Objective = Callable[[Network, TensorBatch], LossSums]
+BatchesOfStep = Callable[[int], list[TensorBatch]]  # the micro-batches of this process at a step, counted from 1
+_Gradients = tuple[Tensor | None, ...]
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """What one update did. Losses are means over its target tokens."""
+    """One update of the parameters. Losses are means over its target tokens."""
 
     number: int
     loss: float  # smoothed: what is minimised
@@ -63,16 +74,14 @@ class TrainingStep:
     tokens: int
     learning_rate: float
     gradient_norm: float
-    skipped: int = 0  # how many steps in a row, up to this one, were skipped because the loss was not finite
-    line_numbers: Sequence[int] = field(default=(), repr=False)  # of a skipped step only: which pairs were in it
-
-
-BatchesOfStep = Callable[[int], list[TensorBatch]]  # the batches of this process at a step, counted from 1
+    skipped: int = 0  # consecutive steps up to this one that were skipped because the loss was not finite
+    line_numbers: Sequence[int] = field(default=(), repr=False)  # of the pairs of a skipped step
 
 
 def train(
     model: Network,
     optimizer: torch.optim.Optimizer,
+    objective: Objective,
     batches: BatchesOfStep,
     config: TrainingConfig,
     *,
@@ -82,125 +91,150 @@ def train(
     world: World = SINGLE_PROCESS,
     pool: ThreadPool = SINGLE_THREAD,
 ) -> Iterator[TrainingStep]:
-    """Update the parameters step by step, from the one after step `after` to the plan's last."""
-    rate = schedule(config, width)
-    parameters, counts = list(model.parameters()), list(running_statistics(model).values())
+    """Update the parameters step by step, from step `steps_done` + 1 to the last one of the config."""
+    learning_rate = schedule(config, width)
+    parameters, statistics = list(model.parameters()), list(running_statistics(model).values())
     for number in range(steps_done + 1, config.steps + 1):
-        before = clone_tensors(counts)
-        loss, nll, tokens, pairs = accumulate_gradients(model, batches(number), config, number, world, pool)
-        world.all_reduce_mean(counts)
+        statistics_before = clone_tensors(statistics)
+        loss, nll, tokens, line_numbers = accumulate_gradients(
+            model, objective, batches(number), config, number, world, pool
+        )
+        world.all_reduce_mean(statistics)
         norm = _clip_gradients(parameters, config.clip)
-        finite = math.isfinite(norm) and math.isfinite(loss)
-        if finite:
-            _set_learning_rate(optimizer, rate(number))
+        is_finite = math.isfinite(norm) and math.isfinite(loss)
+        if is_finite:
+            _set_learning_rate(optimizer, learning_rate(number))
             optimizer.step()
-            increment_version(parameters)  # torch's fused Adam does not, and a validation would decode with old weights
+            # torch's fused Adam does not increment it, and a validation would decode with weights cached before
+            increment_version(parameters)
         else:
-            restore_tensors(counts, before)
+            restore_tensors(statistics, statistics_before)
         optimizer.zero_grad(set_to_none=True)
-        skipped = 0 if finite else skipped + 1
-        yield TrainingStep(number, loss, nll, tokens, rate(number), norm, skipped, () if finite else pairs)
+        skipped = 0 if is_finite else skipped + 1
+        yield TrainingStep(
+            number, loss, nll, tokens, learning_rate(number), norm, skipped, () if is_finite else line_numbers
+        )
         if skipped >= _MAX_SKIPPED_IN_A_ROW:
             raise TrainingDiverged(
-                f"The loss was not a finite number in {skipped} steps in a row (the last was step {number}); training "
-                f"has stopped. Nothing saved is damaged. Try a lower training.rate (now {rate(config.warmup):.2g}), "
-                f"a longer training.warmup (now {config.warmup}) or training.clip = 1.0."
+                f"The loss was not finite in {skipped} steps in a row (the last was step {number}), so training has "
+                f"stopped. Saved checkpoints are intact. Try a lower training.rate (now "
+                f"{learning_rate(config.warmup):.2g}), a longer training.warmup (now {config.warmup}) or "
+                "training.clip = 1.0."
             )
 
 
 def accumulate_gradients(
-    model: Network, micro_batches: list[TensorBatch], config: TrainingConfig, step: int, world: World, pool: ThreadPool
+    model: Network,
+    objective: Objective,
+    micro_batches: list[TensorBatch],
+    config: TrainingConfig,
+    step: int,
+    world: World,
+    pool: ThreadPool,
 ) -> tuple[float, float, int, list[int]]:
-    """Leave the gradient of one update in the parameters; return both losses, the tokens and the pairs behind it."""
+    """Leave the gradient of one update in the parameters; return its loss, nll, tokens and line numbers.
+
+    The losses are divided by the target tokens of the whole update, over all micro-batches and processes, so that the
+    gradient is that of one large batch.
+    """
     model.train()
     parameters = list(model.parameters())
     tokens = world.all_reduce_sum(sum(batch.tokens for batch in micro_batches))
     loss = nll = 0.0
 
-    def work(job: tuple[TensorBatch, int]) -> tuple[float, float, tuple[Tensor | None, ...]]:
-        return _compute_gradients(model, parameters, job[0], config, tokens, job[1])
+    def compute(job: tuple[TensorBatch, int]) -> tuple[float, float, _Gradients]:
+        batch, seed = job
+        return _compute_gradients(model, objective, parameters, batch, config, tokens, seed)
 
-    for place, batch in enumerate(micro_batches):
-        shares = batch.split_rows(pool.size)
-        seeds = [_step_seed(config.seed, step, world.rank, place, share) for share in range(len(shares))]
-        for smoothed, plain, gradients in pool.map(work, list(zip(shares, seeds, strict=True))):
-            loss, nll = loss + smoothed, nll + plain
+    for index, batch in enumerate(micro_batches):
+        shards = batch.split_rows(pool.size)
+        # The seeds number the micro-batches of the update over all processes, so they do not depend on how many there
+        # are. The 0 stands where the rank once was: runs of one process keep their dropout masks.
+        update_index = index * world.size + world.rank
+        seeds = [_step_seed(config.seed, step, 0, update_index, shard) for shard in range(len(shards))]
+        for shard_loss, shard_nll, gradients in pool.map(compute, list(zip(shards, seeds, strict=True))):
+            loss, nll = loss + shard_loss, nll + shard_nll
             _add_gradients(parameters, gradients)
     world.all_reduce_gradients(parameters)
-    pairs = [number for batch in micro_batches for number in batch.line_numbers]
-    return world.all_reduce_sum(loss), world.all_reduce_sum(nll), int(tokens), pairs
+    line_numbers = [number for batch in micro_batches for number in batch.line_numbers]
+    return world.all_reduce_sum(loss), world.all_reduce_sum(nll), int(tokens), line_numbers
 
 
 def _compute_gradients(
-    model: Network, parameters: list[nn.Parameter], batch: TensorBatch, config: TrainingConfig, tokens: float, seed: int
-) -> tuple[float, float, tuple[Tensor | None, ...]]:
-    """Return a batch's part of both mean losses and of the gradient, with the dropout that belongs to the seed."""
-    device = batch.source.device
+    model: Network,
+    objective: Objective,
+    parameters: list[nn.Parameter],
+    batch: TensorBatch,
+    config: TrainingConfig,
+    tokens: float,
+    seed: int,
+) -> tuple[float, float, _Gradients]:
+    device = batch.target.device
     with dropout_seed(seed, device), autocast(config, device):
-        hidden = model.hidden_states(batch.prefix, model.encode(batch.source))
-        smoothed, plain = projected_cross_entropy(hidden, model.output_weight, batch.target, config.label_smoothing)
-    gradients = torch.autograd.grad(smoothed / tokens, parameters, allow_unused=True)
-    return smoothed.item() / tokens, plain.item() / tokens, gradients
+        sums = objective(model, batch)
+    gradients = torch.autograd.grad(sums.loss / tokens, parameters, allow_unused=True)
+    return sums.loss.item() / tokens, sums.nll.item() / tokens, gradients
 
 
-def _add_gradients(parameters: list[nn.Parameter], gradients: tuple[Tensor | None, ...]) -> None:
-    """Add a share's gradient to what the parameters have."""
-    for parameter, more in zip(parameters, gradients, strict=True):
+def _add_gradients(parameters: list[nn.Parameter], gradients: _Gradients) -> None:
+    for parameter, gradient in zip(parameters, gradients, strict=True):
         if parameter.grad is None:
-            parameter.grad = more
-        elif more is not None:
-            parameter.grad += more
+            parameter.grad = gradient
+        elif gradient is not None:
+            parameter.grad += gradient
 
 
 def _clip_gradients(parameters: list[nn.Parameter], max_norm: float) -> float:
-    """Shorten the gradient to `longest` if that is set; return the length that it had."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = nn.utils.get_total_norm(gradients)
+    # Returns the norm before clipping; a max_norm of 0 leaves the gradient as it is.
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
     if max_norm:
         nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
     return norm.item()
 
 
 def autocast(config: TrainingConfig, device: torch.device) -> AbstractContextManager[object]:
-    """Compute in bfloat16 where the plan asks for it, or leaves the choice and the processor is made for it."""
-    wanted = config.precision == "bfloat16" or (config.precision == "auto" and _has_bfloat16(device))
-    return torch.autocast(device.type, torch.bfloat16) if wanted else nullcontext()
+    """Compute in bfloat16 if the config says so, or leaves the choice and the hardware supports it."""
+    enabled = config.precision == "bfloat16" or (config.precision == "auto" and _has_bfloat16(device))
+    return torch.autocast(device.type, torch.bfloat16) if enabled else nullcontext()
 
 
 def _has_bfloat16(device: torch.device) -> bool:
-    """Say whether a device multiplies bfloat16 matrices in hardware."""
     if device.type == "cpu":
         return bool(torch.cpu._is_avx512_bf16_supported())
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def measure_seconds_per_step(
-    model: Network, batches: BatchesOfStep, config: TrainingConfig, trials: int = 3, pool: ThreadPool = SINGLE_THREAD
+    model: Network,
+    objective: Objective,
+    batches: BatchesOfStep,
+    config: TrainingConfig,
+    trials: int = 3,
+    pool: ThreadPool = SINGLE_THREAD,
 ) -> float:
-    """Measure how long an update takes on this machine, without making one."""
-    durations, counts = [], list(running_statistics(model).values())
-    before = clone_tensors(counts)
-    for number in range(1, trials + 2):
-        began_at = time.perf_counter()
-        accumulate_gradients(model, batches(number), config, number, SINGLE_PROCESS, pool)
-        durations.append(time.perf_counter() - began_at)
+    """Measure how long an update takes on this machine, without updating the parameters."""
+    durations, statistics = [], list(running_statistics(model).values())
+    statistics_before = clone_tensors(statistics)
+    for step in range(1, trials + 2):
+        started_at = time.perf_counter()
+        accumulate_gradients(model, objective, batches(step), config, step, SINGLE_PROCESS, pool)
+        durations.append(time.perf_counter() - started_at)
         for parameter in model.parameters():
             parameter.grad = None
-    restore_tensors(counts, before)
-    return sum(durations[1:]) / trials  # the first one warms up
+    restore_tensors(statistics, statistics_before)
+    return sum(durations[1:]) / trials  # the first one is a warm-up
 
 
 def build_adam(model: Network, config: TrainingConfig) -> torch.optim.Adam:
-    """Section 5.3's optimiser."""
+    """Return the optimiser of section 5.3."""
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
 
 
-def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate of every parameter."""
+def _set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = learning_rate
 
 
-def _step_seed(*place: int) -> int:
-    """Return the seed of some dropout masks: unrelated numbers for related places, and nothing to save."""
-    return int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0])
+def _step_seed(*position: int) -> int:
+    # A hash: unrelated seeds for neighbouring steps, micro-batches and shards, and nothing to save.
+    return int(np.random.SeedSequence(position).generate_state(1, np.uint64)[0])

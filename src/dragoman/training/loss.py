@@ -11,8 +11,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from dragoman.models.transducer import Network
 from dragoman.native import functions as kernels
 from dragoman.tokens import PAD
+from dragoman.training.loop import LossSums, Objective, TensorBatch
 
 CHUNK_LOGITS = 1 << 21  # logits at a time: 8 MB, about what a core's share of the cache holds
 
@@ -24,6 +26,16 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> 
     hit = -log_probabilities.gather(1, token[:, None])[:, 0]
     spread = -log_probabilities.mean(-1)
     return ((1 - smoothing) * hit + smoothing * spread)[token != PAD].sum()
+
+
+def cross_entropy_objective(label_smoothing: float) -> Objective:
+    """Return the objective of section 5.4: the cross-entropy of the next target token, smoothed."""
+
+    def objective(model: Network, batch: TensorBatch) -> LossSums:
+        hidden = model.hidden_states(batch.prefix, model.encode(batch.source))
+        return LossSums(*projected_cross_entropy(hidden, model.output_weight, batch.target, label_smoothing))
+
+    return objective
 
 
 def projected_cross_entropy(

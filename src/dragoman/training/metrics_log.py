@@ -1,8 +1,7 @@
 """What a training leaves to read: a line an event in metrics.jsonl, TensorBoard events, and a picture of the curves."""
 
-import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 from math import isfinite
@@ -14,7 +13,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.summary import scalar
 
 from dragoman.checkpoints import TrainingProgress
-from dragoman.run import Run, to_json, write_atomically
+from dragoman.run import Run, read_metrics, to_json, write_atomically
 
 
 class MetricsLog:
@@ -87,22 +86,6 @@ def _truncate_to(path: Path, progress: TrainingProgress) -> None:
 def _is_before(entry: dict[str, Any], progress: TrainingProgress) -> bool:
     """Say whether an event lies before the moment from which a run resumes."""
     return bool(entry["step"] <= (progress.validated_at if entry["event"] == "validation" else progress.step))
-
-
-def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the events of a metrics file; a last line cut off by a kill is passed over.
-
-    A validation's score used to have the name "bleu", whatever else it could have been.
-    """
-    if not path.exists():
-        return
-    for line in path.read_bytes().split(b"\n"):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and isinstance(entry.get("step"), int) and isinstance(entry.get("event"), str):
-            yield entry | {"score": entry["bleu"], "measure": "BLEU"} if "bleu" in entry else entry
 
 
 def draw_curves(run: Run) -> None:

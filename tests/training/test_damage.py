@@ -8,7 +8,8 @@ from safetensors.numpy import load_file
 import dragoman
 from dragoman import checkpoints
 from dragoman.errors import TrainingStopped
-from dragoman.training.session import Notice, StopRequest
+from dragoman.tasks.events import Notice
+from dragoman.training.events import StopRequest
 
 # Adam divides by the root of a mean that forgets at once, and by nothing else: it takes steps of any length.
 WILD = ["training.rate=10", "training.warmup=1", "training.betas=[0.99, 0.0]", "training.epsilon=1e-30"]
@@ -48,8 +49,8 @@ def test_a_loss_that_explodes_ends_the_program_with_code_3_and_all_that_was_save
     recipe.write_text(toy_recipe(tmp_path / "run", "training.steps=500", "training.keep=9", *WILD).to_toml())
     left = command("train", recipe)
     assert left.code == 3
-    assert "not a finite number in 10 steps in a row" in left.err
-    assert "Nothing saved is damaged. Try a lower training.rate (now 10)" in left.err
+    assert "not finite in 10 steps in a row" in left.err
+    assert "Saved checkpoints are intact. Try a lower training.rate (now 10)" in left.err
     places = checkpoints.checkpoint_dirs(tmp_path / "run" / "checkpoints")
     assert places
     for place in places:

@@ -54,13 +54,13 @@ def test_a_text_shorter_than_a_stretch_is_one(text_of, letters, tmp_path):
 
 def test_a_batch_has_no_source_and_begins_each_stretch_with_start(text_of, letters, tmp_path):
     pairs = tokenize_stream(text_of(LINE * 10, overlap=4), letters, 16, tmp_path)
-    order = Order(pairs.source_lengths, pairs.target_lengths, 64, seed=3)
+    order = Order(pairs.costs, 64, seed=3)
     (numbers,) = order.update(5)
     batch = collate(pairs, numbers)
     assert batch.source.shape == (4, 0) and batch.target.shape == (4, 16)
     assert set(batch.prefix[:, 0]) == {START}
     np.testing.assert_array_equal(batch.prefix[:, 1:], batch.target[:, :-1])
-    np.testing.assert_array_equal(Order(pairs.source_lengths, pairs.target_lengths, 64, seed=3).update(5)[0], numbers)
+    np.testing.assert_array_equal(Order(pairs.costs, 64, seed=3).update(5)[0], numbers)
 
 
 def test_a_text_is_cut_once_and_stretches_of_any_length_are_laid_over_it(text_of, letters, tmp_path, monkeypatch):

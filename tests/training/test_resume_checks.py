@@ -7,7 +7,7 @@ import pytest
 
 import dragoman
 from dragoman.errors import TrainingStopped, UserError
-from dragoman.training.session import CheckpointSaved, StopRequest
+from dragoman.training.events import CheckpointSaved, StopRequest
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def refusal(recipe, **how):
 
 def test_settings_that_have_changed_are_listed_and_no_others(begun, tmp_path):
     assert refusal(begun("model.dropout=0.3", "training.seed=2", "training.steps=99"), resume=True) == (
-        f"{tmp_path / 'run'} cannot go on exactly, because this has changed since it began:\n"
+        f"{tmp_path / 'run'} cannot be resumed exactly, because this has changed since it started:\n"
         "  model.dropout: 0.1 before, 0.3 now\n"
         "  training.seed: 1 before, 2 now\n"
         "Undo the change, or train into another directory with --run."
@@ -62,9 +62,9 @@ def test_one_changed_line_of_the_training_text_is_noticed_and_the_files_are_name
     lines = (tmp_path / name).read_text().split("\n")
     (tmp_path / name).write_text("\n".join([*lines[:40], lines[41], *lines[41:]]))
     assert refusal(begun(), resume=True) == (
-        f"{tmp_path / 'run'} cannot go on exactly, because this has changed since it began:\n"
+        f"{tmp_path / 'run'} cannot be resumed exactly, because this has changed since it started:\n"
         f"  the training text ({tmp_path / 'toy.source'} and {tmp_path / 'toy.target'}): "
-        "is not what it was when the training began\n"
+        "differs from the one that the training started with\n"
         "Undo the change, or train into another directory with --run."
     )
 
@@ -76,7 +76,7 @@ def test_a_changed_validation_text_is_noticed(toy_recipe, toy_files, tmp_path):
     dragoman.train(recipe)
     valid.write_text("a b\tB A\nc e\tE C\n")
     found = refusal(recipe, resume=True)
-    assert f"the validation text ({valid}): is not what it was" in found
+    assert f"the validation text ({valid}): differs from the one" in found
     assert "training text" not in found
 
 
@@ -84,18 +84,18 @@ def test_a_changed_vocabulary_is_noticed_and_not_blamed_on_the_text(begun, tmp_p
     file = tmp_path / "run" / "tokenizer.json"
     file.write_text(file.read_text().replace('"h"', '"x"'))
     found = refusal(begun(), resume=True)
-    assert "the vocabulary (tokenizer.json): is not what it was" in found
-    assert "text" not in found.split("began:")[1]
+    assert "the vocabulary (tokenizer.json): differs from the one" in found
+    assert "text" not in found.split("started:")[1]
 
 
 def test_a_directory_with_a_run_needs_to_be_told_what_to_do_with_it(begun, tmp_path):
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     assert refusal(begun()) == (
-        f"{tmp_path / 'run'} holds a run already. Go on with it by --resume, replace it by --overwrite, or choose "
+        f"{tmp_path / 'run'} already contains a run. Continue it with --resume, replace it with --overwrite, or choose "
         "another --run."
     )
     assert {path: path.read_bytes() for path in before} == before
-    assert "--resume goes on with a run, --overwrite replaces it" in refusal(begun(), resume=True, overwrite=True)
+    assert "--resume continues a run, --overwrite replaces it" in refusal(begun(), resume=True, overwrite=True)
 
 
 def test_replacing_a_run_leaves_what_others_have_put_into_its_directory(begun, tmp_path):
@@ -120,8 +120,8 @@ def test_a_file_that_no_training_wrote_is_never_replaced(toy_recipe, tmp_path, n
     file.parent.mkdir()
     file.write_text("# my own\n")
     assert refusal(toy_recipe(tmp_path / "run"), **how) == (
-        f"{tmp_path / 'run'} holds {name}, but no run; a training would replace what is not its own. "
-        "Move it elsewhere, or choose another --run."
+        f"{tmp_path / 'run'} contains {name}, but no run; a training would overwrite files that it did not write. "
+        "Move them elsewhere, or choose another --run."
     )
     assert [path.name for path in file.parent.iterdir()] == [name]
     assert file.read_text() == "# my own\n"
@@ -129,7 +129,7 @@ def test_a_file_that_no_training_wrote_is_never_replaced(toy_recipe, tmp_path, n
 
 def test_a_run_that_was_copied_without_its_hidden_files_is_still_a_run(begun, tmp_path):
     (tmp_path / "run" / ".lock").unlink()
-    assert "holds a run already" in refusal(begun())
+    assert "already contains a run" in refusal(begun())
     assert dragoman.train(begun("training.steps=2"), resume=True).weights_file.exists()
 
 
@@ -137,7 +137,7 @@ def test_a_model_without_checkpoints_cannot_go_on(begun, tmp_path):
     run = dragoman.train(begun("training.steps=2"), resume=True)
     shutil.rmtree(run.checkpoints_dir)
     assert refusal(begun("training.steps=2"), resume=True) == (
-        f"{run} has a model but no checkpoint to go on from; --overwrite trains it from the beginning."
+        f"{run} has a model but no checkpoint to continue from; --overwrite trains it from the beginning."
     )
 
 

@@ -1,0 +1,52 @@
+"""The model card: the README.md of a run directory."""
+
+from dragoman.recipe import Recipe
+from dragoman.tasks.info import describe_model, describe_vocabulary
+from dragoman.tasks.registry import TASKS
+from dragoman.training.events import TrainingFinished, TrainingPlan
+
+
+def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -> str:
+    """Return the README.md of a run."""
+    task, progress = TASKS[recipe.task], finished.progress
+    trained_on, validated_on = task.open_corpora(recipe.data)
+    name, unknown = finished.run.folder.name, "not a number"
+    config = recipe.decoding
+    search = "" if task.is_language_model else f"With beam {config.beam} and length penalty {config.length_penalty}. "
+    lines = [
+        f"# {name}",
+        "",
+        f"A {task.noun} trained by Dragoman: {describe_model(recipe.model)}, {plan.parameters / 1e6:.1f} "
+        "million parameters.",
+        "",
+        "## Use",
+        "",
+        "```",
+        *(line.format(run=finished.run) for line in task.usage_examples),
+        f'dragoman attention {finished.run} "…" -o attention.html',
+        "```",
+        "",
+        "## Data",
+        "",
+        f"- Trained on {plan.pairs:,} {plan.unit}: {trained_on}",
+        f"- Validated on {plan.valid_pairs:,} {plan.unit}: {validated_on or 'held out of the same text'}",
+        f"- Vocabulary: {describe_vocabulary(recipe.tokenizer, *plan.vocabulary_sizes)}",
+        "",
+        "## Training",
+        "",
+        f"- {progress.step:,} steps in {progress.seconds / 60:.1f} minutes on {plan.device} ({plan.threads} threads), "
+        f"{progress.step / plan.steps_per_epoch:.1f} times through the data",
+        f"- Best validation loss {unknown if progress.best_loss is None else f'{progress.best_loss:.3f}'} "
+        f"at step {progress.best_step:,}",
+        f"- The weights are the mean of {finished.averaged_checkpoints} "
+        f"checkpoint{'s' if finished.averaged_checkpoints > 1 else ''}",
+        "",
+        "![curves](curves.png)",
+        "",
+        "## Scores on the validation text",
+        "",
+        *(f"- {score}" for score in finished.scores),
+        "",
+        f"{search}Every setting is in `recipe.toml`; `dragoman train recipe.toml --run ANOTHER` trains it again.",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,103 @@
+"""Data preparation: from the files of a recipe to tokenizers and token arrays."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dragoman.data.arrays import TokenPairs
+from dragoman.data.corpus import TextPairs, select_pairs
+from dragoman.data.split import SplitPart
+from dragoman.recipe import Recipe
+from dragoman.run import Run
+from dragoman.tasks.events import Notice, OnEvent, progress_callback
+from dragoman.tasks.registry import task_for
+from dragoman.tasks.task import ValidationData
+from dragoman.text.tokenizer import Tokenizer
+
+
+def open_corpora(recipe: Recipe) -> tuple[TextPairs, TextPairs | None]:
+    """Return the training and the validation text of a recipe, after reading both once to check them."""
+    corpus, valid = task_for(recipe).open_corpora(recipe.data)
+    corpus.count_pairs()
+    if valid:
+        valid.count_pairs()
+    return corpus, valid
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """The tokenizers of a training and its data as token arrays."""
+
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    train_pairs: TokenPairs
+    validation: ValidationData
+    origin: dict[str, str]  # fingerprints of everything it was made from
+
+
+def prepare_data(
+    run: Run, recipe: Recipe, corpus: TextPairs, valid: TextPairs | None, on_event: OnEvent
+) -> PreparedData:
+    """Check the data, train the tokenizers unless the run has them, and turn text into token arrays."""
+    task = task_for(recipe)
+    for notice in (*corpus.notices(), *(valid.notices() if valid else ())):
+        on_event(Notice(notice))
+    for remark in task.check_data(corpus, valid):
+        on_event(Notice(*remark))
+    split = None if valid else task.split_validation(corpus, recipe)
+    if split:
+        held_out = f"No validation files are given: {split.held_out:,} pairs of the training text are held out."
+        on_event(Notice(split.notice or held_out))
+    train_part, valid_part = (split.training, split.validation) if split else (None, None)
+    source, target = _load_or_train_tokenizers(run, recipe, corpus, train_part, on_event)
+
+    def tokenize(text: TextPairs, part: SplitPart | None, name: str) -> TokenPairs:
+        on_lines_done = progress_callback(on_event, f"Tokenizing the {name} text", text.count_pairs())
+        pairs = task.tokenize_corpus(text, (source, target), recipe.data.longest, part, on_lines_done)
+        _report_dropped_pairs(pairs, text, recipe.data.longest, on_event)
+        return pairs
+
+    train_pairs = tokenize(corpus, train_part, "training")
+    valid_text = valid or corpus
+    valid_pairs = tokenize(valid_text, valid_part, "validation")
+    scored_lines = valid_pairs.line_numbers[: task.max_scored_examples]
+    examples = task.examples_from_pairs(select_pairs(valid_text, scored_lines))
+    origin = {f"the training text ({corpus})": corpus.fingerprint()}
+    if valid:
+        origin[f"the validation text ({valid})"] = valid.fingerprint()
+    for path, tokenizer in zip(run.tokenizer_files(recipe.tokenizer.joint), (source, target), strict=False):
+        origin[f"the vocabulary ({path.name})"] = tokenizer.fingerprint
+    return PreparedData(source, target, train_pairs, ValidationData(examples, valid_pairs), origin)
+
+
+def _load_or_train_tokenizers(
+    run: Run, recipe: Recipe, corpus: TextPairs, part: SplitPart | None, on_event: OnEvent
+) -> tuple[Tokenizer, Tokenizer]:
+    config = recipe.tokenizer
+    if all(path.exists() for path in run.tokenizer_files(config.joint)):
+        return run.read_tokenizers(config.joint)
+
+    def lines(sides: Sequence[int]) -> Iterator[str]:
+        pairs = (pair for pair in corpus.pairs() if part is None or part.contains(*pair))
+        return (pair[side] for pair in pairs for side in sides)
+
+    def train_tokenizer(sides: Sequence[int], name: str) -> Tokenizer:
+        on_lines_done = progress_callback(on_event, f"Training the {name}", len(sides) * corpus.count_pairs())
+        return Tokenizer.train(lines(sides), config.sides[sides[0]], on_lines_done)
+
+    if config.joint:
+        source = target = train_tokenizer((0, 1), "tokenizer")
+    else:
+        source, target = train_tokenizer((0,), "source tokenizer"), train_tokenizer((1,), "target tokenizer")
+    names = ("",) if config.joint else ("source ", "target ")
+    for name, tokenizer, side in zip(names, (source, target), config.sides, strict=False):
+        if side.kind in ("bpe", "wordpiece") and len(tokenizer) < config.size:
+            on_event(Notice(f"The text supports a {name}vocabulary of {len(tokenizer):,} pieces, not {config.size:,}."))
+    run.write_tokenizers(source, target, config.joint)
+    return source, target
+
+
+def _report_dropped_pairs(pairs: TokenPairs, corpus: TextPairs, longest: int, on_event: OnEvent) -> None:
+    if pairs.dropped_empty:
+        on_event(Notice(f"{corpus}: {pairs.dropped_empty:,} pairs with an empty side are left out."))
+    if pairs.dropped_long:
+        on_event(Notice(f"{corpus}: {pairs.dropped_long:,} pairs of more than {longest} pieces are left out."))

@@ -1,0 +1,436 @@
+"""Training: from a recipe to a trained model in a run directory, whatever the task.
+
+`train` prepares the run directory and the data; `Trainer.fit` makes the steps of `loop.train`, with validations,
+checkpoints and the metrics log around them, and yields an event for each.
+"""
+
+import math
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+
+import torch
+
+from dragoman import checkpoints
+from dragoman.checkpoints import TrainingProgress
+from dragoman.data.arrays import TokenPairs
+from dragoman.data.batches import IndexArray, Order, collate
+from dragoman.errors import TrainingStopped, UserError
+from dragoman.malloc import keep_freed_memory
+from dragoman.models.weights import running_statistics
+from dragoman.parallel import ThreadPool
+from dragoman.processes import available_cores
+from dragoman.recipe import Recipe
+from dragoman.run import Run, write_atomically
+from dragoman.tasks.building import build_model
+from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
+from dragoman.tasks.registry import task_for
+from dragoman.tasks.task import Example
+from dragoman.tasks.translator import Translator, load, select_device
+from dragoman.training.averaging import write_averaged_weights
+from dragoman.training.card import model_card
+from dragoman.training.distributed import SINGLE_PROCESS, World, init_world
+from dragoman.training.events import (
+    CheckpointSaved,
+    OnTrainingEvent,
+    StopRequest,
+    TrainingEvent,
+    TrainingFinished,
+    TrainingPlan,
+    ValidationInterrupted,
+    ValidationResult,
+    ValidationSample,
+    ignore_event,
+)
+from dragoman.training.loop import (
+    TensorBatch,
+    TrainingStep,
+    autocast,
+    build_adam,
+    measure_seconds_per_step,
+)
+from dragoman.training.loop import train as train_loop
+from dragoman.training.loss import cross_entropy_objective
+from dragoman.training.metrics_log import MetricsLog, draw_curves
+from dragoman.training.prepare import PreparedData, open_corpora, prepare_data
+from dragoman.training.resume import check_run_directory, check_same_origin
+
+MAX_SAMPLES = 6  # validation examples whose outputs are logged each time
+MAX_SAMPLE_CHARACTERS = 500  # of each text, so that a line of metrics.jsonl stays small
+_DRAW_EVERY_SECONDS = 60.0
+
+
+def train(
+    recipe: Recipe,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    on_event: OnTrainingEvent = ignore_event,
+    stop: StopRequest | None = None,
+) -> Run:
+    """Train a model as the recipe says, and return its run.
+
+    `on_event` is called with every event (see `dragoman.training.events`). A run that is already there is neither
+    resumed nor replaced unless `resume` or `overwrite` says so.
+    """
+    run, world = Run(recipe.run), init_world()
+    corpus, valid = open_corpora(recipe)
+    select_device(recipe.training.device)  # raises before anything is written
+    if world.is_main_process:
+        check_run_directory(run, recipe, resume, overwrite)
+    else:
+        on_event = ignore_event  # only the main process reports
+    with run.lock() if world.is_main_process else nullcontext():
+        with world.main_process_first():
+            if world.is_main_process:
+                if not (resume and run.exists):
+                    run.erase()
+                run.remove_temporary_files()
+                checkpoints.clean_up_interrupted_saves(run.checkpoints_dir)
+                write_atomically(run.recipe_file, recipe.to_toml().encode())
+            data = prepare_data(run, recipe, corpus, valid, on_event)
+        trainer = Trainer(run, recipe, data, world=world, stop=stop, on_progress=on_event)
+        for event in trainer.fit():
+            on_event(event)
+    return run
+
+
+class Trainer:
+    """One training of one model into one run."""
+
+    def __init__(
+        self,
+        run: Run,
+        recipe: Recipe,
+        data: PreparedData,
+        *,
+        world: World = SINGLE_PROCESS,
+        stop: StopRequest | None = None,
+        on_progress: OnEvent = ignore_event,
+    ) -> None:
+        self.run, self.recipe, self.data, self.world = run, recipe, data, world
+        self.config = config = recipe.training
+        self.stop = stop or StopRequest()
+        self.on_progress = on_progress  # receives what happens inside a call, such as the final evaluation
+        self.task = task_for(recipe)
+        self.device = select_device(config.device)
+        threads = config.threads or available_cores()
+        torch.set_num_threads(threads)
+        torch.manual_seed(config.seed)
+        self.model = build_model(recipe, data.source_tokenizer, data.target_tokenizer).to(self.device)
+        # Threads that work on shards of one batch would update the same running statistics, in any order.
+        single = self.device.type != "cpu" or bool(running_statistics(self.model))
+        self.pool = ThreadPool(1 if single else threads)
+        self.optimizer = build_adam(self.model, config)
+        self.objective = cross_entropy_objective(config.label_smoothing)
+        pairs = data.train_pairs
+        self.order = Order(
+            pairs.costs, config.batch_tokens, config.accumulate, config.seed, tie_break=pairs.target_lengths
+        )
+        self.longest_source = int(pairs.source_lengths.max())
+        self.translator = Translator(
+            recipe, self.model, data.source_tokenizer, data.target_tokenizer, self.device,
+            max_length=self.longest_source,
+        )  # fmt: skip
+        self.progress = TrainingProgress()
+        self.metrics_log: MetricsLog | None = None
+        self._last_saved_step = 0
+        self._curves_drawn_at = time.monotonic()
+
+    def fit(self) -> Iterator[TrainingEvent]:
+        """Train to the last step, or until patience or time run out, and write the model; yield every event."""
+        keep_freed_memory()
+        yield from self._restore_newest_checkpoint()
+        self._check_disk_space()
+        yield self._training_plan(self.progress.step, self.progress.seconds)
+        yield from self._train_and_save()
+        if self.world.is_main_process:
+            try:
+                yield self._finish()
+            except KeyboardInterrupt:
+                raise TrainingStopped(
+                    "Stopped before the model was scored; everything is saved. Continue with --resume."
+                ) from None
+
+    # Before the first step
+
+    def _restore_newest_checkpoint(self) -> Iterator[Notice]:
+        origin = {"recipe": self.recipe.to_toml(), **self.data.origin}
+        path, damaged = checkpoints.newest_checkpoint(self.run.checkpoints_dir)
+        remedy = f"using {path} instead" if path else "starting from the beginning"
+        for damage in damaged:
+            yield Notice(f"{damage}; {remedy}.", serious=True)
+        fingerprint = self.data.train_pairs.fingerprint
+        if path is None:
+            self.progress = TrainingProgress(data=fingerprint, longest=self.longest_source, origin=origin)
+            return
+        check_same_origin(self.run, checkpoints.read_progress(path), self.recipe, origin)
+        progress = checkpoints.load_checkpoint(path, self.model, self.optimizer)
+        if progress.data != fingerprint:
+            raise UserError(
+                f"{self.run}: the training text differs from the one that this run started with, so the run cannot be "
+                "resumed. Restore the text, or train into another directory with --run."
+            )
+        self.progress = progress.with_changes(longest=self.longest_source, origin=origin)
+
+    def _check_disk_space(self) -> None:
+        size = checkpoints.checkpoint_bytes(self.model)
+        existing = len(checkpoints.checkpoint_dirs(self.run.checkpoints_dir))
+        needed = max(1, self.config.keep + 1 - existing) * size
+        free = shutil.disk_usage(self.run.folder).free
+        if free < needed:
+            raise UserError(
+                f"{self.run}: the checkpoints of this training need {needed / 1e6:,.0f} MB "
+                f"({size / 1e6:,.0f} MB each), but {free / 1e6:,.0f} MB are free. Free some space, or lower "
+                "training.keep."
+            )
+
+    def _training_plan(self, steps_done: int, seconds_spent: float = 0.0) -> TrainingPlan:
+        config, data = self.config, self.data
+        return TrainingPlan(
+            run=self.run,
+            pairs=len(data.train_pairs),
+            valid_pairs=len(data.validation.pairs),
+            unit=self.task.unit,
+            vocabulary_sizes=(len(data.source_tokenizer), len(data.target_tokenizer)),
+            parameters=sum(parameter.numel() for parameter in self.model.parameters()),
+            steps=config.steps,
+            steps_done=steps_done,
+            steps_per_epoch=max(1, self.order.updates_per_epoch // data.train_pairs.repeats),
+            seconds_per_step=self._measure_seconds_per_step() if steps_done < config.steps else 0.0,
+            seconds_left=max(0.0, 60 * config.minutes - seconds_spent) if config.minutes else math.inf,
+            device=str(self.device),
+            threads=torch.get_num_threads(),
+        )
+
+    def _measure_seconds_per_step(self) -> float:
+        return measure_seconds_per_step(self.model, self.objective, self.batches_of_step, self.config, pool=self.pool)
+
+    # The steps
+
+    def steps(self) -> Iterator[TrainingStep]:
+        """Make the updates that are left, without validations, checkpoints or a log."""
+        return train_loop(
+            self.model, self.optimizer, self.objective, self.batches_of_step, self.config,
+            width=self.recipe.model.width, steps_done=self.progress.step, skipped=self.progress.skipped,
+            world=self.world, pool=self.pool,
+        )  # fmt: skip
+
+    def batches_of_step(self, step: int) -> list[TensorBatch]:
+        """Return the micro-batches of a step (counted from 1) that this process works on."""
+        own = self.order.update(step - 1)[self.world.rank :: self.world.size]
+        return [self.tensor_batch(self.data.train_pairs, indices) for indices in own]
+
+    def tensor_batch(self, pairs: TokenPairs, indices: IndexArray) -> TensorBatch:
+        """Return pairs as a batch of tensors on the device."""
+        batch = collate(pairs, indices)
+        source, prefix, target = (
+            torch.from_numpy(array).to(self.device) for array in (batch.source, batch.prefix, batch.target)
+        )
+        return TensorBatch(source, prefix, target, batch.tokens, pairs.line_numbers[batch.indices].tolist())
+
+    def _train_and_save(self) -> Iterator[TrainingEvent]:
+        self._last_saved_step = self.progress.step
+        self.metrics_log = MetricsLog(self.run, self.progress) if self.world.is_main_process else None
+        self.stop.deferred = True
+        try:
+            yield from self._repeat_interrupted_validation()
+            if not self._ends_early():
+                yield from self._run_steps()
+        finally:
+            self.stop.deferred = False
+            if self.metrics_log:
+                self.metrics_log.close()
+
+    def _repeat_interrupted_validation(self) -> Iterator[TrainingEvent]:
+        if self.progress.step and self._is_validation_due() and self.progress.validated_at != self.progress.step:
+            yield from self._run_validation()
+            yield from self._save_checkpoint()
+            self._raise_if_stopped()
+
+    def _run_steps(self) -> Iterator[TrainingEvent]:
+        started_at = time.perf_counter()
+        for step in self.steps():
+            now = time.perf_counter()
+            self._log_step(step, now - started_at)
+            started_at = now
+            yield step
+            if step.skipped:
+                yield self._log_skipped_step(step)
+            if self._is_validation_due():
+                yield from self._run_validation()
+            stopping = self._is_stop_requested()  # first: every process must take part in the sum
+            if stopping or self._is_checkpoint_due():
+                yield from self._save_checkpoint()
+            self._raise_if_stopped()
+            if self._ends_early():
+                yield Notice(f"{self._early_end_reason()}: training ends early.")
+                return
+            if self.progress.validated_at == step.number:
+                started_at = time.perf_counter()  # a validation is not training time
+
+    def _log_step(self, step: TrainingStep, seconds: float) -> None:
+        if self.config.minutes:  # all processes must agree on the time that is left
+            seconds = self.world.all_reduce_sum(seconds) / self.world.size
+        self.progress = self.progress.with_changes(
+            step=step.number,
+            skipped=step.skipped,
+            skipped_ever=self.progress.skipped_ever + bool(step.skipped),
+            seconds=self.progress.seconds + seconds,
+        )
+        if self.metrics_log:
+            self.metrics_log.write(
+                "train", step.number, loss=step.loss, nll=step.nll, gradient_norm=step.gradient_norm,
+                rate=step.learning_rate, tokens=step.tokens, skipped=step.skipped,
+                tokens_per_second=round(step.tokens / seconds), seconds=round(self.progress.seconds, 2),
+            )  # fmt: skip
+
+    def _log_skipped_step(self, step: TrainingStep) -> Notice:
+        if self.metrics_log:
+            self.metrics_log.write_skipped(step.number, step.loss, step.line_numbers)
+        return Notice(
+            f"Step {step.number} was skipped: its loss is {step.loss}, its gradient norm {step.gradient_norm}. "
+            f"The line numbers of its {len(step.line_numbers)} pairs are in {self.run.skipped_file}.",
+            serious=True,
+        )
+
+    # Validation
+
+    def _is_validation_due(self) -> bool:
+        step = self.progress.step
+        return step % self.config.validate_every == 0 or step == self.config.steps or self._is_out_of_time()
+
+    def _run_validation(self) -> Iterator[TrainingEvent]:
+        # An interrupted validation is saved as not done, and repeated on resuming.
+        step = self.progress.step
+        try:
+            result = self.validate(step)
+        except ValidationInterrupted:
+            return
+        best_loss, loss = self.progress.best_loss, result.loss if math.isfinite(result.loss) else None
+        is_best = best_loss is None or result.loss < best_loss
+        self.progress = self.progress.with_changes(
+            validated_at=step,
+            loss=loss,
+            best_step=step if is_best else self.progress.best_step,
+            best_loss=loss if is_best and loss is not None else best_loss,
+            stale=0 if is_best else self.progress.stale + 1,
+        )
+        if self.metrics_log:
+            self.metrics_log.write(
+                "validation", step, loss=result.loss, perplexity=result.perplexity, score=result.score,
+                measure=result.measure, samples=[asdict(sample) for sample in result.samples],
+                seconds=round(self.progress.seconds, 2),
+            )  # fmt: skip
+            if time.monotonic() - self._curves_drawn_at > _DRAW_EVERY_SECONDS:
+                draw_curves(self.run)
+                self._curves_drawn_at = time.monotonic()
+        yield replace(result, is_best=is_best)
+
+    def validate(self, step: int) -> ValidationResult:
+        """Measure the loss on all validation pairs, and decode some of them greedily."""
+        loss = self.validation_loss()
+        sample = self.task.validate_sample(
+            self.translator, self.data.validation, self.config.validation_sample, loss,
+            lambda _done, _total: self.stop.raise_if_requested(),
+        )  # fmt: skip
+        metric = "" if sample.score is None else self.task.validation_metric
+        return ValidationResult(step, loss, sample.score, metric, select_samples(sample.examples, sample.outputs))
+
+    @torch.inference_mode()
+    def validation_loss(self) -> float:
+        """Return the mean loss per target token of the validation pairs, without label smoothing."""
+        self.model.eval()
+        pairs, objective = self.data.validation.pairs, cross_entropy_objective(0.0)
+        order = Order(pairs.costs, self.config.batch_tokens, seed=0, tie_break=pairs.target_lengths)
+        total = tokens = 0.0
+        for update in range(order.updates_per_epoch):
+            self.stop.raise_if_requested()
+            for indices in order.update(update):
+                batch = self.tensor_batch(pairs, indices)
+                with autocast(self.config, self.device):
+                    sums = objective(self.model, batch)
+                total, tokens = total + sums.nll.item(), tokens + batch.tokens
+        return total / tokens
+
+    # Checkpoints, and the end
+
+    def _is_checkpoint_due(self) -> bool:
+        # Only steps at which an uninterrupted training saves too.
+        step = self.progress.step
+        return step % self.config.checkpoint_every == 0 or step == self.progress.best_step or self._is_last_step()
+
+    def _save_checkpoint(self) -> Iterator[TrainingEvent]:
+        if not self.world.is_main_process:
+            return
+        step, folder = self.progress.step, self.run.checkpoints_dir
+        self.progress = self.progress.with_changes(interim=not self._is_checkpoint_due())
+        try:
+            checkpoints.save_checkpoint(folder, self.progress, self.model, self.optimizer)
+            best = self.config.average if self.config.average_of == "best" else 1
+            checkpoints.prune_checkpoints(folder, self.config.keep, best)
+        except OSError as error:
+            last = self._last_saved_step
+            kept = f"the checkpoint of step {last} is kept" if last else "there is no earlier one"
+            message = f"The checkpoint of step {step} could not be saved ({error}); {kept}."
+            if self._is_last_step() or self.stop.requested:
+                raise UserError(f"{message} Free some disk space and continue with --resume.") from None
+            yield Notice(f"{message} Retrying at the next checkpoint.", serious=True)
+            return
+        self._last_saved_step = step
+        yield CheckpointSaved(step)
+
+    def _is_stop_requested(self) -> bool:
+        # If any process was asked to stop, all of them stop after the same step.
+        return self.world.all_reduce_sum(float(self.stop.requested)) > 0
+
+    def _raise_if_stopped(self) -> None:
+        # A request that arrives after the step was saved is honoured at the next step.
+        is_saved = self.world.is_main_process and self._last_saved_step == self.progress.step
+        is_saved_anywhere = self.world.all_reduce_sum(float(is_saved)) > 0
+        if is_saved_anywhere and self._is_stop_requested():
+            raise TrainingStopped(
+                f"Stopped after step {self.progress.step}; everything is saved. Continue with --resume."
+            )
+
+    def _is_last_step(self) -> bool:
+        return self.progress.step == self.config.steps or self._ends_early()
+
+    def _ends_early(self) -> bool:
+        return self._is_out_of_time() or self._is_out_of_patience()
+
+    def _is_out_of_time(self) -> bool:
+        return bool(self.config.minutes) and self.progress.seconds >= 60 * self.config.minutes
+
+    def _is_out_of_patience(self) -> bool:
+        return bool(self.config.patience) and self.progress.stale >= self.config.patience
+
+    def _early_end_reason(self) -> str:
+        if self._is_out_of_time():
+            return f"The {self.config.minutes:g} minutes of training are over after step {self.progress.step}"
+        return f"The validation loss has not improved {self.progress.stale} times in a row"
+
+    def _finish(self) -> TrainingFinished:
+        # Average the checkpoints into the model, score it, and write the model card.
+        draw_curves(self.run)
+        averaged = write_averaged_weights(self.run, self.config.average, self.config.average_of)
+        model = load(self.run.folder, device=self.config.device)
+        description = f"{self.task.gerund} the validation text"
+        scores = self.task.evaluate(
+            model, self.data.validation, lambda done, total: self.on_progress(ProgressUpdate(description, done, total))
+        )
+        finished = TrainingFinished(self.run, self.progress, len(averaged), scores)
+        card = model_card(self.recipe, self._training_plan(self.config.steps), finished)
+        write_atomically(self.run.card_file, card.encode())
+        return finished
+
+
+def select_samples(examples: Sequence[Example], outputs: Sequence[str]) -> tuple[ValidationSample, ...]:
+    """Return up to `MAX_SAMPLES` examples with their outputs, the first one and others spread evenly."""
+    every = max(1, -(-len(examples) // MAX_SAMPLES))
+    return tuple(
+        ValidationSample(*(text[:MAX_SAMPLE_CHARACTERS] for text in (example.source, example.references[0], output)))
+        for example, output in list(zip(examples, outputs, strict=True))[::every]
+    )
