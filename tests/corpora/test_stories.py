@@ -164,10 +164,10 @@ def test_words_have_neither_capitals_nor_marks():
 
 
 def test_an_unknown_split_names_the_known_ones():
-    with pytest.raises(UserError, match=r'train, valid, test, not "tests"\. Did you mean "test"'):
+    with pytest.raises(UserError, match=r'no split "tests"; choose train, valid, test\. Did you mean "test"'):
         stories(1, "tests", 1)
 
 
 def test_four_facts_are_too_many():
-    with pytest.raises(UserError, match="1, 2 or 3 facts, not 4"):
+    with pytest.raises(UserError, match="facts must be 1, 2 or 3, got 4"):
         stories(4, "train", 1)

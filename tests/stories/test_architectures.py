@@ -1,32 +1,27 @@
-"""Whatever a recipe names is trained, resumed, used and shown by the same commands."""
+"""A model of any architecture is trained, used and inspected by the same commands."""
 
 import json
 import re
 
 import pytest
+from matplotlib.image import imread
 
 import dragoman
-from dragoman.errors import TrainingStopped, UserError
+from dragoman.errors import UserError
 from dragoman.interop.ctranslate2 import export_run
 from dragoman.models.architectures import ARCHITECTURES
 from dragoman.models.weights import running_statistics
 from dragoman.server.alignment import translation_details
 from dragoman.server.registry import _NO_WEIGHTS, ServedModel
-from dragoman.training.events import StopRequest
-from dragoman.training.loop import TrainingStep
 
 CHOICES = {
     **{name: [f"model.architecture={name}"] for name in ARCHITECTURES},
     "recurrent without attention": ["model.architecture=recurrent", "model.cell=gru", "model.score=none"],
-    "recurrent, reading on": ["model.architecture=recurrent", "model.score=location"],
-    "additive": ["model.score=additive", "model.norm=pre"],
-    "dot, no positions": ["model.score=dot", "model.positions=none"],
     "batch": ["model.normalisation=batch"],
-    "rotary": ["model.rotary=true"],
     "window": ["model.pattern=window", "model.window=2"],
 }
 KINDS = {
-    "recurrent": {"cross"}, "recurrent without attention": set(), "recurrent, reading on": {"cross"},
+    "recurrent": {"cross"}, "recurrent without attention": set(),
     "convolutional": {"cross"}, "dilated": set(), "averaged": set(), "concatenated": set(),
 }  # fmt: skip
 
@@ -38,21 +33,12 @@ def choice(request):
 
 @pytest.fixture(scope="module")
 def run(choice, toy_recipe, tmp_path_factory):
-    """A run whose training was stopped after a step, and resumed."""
+    """A run that was trained for a few steps."""
     short = ["training.steps=3", "training.validation_sample=0", "decoding.extra_length=3", "decoding.beam=2"]
-    recipe = toy_recipe(tmp_path_factory.mktemp("architectures") / "run", *short, *CHOICES[choice])
-    stop = StopRequest()
-
-    def listen(event):
-        if isinstance(event, TrainingStep):
-            stop.request()
-
-    with pytest.raises(TrainingStopped):
-        dragoman.train(recipe, on_event=listen, stop=stop)
-    return dragoman.train(recipe, resume=True).folder
+    return dragoman.train(toy_recipe(tmp_path_factory.mktemp("architectures") / "run", *short, *CHOICES[choice])).folder
 
 
-def test_it_is_trained_and_resumed(run):
+def test_it_is_trained_and_has_a_model_card(run):
     entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert max(entry["step"] for entry in entries) == 3
     assert "million parameters" in (run / "README.md").read_text()
@@ -67,13 +53,6 @@ def test_it_translates_one_line_a_line_by_beam_search(run, command):
     assert dragoman.load(run).translate(["a b c", "", "h"], beam=2) == lines[:3]
 
 
-def test_a_translation_does_not_depend_on_its_neighbours(run):
-    model = dragoman.load(run)
-    crowd = model.search(["a b c", "h g f e d c b a", "b"], beam=2, exact=True)
-    alone = model.search(["a b c"], beam=2, exact=True)
-    assert crowd[0] == alone[0]
-
-
 def test_it_is_evaluated_and_described(run, command, tmp_path):
     (tmp_path / "source").write_text("a b\nc\n")
     scored = command("evaluate", run, "--source", tmp_path / "source", "--reference", tmp_path / "source", "--json")
@@ -81,7 +60,7 @@ def test_it_is_evaluated_and_described(run, command, tmp_path):
     described = command("info", run)
     assert described.code == 0, described.err
     assert "width 16" in described.out
-    assert json.loads(scored.out)
+    assert json.loads(scored.out)["sentences"] == 2
 
 
 def test_its_page_offers_the_kinds_of_attention_that_it_has(run, choice, command, tmp_path):
@@ -122,7 +101,7 @@ def test_a_picture_shows_its_heads_or_the_command_says_that_there_are_none(run, 
     found = command("attention", run, "a b", "-o", tmp_path / "heads.png")
     if KINDS.get(choice, {"cross"}):
         assert found.code == 0, found.err
-        assert (tmp_path / "heads.png").stat().st_size > 1000
+        assert imread(tmp_path / "heads.png")[..., :3].std() > 0.05  # not blank
     else:
         assert found.code == 2
         assert "without attention" in found.err

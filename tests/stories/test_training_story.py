@@ -26,12 +26,6 @@ def test_training_says_what_it_does_and_leaves_a_model_with_its_card(command, to
     assert "BLEU" in card
 
 
-def test_exact_translations_have_the_same_scores_alone_and_in_company(command, trained):
-    alone = command("translate", trained, "--exact", "--json", "a b").out
-    crowd = command("translate", trained, "--exact", "--json", "a b", "c d e f g h", "a").out
-    assert crowd.split("\n")[0] + "\n" == alone
-
-
 def test_a_perfect_translation_has_a_perfect_score(command, toy_files):
     told = json.loads(command("evaluate", "--hypotheses", toy_files[1], "--reference", toy_files[1], "--json").out)
     assert told["bleu"]["value"] == pytest.approx(100)

@@ -1,9 +1,8 @@
-"""The grammar of the phrasebook: turns one meaning into an English and a German sentence whose words are linked.
+"""The grammar of the phrasebook: render a meaning as an English and a German sentence with their word alignment.
 
-Both languages are made from the values of `meanings` side by side. Every piece of meaning gets a key, every word
-carries the keys of what it expresses, and two words are linked when they share one: the alignment is made, not
-guessed. So "did not buy a" and "hat kein … gekauft" need no rule of their own: "kein" carries the keys of "not" and
-of "a".
+Both languages are rendered from the values of `meanings`. Every piece of meaning has a key, every word has the keys of
+what it expresses, and two words are linked if they share a key, so the alignment is exact. "did not buy a" and "hat
+kein … gekauft" need no special rule: "kein" has the keys of "not" and of "a".
 
 The English simple past becomes the German perfect ("bought", "hat gekauft"), but "was" and "had" become "war" and
 "hatte", as people speak. The progressive and the simple present both become the German present. "You" is "du".
@@ -27,7 +26,7 @@ from dragoman.corpora.meanings import (
 
 
 class Mention(NamedTuple):
-    """What a noun, or a pronoun that takes it up again, speaks of."""
+    """What a noun, or a pronoun that refers to it, denotes."""
 
     noun: Noun
     plural: bool
@@ -160,7 +159,7 @@ def _render_noun_phrase(
 
 
 def _contract_article(preposition: AlignedWord, rest: list[AlignedWord], *, definite: bool) -> list[AlignedWord]:
-    """Join a German preposition and the article after it, where people do: "im", "zur"."""
+    """Contract a German preposition with the article after it: "im", "zur"."""
     short = _CONTRACTIONS.get(f"{preposition.text} {rest[0].text}") if definite else None
     if short is None:
         return [preposition, *rest]
@@ -170,7 +169,7 @@ def _contract_article(preposition: AlignedWord, rest: list[AlignedWord], *, defi
 def _render_prepositional_phrase(
     english: str, german: str, phrase: NounPhrase | Pronoun, case: GrammaticalCase, key: object
 ) -> _BilingualWords:
-    """Render a phrase after a preposition, which is expressed under the given key."""
+    """Render a prepositional phrase; the preposition gets the given key."""
     inner = _render_noun_phrase(phrase, case)
     definite = isinstance(phrase, NounPhrase) and phrase.determiner == "the"
     words = inner.english
@@ -205,7 +204,7 @@ def _english_past(verb: Verb, index: int) -> str:
 def _english_verbs(
     clause: Clause, key: object, modal_key: object, *, needs_auxiliary: bool
 ) -> tuple[list[AlignedWord], list[AlignedWord]]:
-    """Return the auxiliary, which "not" and questions need and so get one if supported, and the other verbs."""
+    """Return the auxiliary (do-support if `needs_auxiliary`, for "not" and questions) and the other verbs."""
     verb, modal, index = clause.verb, clause.modal, _verb_form_index(clause.subject)
     if modal is not None:
         rest = _words_with_keys(modal.rest, modal_key) + _words_with_keys(verb.base, key)
@@ -231,7 +230,7 @@ def _english_verbs(
 
 
 def _german_verbs(clause: Clause, key: object, modal_key: object) -> tuple[AlignedWord, list[AlignedWord], str]:
-    """Return the finite verb, the words at the end of the clause, and the prefix that the finite verb has lost."""
+    """Return the finite verb, the words at the end of the clause, and the separated prefix of the finite verb."""
     verb, modal, index = clause.verb, clause.modal, _verb_form_index(clause.subject)
     if modal is not None and modal is not LIKE:
         return AlignedWord(modal.german[index], (modal_key,)), [AlignedWord(verb.prefix + verb.infinitive, (key,))], ""
@@ -248,7 +247,7 @@ def _german_verbs(clause: Clause, key: object, modal_key: object) -> tuple[Align
 
 
 class _ClauseParts(NamedTuple):
-    """A clause's phrases in both languages, before either language orders them; absent ones are empty."""
+    """The phrases of a clause in both languages, not yet ordered; absent phrases are empty."""
 
     subject: _BilingualWords
     direct: _BilingualWords
@@ -265,7 +264,7 @@ class _ClauseParts(NamedTuple):
 
 
 def _negates_with_kein(clause: Clause) -> bool:
-    """Tell whether the negation of a clause goes into its object: not a, not any."""
+    """Return whether the object expresses the negation of a clause (not a, not any)."""
     return (
         clause.negated
         and isinstance(clause.direct, NounPhrase)
@@ -286,7 +285,7 @@ def _render_adverb(adverb: Adverb | None) -> _BilingualWords:
 
 
 def _render_predicate(predicate: Predicate | None) -> _BilingualWords:
-    """Render what is said with "be"."""
+    """Render a predicate adjective."""
     if predicate is None:
         return _BilingualWords([], [])
     how, degree, adjective = object(), object(), predicate.adjective
@@ -311,7 +310,7 @@ def _render_predicate(predicate: Predicate | None) -> _BilingualWords:
 
 
 def _render_object(clause: Clause, key: object, negation: object) -> _BilingualWords:
-    """Render the object with the prepositions that either language wants before it, expressed under the given key."""
+    """Render the object with the preposition of each language, which gets the given key."""
     verb, direct = clause.verb, clause.direct
     if direct is None:
         return _BilingualWords([], [])
@@ -351,7 +350,7 @@ def _render_parts(clause: Clause) -> _ClauseParts:
 
 
 def _english_clause(clause: Clause, parts: _ClauseParts, order: ClauseOrder) -> list[AlignedWord]:
-    """Put the English words of a clause in order."""
+    """Order the English words of a clause."""
     front = clause.front
     inverts = order == "question" and clause.subject is not WHO
     auxiliary, verbs = _english_verbs(clause, parts.verb, parts.modal, needs_auxiliary=clause.negated or inverts)
@@ -384,7 +383,7 @@ def _english_objects(clause: Clause, parts: _ClauseParts) -> list[AlignedWord]:
 
 
 def _german_middle_field(clause: Clause, parts: _ClauseParts) -> list[AlignedWord]:
-    """Put in order what stands between the German verbs: what is known first, then when, where, and what is new."""
+    """Order the German middle field: known phrases, time, place, new phrases."""
     direct, adverb, place = parts.direct.german, parts.adverb.german, parts.place.german
     front, verb = clause.front, clause.verb
     direct = [] if front == "direct" else direct
@@ -410,7 +409,7 @@ _DEFINITE_DETERMINERS = frozenset(("the", "this", "these", "my", "your", "his", 
 
 
 def _german_clause(clause: Clause, parts: _ClauseParts, order: ClauseOrder) -> list[AlignedWord]:
-    """Put the German words of a clause in order: the verb second, first, or last."""
+    """Order the German words of a clause: verb second, first or last."""
     finite, tail, prefix = _german_verbs(clause, parts.verb, parts.modal)
     middle = _german_middle_field(clause, parts)
     fronted = {"adverb": parts.adverb, "direct": parts.direct, "place": parts.place}.get(clause.front)
@@ -429,7 +428,7 @@ def _german_clause(clause: Clause, parts: _ClauseParts, order: ClauseOrder) -> l
 
 
 def _german_infinitive(verb: Verb, parts: _ClauseParts) -> list[AlignedWord]:
-    """Return the infinitive with "zu", which goes inside a separable verb."""
+    """Return the infinitive with "zu", inside a separable verb."""
     if verb.prefix:
         return [AlignedWord(f"{verb.prefix}zu{verb.infinitive}", (parts.infinitive_marker, parts.verb))]
     return [AlignedWord("zu", (parts.infinitive_marker,)), AlignedWord(verb.infinitive, (parts.verb,))]
@@ -466,7 +465,7 @@ def render_sentence(sentence: SentenceMeaning) -> _BilingualWords:
 
 
 def _drop_double_commas(words: list[AlignedWord]) -> list[AlignedWord]:
-    """Drop a comma that stands before another mark."""
+    """Drop commas before another punctuation mark."""
     after = [*words[1:], AlignedWord("")]
     return [
         word for word, following in zip(words, after, strict=True) if word.text != "," or following.text not in ",.?"

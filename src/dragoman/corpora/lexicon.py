@@ -1,7 +1,7 @@
-"""The words of the phrasebook: nouns, adjectives, verbs and adverbs of English with their one German translation.
+"""The lexicon of the phrasebook: English nouns, adjectives, verbs and adverbs with one German translation each.
 
-Every English word has exactly one translation here, so that a sentence has exactly one too. The tables are text, one
-word a line, because a lexicon is something to read and correct; the parsers below each table turn it into values.
+Every English word has exactly one translation, so every sentence has exactly one, too. The tables are text, which is
+easy to read and to correct; the functions below parse them.
 """
 
 from __future__ import annotations
@@ -322,17 +322,17 @@ class Noun(NamedTuple):
 
     @property
     def is_mass(self) -> bool:
-        """Tell whether the noun is never counted."""
+        """Whether this is a mass noun."""
         return not self.german_plural
 
     @property
     def is_person(self) -> bool:
-        """Tell whether English says he or she of it."""
+        """Whether its English pronoun is he or she."""
         return self.kind in ("person", "relative")
 
 
 class Adjective(NamedTuple):
-    """An adjective in both languages, with what it may be said of."""
+    """An adjective in both languages, with the kinds of nouns it can describe."""
 
     english: str
     english_comparative: str
@@ -384,7 +384,7 @@ class Modal(NamedTuple):
 
 
 def expand_kinds(text: str) -> frozenset[str]:
-    """Return the kinds that a list of kinds and groups names."""
+    """Return the kinds named by a list of kinds and groups."""
     return frozenset(kind for word in text.split() for kind in _KIND_GROUPS.get(word, word).split())
 
 
@@ -507,11 +507,11 @@ def nouns_of_kinds(kinds: frozenset[str]) -> tuple[Noun, ...]:
 
 @cache
 def adjectives_for(kind: str) -> tuple[Adjective, ...]:
-    """Return the adjectives that may be said of nouns of this kind."""
+    """Return the adjectives that can describe nouns of this kind."""
     return tuple(adjective for adjective in ADJECTIVES if kind in adjective.kinds)
 
 
 @cache
 def verbs_with_mark(mark: str) -> tuple[Verb, ...]:
-    """Return the verbs that carry this mark."""
+    """Return the verbs with this mark."""
     return tuple(verb for verb in VERBS if mark in verb.marks)

@@ -1,4 +1,4 @@
-"""What a sentence of the phrasebook says, as values that know nothing of word order, agreement or case."""
+"""The meaning of a sentence of the phrasebook, independent of word order, agreement and case."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Pronoun(NamedTuple):
     dat: str
     person: int = 3
     plural: bool = False
-    noun: Noun | None = None  # what it stands for, if that has been said
+    noun: Noun | None = None  # the noun it refers to, if that was mentioned
 
 
 class RelativeClause(NamedTuple):
-    """A clause about a noun; one of its phrases is the relative pronoun, which stands in front."""
+    """A relative clause; one of its phrases is the relative pronoun, which comes first."""
 
     clause: Clause
 
 
 class NounPhrase(NamedTuple):
-    """A noun with what belongs to it; an empty determiner means none."""
+    """A noun with its determiner, adjective and relative clause; an empty determiner means none."""
 
     noun: Noun
     determiner: str = "the"
@@ -49,11 +49,11 @@ class Location(NamedTuple):
     german: str
     case: GrammaticalCase
     phrase: NounPhrase | Pronoun
-    bound: bool = False  # whether the verb asks for it
+    bound: bool = False  # whether the verb requires it
 
 
 class Predicate(NamedTuple):
-    """What is said with "be": very old, too old, as old as the house, older than the house."""
+    """A predicate adjective: very old, too old, as old as the house, older than the house."""
 
     adjective: Adjective
     degree: Literal["", "very", "too", "as", "than"] = ""
@@ -77,7 +77,7 @@ class Clause(NamedTuple):
 
 
 class Conjunction(NamedTuple):
-    """What joins a clause to the one before it; German sets a comma where English often does not."""
+    """A conjunction, and whether a comma precedes it in each language."""
 
     english: str
     german: str
@@ -86,7 +86,7 @@ class Conjunction(NamedTuple):
 
 
 class SentenceClause(NamedTuple):
-    """A clause in its place in a sentence."""
+    """A clause with its word order and conjunction in a sentence."""
 
     clause: Clause
     order: ClauseOrder = "statement"
@@ -94,7 +94,7 @@ class SentenceClause(NamedTuple):
 
 
 class SentenceMeaning(NamedTuple):
-    """A whole sentence: its clauses in order and the mark at its end."""
+    """A sentence: its clauses in order and the final punctuation mark."""
 
     clauses: tuple[SentenceClause, ...]
     mark: str = "."

@@ -1,4 +1,4 @@
-"""The patterns of the phrasebook: what a sentence says, from a plain statement to clauses within clauses.
+"""Sentence patterns of the phrasebook, from simple statements to nested clauses.
 
 A pattern is a function from a random generator to a `Sentence`; `PATTERNS` lists them with how often each is drawn.
 """
@@ -99,7 +99,7 @@ def _description(rng: Random) -> SentenceMeaning:
 
 
 def _draw_degree(rng: Random, clause: Clause) -> Clause:
-    """Strengthen, perhaps, what is said."""
+    """Add, with some probability, "very" or "too"."""
     predicate = clause.predicate
     if predicate is None or not predicate.adjective.english_comparative or not chance(rng, 0.4):
         return clause
@@ -188,7 +188,7 @@ def _question(rng: Random) -> SentenceMeaning:
 
 
 def _make_ongoing(clause: Clause) -> Clause:
-    """Ask for what is happening, or has happened, rather than for what happens in general, if no time is named."""
+    """Use the progressive or the past instead of the simple present, if no time is named."""
     if (
         clause.tense != "present"
         or clause.modal is not None
@@ -273,7 +273,7 @@ _MOTIVES = {name: frozenset(scales.split()) for name, scales in (_CHOOSING | _DI
 
 
 def _draw_motive(rng: Random, name: str, pleases: int, *, plural: float) -> tuple[Verb, NounPhrase, Adjective]:
-    """Draw a thing, and a quality of it that speaks for or against what a verb names."""
+    """Draw a verb, a thing, and a quality of the thing that is a reason for or against the action."""
     verb = _verbs_by_name(name)[0]
     thing = draw_antecedent(rng, _motivating_kinds(verb, name, pleases), plural=plural)
     qualities = tuple(
@@ -288,7 +288,7 @@ def _draw_motive(rng: Random, name: str, pleases: int, *, plural: float) -> tupl
 
 @cache
 def _motivating_kinds(verb: Verb, name: str, pleases: int) -> frozenset[str]:
-    """Return the kinds of thing that have a quality to speak for or against a verb."""
+    """Return the kinds of things with a quality that is a reason for or against an action."""
     scales = _MOTIVES[name]
     return frozenset(
         kind
@@ -362,7 +362,7 @@ def mood(rng: Random) -> SentenceMeaning:
 
 
 def _simplify_object(phrase: NounPhrase | Pronoun | None) -> NounPhrase | Pronoun | None:
-    """Make an object one that can be negated and is not long."""
+    """Return a short object that can be negated."""
     if not isinstance(phrase, NounPhrase):
         return phrase
     phrase = phrase._replace(adjective=None)

@@ -1,7 +1,7 @@
-"""Draw the phrases and clauses of the phrasebook, so that each makes sense by itself.
+"""Draw phrases and clauses of the phrasebook at random.
 
-Who does what is settled by the kinds of nouns that a verb takes; tense, modal verb and time are drawn to suit each
-other; what would have two translations, or none that people say, is not drawn at all.
+The kinds of nouns that a verb takes restrict its subject and object; tense, modal verb and time are drawn to agree.
+What would have two translations, or no idiomatic one, is never drawn.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ UNNEGATABLE_DETERMINERS = frozenset((*QUANTIFIERS, "every"))
 
 
 def pick(rng: Random, items: tuple[_Choice, ...]) -> _Choice:
-    """Draw one of several, each as likely as the other."""
+    """Draw one of several items with equal probability."""
     return items[int(rng.random() * len(items))]
 
 
 def chance(rng: Random, probability: float) -> bool:
-    """Draw a yes or a no."""
+    """Return True with the given probability."""
     return rng.random() < probability
 
 
 def _draw_determiner(rng: Random, noun: Noun, *, plural: bool) -> str:
-    """Draw a determiner that suits a noun."""
+    """Draw a determiner for a noun."""
     if noun.kind == "relative":
         return pick(rng, POSSESSIVES)
     draw = rng.random()
@@ -87,7 +87,7 @@ def _draw_determiner(rng: Random, noun: Noun, *, plural: bool) -> str:
 
 
 def draw_phrase(rng: Random, noun: Noun, *, plural: float = 0.2, adjective: float = 0.3) -> NounPhrase:
-    """Draw what goes with a noun."""
+    """Draw a noun phrase."""
     many = noun.kind == "footwear" or (
         not noun.is_mass and noun.kind not in _MOSTLY_SINGULAR_KINDS and chance(rng, plural)
     )
@@ -98,24 +98,24 @@ def draw_phrase(rng: Random, noun: Noun, *, plural: float = 0.2, adjective: floa
 
 @cache
 def _attributive_adjectives(kind: str) -> tuple[Adjective, ...]:
-    """Return the adjectives to set before a noun: "my patient son" rather than "my thirsty son" or "my old son"."""
+    """Return attributive adjectives: "my patient son" rather than "my thirsty son" or "my old son"."""
     return tuple(each for each in adjectives_for(kind) if kind != "relative" or each.scale not in ("state", "age"))
 
 
 def draw_subject(rng: Random, kinds: frozenset[str], *, pronouns: float = 0.3) -> NounPhrase | Pronoun:
-    """Draw who or what a sentence is about."""
+    """Draw the subject of a sentence."""
     if "person" in kinds and chance(rng, pronouns):
         return pick(rng, _SUBJECT_PRONOUNS)
     return make_definite(draw_phrase(rng, pick(rng, nouns_of_kinds(kinds)), adjective=0.2))
 
 
 def make_definite(phrase: NounPhrase) -> NounPhrase:
-    """Make a phrase one that the listener knows."""
+    """Return a phrase with a definite determiner."""
     return phrase if phrase.determiner in _DEFINITE_DETERMINERS else phrase._replace(determiner="the")
 
 
 def draw_antecedent(rng: Random, kinds: frozenset[str], *, plural: float = 0.2, adjective: float = 0.0) -> NounPhrase:
-    """Draw a phrase that a pronoun may take up again: a definite one, and one whose pronoun nobody disputes."""
+    """Draw a definite phrase that a pronoun can refer to unambiguously."""
     noun = pick(rng, nouns_of_kinds(kinds))
     while noun.is_person and noun.gender == "n":  # "das Mädchen … sie" or "es": both are heard
         noun = pick(rng, nouns_of_kinds(kinds))
@@ -146,7 +146,7 @@ def _draw_object_pronoun(rng: Random, subject: NounPhrase | Pronoun) -> Pronoun:
 
 
 def _draw_location_of_verb(rng: Random, verb: Verb, subject: NounPhrase | Pronoun) -> Location | None:
-    """Draw the place that a verb must name, or may."""
+    """Draw the location that a verb requires or allows."""
     marks = verb.marks
     if "put" in marks:
         english, german = pick(rng, _SEAT_PREPOSITIONS)
@@ -165,7 +165,7 @@ def _draw_location_of_verb(rng: Random, verb: Verb, subject: NounPhrase | Pronou
 
 
 def draw_scene(rng: Random, subject: NounPhrase | Pronoun) -> Location:
-    """Draw where something happens: people are found anywhere, animals outdoors."""
+    """Draw where something happens: people anywhere, animals outdoors."""
     if subject.noun is not None and not subject.noun.is_person:
         return Location("in", "in", "dat", _draw_location_phrase(rng, "outdoors"))
     if chance(rng, 0.2):
@@ -183,7 +183,7 @@ def _draw_location_phrase(rng: Random, kinds: str) -> NounPhrase:
 
 
 def draw_time(rng: Random, clause: Clause) -> Clause:
-    """Draw tense, modal verb and time, each to suit the other."""
+    """Draw tense, modal verb and time so that they agree."""
     verb, draw = clause.verb, rng.random()
     if "state" in verb.marks:
         return clause
@@ -204,7 +204,7 @@ def draw_time(rng: Random, clause: Clause) -> Clause:
 
 
 def _make_object_generic(clause: Clause) -> Clause:
-    """Let a habit concern no single thing: "often sells old beds"."""
+    """Make the object of a habit generic: "often sells old beds"."""
     direct = clause.direct
     if clause.adverb is None or not isinstance(direct, NounPhrase) or direct.determiner != "a":
         return clause
@@ -212,7 +212,7 @@ def _make_object_generic(clause: Clause) -> Clause:
 
 
 def has_ambiguous_past(clause: Clause) -> bool:
-    """Tell whether the past looks like the present in English: "they read", "they put on"."""
+    """Return whether the English past looks like the present: "they read", "they put on"."""
     subject = clause.subject
     return clause.verb.past == clause.verb.base and (subject.plural or subject.person != 3)
 
@@ -226,7 +226,7 @@ def draw_modal(rng: Random, subject: NounPhrase | Pronoun) -> Modal:
 
 
 def _draw_adverb(rng: Random, clause: Clause, adverbs: tuple[Adverb, ...], probability: float) -> Clause:
-    """Add, perhaps, one of several adverbs, and perhaps move it to the front."""
+    """Add one of several adverbs with the given probability, sometimes at the front."""
     if not chance(rng, probability):
         return clause
     adverb = pick(rng, adverbs)
@@ -238,7 +238,7 @@ def _draw_adverb(rng: Random, clause: Clause, adverbs: tuple[Adverb, ...], proba
 
 
 def draw_negation(rng: Random, clause: Clause, probability: float = 0.18) -> Clause:
-    """Negate a clause, perhaps, where the negation has one clear meaning."""
+    """Negate a clause with the given probability, if the negation is unambiguous."""
     phrases = (clause.subject, clause.direct, clause.receiver)
     counted = any(isinstance(phrase, NounPhrase) and phrase.determiner in UNNEGATABLE_DETERMINERS for phrase in phrases)
     vague = isinstance(clause.subject, NounPhrase) and clause.subject.determiner == "a"
@@ -266,7 +266,7 @@ def _draw_receiver(rng: Random, subject: NounPhrase | Pronoun) -> NounPhrase | P
 
 
 def draw_event(rng: Random, subject: NounPhrase | Pronoun | None = None) -> Clause:
-    """Draw a clause with any verb that suits the subject, if one is given."""
+    """Draw a clause with any verb that fits the subject, if one is given."""
     if subject is None:
         return draw_time(rng, draw_clause(rng, pick(rng, lexicon.VERBS)))
     kind = subject.noun.kind if subject.noun is not None else "person"
@@ -275,12 +275,12 @@ def draw_event(rng: Random, subject: NounPhrase | Pronoun | None = None) -> Clau
 
 @cache
 def verbs_with_subject(kind: str) -> tuple[Verb, ...]:
-    """Return the verbs whose subject may be of this kind."""
+    """Return the verbs that allow a subject of this kind."""
     return tuple(verb for verb in lexicon.VERBS if kind in verb.subjects)
 
 
 def draw_predication(rng: Random, phrase: NounPhrase | Pronoun, *, tense: Tense = "present") -> Clause:
-    """Draw something to say of a phrase with "be"."""
+    """Draw a predicate adjective for a phrase."""
     kind = phrase.noun.kind if phrase.noun is not None else "person"
     taken = phrase.adjective if isinstance(phrase, NounPhrase) else None
     fitting = tuple(adjective for adjective in adjectives_for(kind) if taken is None or adjective.scale != taken.scale)
@@ -288,12 +288,12 @@ def draw_predication(rng: Random, phrase: NounPhrase | Pronoun, *, tense: Tense 
 
 
 def anaphoric_pronoun(phrase: NounPhrase | Pronoun) -> Pronoun:
-    """Return the pronoun that takes a phrase up again; a pronoun is its own."""
+    """Return the pronoun that refers to a phrase; a pronoun refers to itself."""
     return phrase if isinstance(phrase, Pronoun) else pronoun_for(phrase)
 
 
 def draw_person_antecedent(rng: Random) -> NounPhrase | Pronoun:
-    """Draw a person whom a pronoun may take up again."""
+    """Draw a person that a pronoun can refer to."""
     return (
         pick(rng, _SUBJECT_PRONOUNS) if chance(rng, 0.35) else draw_antecedent(rng, PEOPLE, plural=0.1, adjective=0.15)
     )

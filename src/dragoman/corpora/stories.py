@@ -1,7 +1,7 @@
-"""Short stories with a question each, in the manner of bAbI (Weston et al. 2015), in words of our own.
+"""Short stories with a question each, modelled on bAbI (Weston et al. 2015).
 
-People go from place to place, take things along and put them down; some of what they do matters to nobody. A question
-has one word as its answer, and it takes one, two or three sentences of the story, the facts, to know it:
+People move between places, pick things up and put them down; some actions are distractors. The answer to a question is
+one word, which follows from one, two or three sentences of the story (the supporting facts):
 
 1. "Where is Ada?" takes where she went last.
 2. "Where is the lantern?" takes who took it (or put it down), and where they went last (or had gone before).
@@ -32,14 +32,14 @@ _GOING = ("walked to", "hurried to", "strolled to")
 _TAKING = ("picked up", "took")
 _PUTTING_DOWN = ("put down", "laid down")
 _IDLING = ("hummed a tune", "looked around", "sneezed")
-SENTENCE_LIMITS = {1: (4, 10), 2: (6, 12), 3: (8, 14)}  # sentences of a story with so many facts, at least and at most
-_HANDLING_RATE = {1: 0.0, 2: 0.4, 3: 0.35}  # how often somebody tries to take a thing or to put one down
-_IDLING_RATE = 0.1  # how often somebody does what matters to nobody
+SENTENCE_LIMITS = {1: (4, 10), 2: (6, 12), 3: (8, 14)}  # minimum and maximum number of sentences, by number of facts
+_HANDLING_RATE = {1: 0.0, 2: 0.4, 3: 0.35}  # probability of picking a thing up or putting one down
+_IDLING_RATE = 0.1  # probability of a distractor
 
 
 @dataclass(frozen=True)
 class Story:
-    """A story, a question about it, the one word that answers it, and the sentences that say so."""
+    """A story, a question about it, the answer, and the supporting facts."""
 
     sentences: tuple[str, ...]
     question: str
@@ -49,7 +49,7 @@ class Story:
 
 @dataclass(frozen=True)
 class _Arrival:
-    """Somebody's coming to a place, and the sentence that tells of it."""
+    """The arrival of a person at a place, and the sentence that states it."""
 
     place: str
     sentence: int
@@ -57,7 +57,7 @@ class _Arrival:
 
 @dataclass(frozen=True)
 class _StoryQuestion:
-    """What may be asked at the end of a story."""
+    """A question that can be asked at the end of a story."""
 
     text: str
     answer: str
@@ -65,23 +65,21 @@ class _StoryQuestion:
 
 
 def story_words(text: str) -> list[str]:
-    """Split a sentence into its words, without capitals and marks."""
+    """Split a sentence into lower-case words without punctuation."""
     return re.findall(r"\w+", text.lower())
 
 
 def stories(facts: int, split: str, count: int, *, seed: int = 1) -> Iterator[Story]:
-    """Return `count` different stories of a split, always the same ones for the same arguments."""
+    """Return `count` distinct stories of a split; they depend on the arguments alone."""
     if split not in SPLITS:
-        raise UserError(
-            f'The stories have the splits {", ".join(SPLITS)}, not "{split}".{did_you_mean(split, [*SPLITS])}'
-        )
+        raise UserError(f'There is no split "{split}"; choose {", ".join(SPLITS)}.{did_you_mean(split, [*SPLITS])}')
     if facts not in SENTENCE_LIMITS:
-        raise UserError(f"A question takes 1, 2 or 3 facts, not {facts}.")
+        raise UserError(f"facts must be 1, 2 or 3, got {facts}.")
     return islice(_draw_stories(facts, split, seed), count)
 
 
 def _draw_stories(facts: int, split: str, seed: int) -> Iterator[Story]:
-    """Draw stories of a split for ever, none twice."""
+    """Yield distinct stories of a split endlessly."""
     rng = Random(f"{facts} {split} {seed}")
     seen = set[tuple[str, ...]]()
     while True:
@@ -92,7 +90,7 @@ def _draw_stories(facts: int, split: str, seed: int) -> Iterator[Story]:
 
 
 def _split_of_story(sentences: tuple[str, ...]) -> str:
-    """Return the split that a story belongs to, the same on every machine and in every run."""
+    """Return the split of a story; it is the same on every machine and in every run."""
     percent = int.from_bytes(blake2b(" ".join(sentences).encode(), digest_size=8).digest(), "big") % 100
     if percent < _HELD_OUT_PERCENT["test"]:
         return "test"
@@ -100,7 +98,7 @@ def _split_of_story(sentences: tuple[str, ...]) -> str:
 
 
 def _draw_story(rng: Random, facts: int) -> Story | None:
-    """Draw a story and a question about it, or nothing if too little happened to ask."""
+    """Draw a story and a question about it; return None if there is nothing to ask."""
     world = _StoryWorld(rng)
     people = rng.sample(PEOPLE, rng.randint(2, len(PEOPLE)))
     for _ in range(rng.randint(*SENTENCE_LIMITS[facts])):
@@ -115,7 +113,7 @@ def _draw_story(rng: Random, facts: int) -> Story | None:
 
 
 class _StoryWorld:
-    """Who is where and has what, and which sentences said so."""
+    """The state of a story: where people and things are, and which sentences state it."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -127,12 +125,12 @@ class _StoryWorld:
         self.arrivals: dict[str, list[tuple[str, str, tuple[int, int, int]]]] = {}  # of things: where, whence, facts
 
     def write_sentence(self, person: str, deed: str) -> int:
-        """Write a sentence, and return its number."""
+        """Append a sentence and return its index."""
         self.sentences.append(f"{person} {deed}.")
         return len(self.sentences) - 1
 
     def act(self, person: str, handling: float) -> None:
-        """Let a person do something that they can do."""
+        """Draw an action of a person."""
         drawn = self.rng.random()
         if drawn < _IDLING_RATE:
             self.write_sentence(person, self.rng.choice(_IDLING))
@@ -142,7 +140,7 @@ class _StoryWorld:
             self.move(person)
 
     def move(self, person: str) -> None:
-        """Let a person go to another place, with all they carry."""
+        """Move a person, with everything they hold, to another place."""
         before = self.visits.get(person)
         place = self.rng.choice([place for place in PLACES if before is None or place != before.place])
         now = _Arrival(place, self.write_sentence(person, f"{self.rng.choice(_GOING)} the {place}"))
@@ -154,7 +152,7 @@ class _StoryWorld:
                 self.arrivals.setdefault(thing, []).append((place, before.place, facts))
 
     def take_or_put_down(self, person: str) -> None:
-        """Let a person take a thing or put one down; with none at hand they go."""
+        """Let a person pick a thing up or put one down; move if neither is possible."""
         held = [thing for thing, (holder, _) in self.held.items() if holder == person]
         near = [thing for thing in THINGS if self.can_take(person, thing)]
         if not held and not near:
@@ -165,13 +163,13 @@ class _StoryWorld:
             self.put_thing_down(person, self.rng.choice(held))
 
     def can_take(self, person: str, thing: str) -> bool:
-        """Tell whether a thing lies where a person is; one not heard of yet may lie anywhere."""
+        """Return whether a thing is where a person is; one that was not mentioned can be anywhere."""
         if thing in self.held:
             return False
         return thing not in self.put_down or self.put_down[thing][0].place == self.visits[person].place
 
     def take(self, person: str, thing: str) -> None:
-        """Let a person take a thing."""
+        """Let a person pick a thing up."""
         self.put_down.pop(thing, None)
         self.held[thing] = person, self.write_sentence(person, f"{self.rng.choice(_TAKING)} the {thing}")
         self.places.setdefault(thing, [self.visits[person].place])
