@@ -127,6 +127,32 @@ def test_every_link_within_the_project_leads_somewhere(page):
             assert not heading or heading in headings(there), f"{name(page)}: {file} has no heading #{heading}"
 
 
+PRESENT = [page for page in PAGES if page.name not in ("CHANGELOG.md", "log.md") and "lab" not in page.parts]
+
+
+@pytest.mark.parametrize("page", PRESENT, ids=name)
+def test_dotted_names_in_the_docs_can_be_imported(page):
+    for dotted in re.findall(r"`(dragoman(?:\.\w+)+)", prose(page)):
+        assert can_be_imported(dotted), f"{name(page)} names {dotted}, which does not exist"
+
+
+def can_be_imported(dotted: str) -> bool:
+    """Return whether a dotted name is a module, or can be reached from one."""
+    module, _, rest = dotted.rpartition(".")
+    try:
+        importlib.import_module(dotted)
+    except ModuleNotFoundError:
+        return bool(module) and can_be_imported(module) and exists(importlib.import_module(module), rest)
+    return True
+
+
+@pytest.mark.parametrize("page", PRESENT, ids=name)
+def test_files_that_the_docs_name_exist(page):
+    folders = (ROOT, ROOT / "src", ROOT / "src/dragoman", ROOT / "docs")
+    for file in re.findall(r"`(\w[\w/-]*/[\w-]+\.(?:py|js|c|toml))`", prose(page)):
+        assert any((folder / file).exists() for folder in folders), f"{name(page)} names {file}, which does not exist"
+
+
 def headings(page: Path) -> set[str]:
     """Return the anchors of a page's headings."""
     titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
