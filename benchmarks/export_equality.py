@@ -25,6 +25,7 @@ from dragoman.decoding.engine import Engine as OurEngine
 from dragoman.decoding.penalties import length_penalty
 from dragoman.evaluation.scores import score_translations
 from dragoman.interop.ctranslate2 import export_run, search_options
+from dragoman.models.transducer import Source
 from dragoman.tasks.translator import Translation, Translator
 from dragoman.tokens import END, START
 
@@ -94,7 +95,7 @@ def search_by_their_rules(model: Translator, source: list[int], alpha: float, ho
     their places. The search is over when W · patience hypotheses have been finished.
     """
     width, longest = how["beam_size"], how["max_decoding_length"]
-    memory = model.model.encode(torch.tensor([[*source, END]]))
+    memory = model.model.encode(Source.from_ids(torch.tensor([[*source, END]])))
     state = model.model.initial_state(memory)
     tokens, sums = torch.tensor([[START]]), torch.zeros(1)
     finished: list[tuple[float, list[int]]] = []

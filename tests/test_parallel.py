@@ -5,6 +5,7 @@ import threading
 import pytest
 import torch
 
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.parallel import SINGLE_THREAD, ThreadPool
 from dragoman.recipe import ModelConfig, TrainingConfig
@@ -29,7 +30,7 @@ def batch(sentences=13, seed=1):
     target[::3, 6:] = PAD
     prefix = torch.cat([torch.full((sentences, 1), START), target[:, :-1]], dim=1)
     prefix[prefix == END] = PAD
-    return TensorBatch(source, prefix, target, int((target != PAD).sum()), list(range(sentences)))
+    return TensorBatch(Source.from_ids(source), prefix, target, int((target != PAD).sum()), list(range(sentences)))
 
 
 def gradients(crew, dropout=0.0):

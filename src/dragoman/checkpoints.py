@@ -20,7 +20,7 @@ from torch import Tensor
 
 from dragoman.cache import fsync
 from dragoman.errors import UserError
-from dragoman.models.transducer import Network
+from dragoman.models.transducer import Transducer
 from dragoman.models.weights import named_weights
 from dragoman.run import (
     FORMAT_VERSION,
@@ -68,7 +68,9 @@ def save_hook(stage: str) -> None:
     """Do nothing: tests put a pause here, to end the program between any two stages of saving."""
 
 
-def save_checkpoint(folder: Path, progress: TrainingProgress, model: Network, optimizer: torch.optim.Optimizer) -> Path:
+def save_checkpoint(
+    folder: Path, progress: TrainingProgress, model: Transducer, optimizer: torch.optim.Optimizer
+) -> Path:
     """Write a checkpoint of this moment, whole or not at all; if it is there already, it stays."""
     place = folder / f"{progress.step:09d}"
     if place.exists() and find_damage(place) is None and read_progress(place) == progress:
@@ -98,7 +100,7 @@ def backup_path(path: Path) -> Path:
     return path.with_name(f".old-{path.name}")
 
 
-def _write_files(folder: Path, progress: TrainingProgress, model: Network, optimizer: torch.optim.Optimizer) -> None:
+def _write_files(folder: Path, progress: TrainingProgress, model: Transducer, optimizer: torch.optim.Optimizer) -> None:
     """Write and sync every file of a checkpoint, the manifest last."""
     save_hook("made")
     write_tensors(folder / WEIGHTS_FILE, named_weights(model), {"format": FORMAT_VERSION})
@@ -178,7 +180,7 @@ def read_progress(path: Path) -> TrainingProgress:
         raise UserError(f"{path / PROGRESS_FILE} was written by another version of Dragoman; train again.") from None
 
 
-def load_checkpoint(path: Path, model: Network, optimizer: torch.optim.Optimizer) -> TrainingProgress:
+def load_checkpoint(path: Path, model: Transducer, optimizer: torch.optim.Optimizer) -> TrainingProgress:
     """Put a model and its optimiser back to where they were, and return how far they had come."""
     progress = read_progress(path)
     parameters = dict(model.named_parameters())
@@ -194,7 +196,7 @@ def load_checkpoint(path: Path, model: Network, optimizer: torch.optim.Optimizer
     return progress
 
 
-def _optimizer_tensors(model: Network, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _optimizer_tensors(model: Transducer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return Adam's running means by the names of their parameters, and the number of updates behind them."""
     tensors: dict[str, Tensor] = {}
     steps = torch.zeros(())
@@ -258,6 +260,6 @@ def clean_up_interrupted_saves(folder: Path) -> None:
         shutil.rmtree(litter, ignore_errors=True)
 
 
-def checkpoint_bytes(model: Network) -> int:
+def checkpoint_bytes(model: Transducer) -> int:
     """Return the bytes that a checkpoint takes: the weights, and Adam's two means of each parameter."""
     return sum(tensor.nbytes for tensor in [*named_weights(model).values(), *2 * list(model.parameters())])

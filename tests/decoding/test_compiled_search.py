@@ -5,6 +5,7 @@ import torch
 
 from dragoman.decoding.hypothesis import FAILED_HYPOTHESIS, max_output_lengths
 from dragoman.decoding.search import beam_search
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.native import functions
 from dragoman.native.model import compile_model
@@ -59,8 +60,8 @@ def alike(mine, expected):
 def test_it_finds_what_the_search_step_by_step_finds(beam, n_best, penalty, precision):
     how = DecodingConfig(beam=beam, length_penalty=penalty, extra_length=12)
     fast = compile_model(model(), precision)
-    expected = beam_search(Stepping(fast), source(), how, n_best=n_best)
-    alike(beam_search(fast, source(), how, n_best=n_best), expected)
+    expected = beam_search(Stepping(fast), Source.from_ids(source()), how, n_best=n_best)
+    alike(beam_search(fast, Source.from_ids(source()), how, n_best=n_best), expected)
     assert len({len(row[0].tokens) for row in expected}) > 2  # or it would prove little
 
 
@@ -73,7 +74,7 @@ def test_the_greedy_hypothesis_goes_on_beside_the_beam():
         greedy, narrow, wide = (
             beam_search(
                 compile_model(built, "float32"),
-                source(),
+                Source.from_ids(source()),
                 DecodingConfig(beam=beam, extra_length=12, length_penalty=0.0),
             )
             for beam in (1, 2, 3)
@@ -90,8 +91,8 @@ def test_the_greedy_hypothesis_goes_on_beside_the_beam():
 def test_waiting_sentences_enter_where_others_have_left(at_once):
     how = DecodingConfig(beam=4, extra_length=12)
     fast = compile_model(model(), "float32")
-    alone = [beam_search(fast, row[row != PAD][None], how, n_best=2)[0] for row in source()]
-    assert native_beam_search(fast, source(), how, 2, at_once) == alone
+    alone = [beam_search(fast, Source.from_ids(row[row != PAD][None]), how, n_best=2)[0] for row in source()]
+    assert native_beam_search(fast, Source.from_ids(source()), how, 2, at_once) == alone
 
 
 @torch.inference_mode()
@@ -101,10 +102,10 @@ def test_outputs_that_do_not_end_are_cut_at_the_longest_length():
         built.output_weight[END] *= 0
         built.output_weight[END] -= 10 * built.output_weight[4:].mean(dim=0)
     how = DecodingConfig(beam=3, extra_length=4)
-    found = beam_search(compile_model(built, "float32"), source(), how, n_best=3)
+    found = beam_search(compile_model(built, "float32"), Source.from_ids(source()), how, n_best=3)
     cut = [one for row in found for one in row if one.truncated]
     assert cut
-    longest = max_output_lengths(source(), how).tolist()
+    longest = max_output_lengths(Source.from_ids(source()), how).tolist()
     assert all(
         len(one.tokens) == most for row, most in zip(found, longest, strict=True) for one in row if one.truncated
     )
@@ -116,14 +117,14 @@ def test_a_model_that_gives_only_nan_fails_and_ends(beam):
     built = model()
     with torch.no_grad():
         built.output_weight.fill_(torch.nan)
-    found = beam_search(compile_model(built, "float32"), source(), DecodingConfig(beam=beam))
+    found = beam_search(compile_model(built, "float32"), Source.from_ids(source()), DecodingConfig(beam=beam))
     assert found == [[FAILED_HYPOTHESIS]] * len(source())
 
 
 @torch.inference_mode()
 def test_what_would_need_too_much_memory_is_searched_step_by_step():
     fast = compile_model(model(), "float32")
-    longest = max_output_lengths(source(), DecodingConfig(extra_length=100_000))
+    longest = max_output_lengths(Source.from_ids(source()), DecodingConfig(extra_length=100_000))
     assert fast.max_active_sentences(longest, beam=512) == 0
     assert fast.max_active_sentences(longest, beam=4) == 2
     assert fast.max_active_sentences(torch.full((300,), 30), beam=4) == 8

@@ -7,6 +7,7 @@ from toy_transducers import Toy, padded, sentences, small_transformer
 from dragoman.decoding.engine import Engine, batches_by_length, exact_batches
 from dragoman.decoding.hypothesis import EMPTY_HYPOTHESIS, FAILED_HYPOTHESIS
 from dragoman.decoding.search import beam_search
+from dragoman.models.transducer import Source
 from dragoman.native import functions
 from dragoman.parallel import ThreadPool
 from dragoman.recipe import DecodingConfig
@@ -24,7 +25,7 @@ class Unasked:
 
 def test_results_come_in_the_order_of_the_sources():
     model, rows = Toy(1, 200), sentences(40)
-    alone = [beam_search(model, padded([row]), HOW)[0][0].tokens for row in rows]
+    alone = [beam_search(model, Source.from_ids(padded([row])), HOW)[0][0].tokens for row in rows]
     assert [found[0].tokens for found in Engine(model, HOW).search(rows)] == alone
 
 
@@ -45,7 +46,7 @@ def test_empty_lines_keep_their_places_among_others():
     model = Toy(1)
     found = Engine(model, HOW).search([[END], [4, END], [], [5, 4, END]])
     assert found[0] == found[2] == [EMPTY_HYPOTHESIS]
-    assert found[3][0].tokens == beam_search(model, padded([[5, 4, END]]), HOW)[0][0].tokens
+    assert found[3][0].tokens == beam_search(model, Source.from_ids(padded([[5, 4, END]])), HOW)[0][0].tokens
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -81,7 +82,9 @@ def test_the_model_is_left_as_it_was_found():
     engine, rows = Engine(model, HOW), sentences(3, longest=4)
     assert engine.search(rows) == engine.search(rows)  # without dropout
     assert model.training
-    model.decode(padded([[2, 4]]), model.encode(padded(rows[:1]))).sum().backward()  # and with gradients
+    model.decode(
+        padded([[2, 4]]), model.encode(Source.from_ids(padded(rows[:1])))
+    ).sum().backward()  # and with gradients
 
 
 @torch.inference_mode()
@@ -92,7 +95,7 @@ def test_cached_steps_are_those_of_the_whole_sequence_with_hypotheses_reordered(
         model = small_transformer(norm=norm, sharpness=1.0).to(dtype)
         generator = torch.Generator().manual_seed(3)
         source = padded(sentences(5, longest=9))
-        memory = model.encode(source)
+        memory = model.encode(Source.from_ids(source))
         state = model.initial_state(memory).reorder(torch.zeros(5, 4, dtype=torch.long))
         prefix = torch.full((5, 4, 1), 2)
         for _ in range(12):
@@ -194,4 +197,4 @@ def test_a_search_is_the_same_with_and_without_compiled_loops(monkeypatch):
 
 def random_batches(count, times):
     generator = random.Random(7)
-    return [generator.sample(range(count), min(count, generator.randint(1, 64))) for _ in range(times)]
+    return [generator.sample(range(count), Source.from_ids(min(count, generator.randint(1, 64)))) for _ in range(times)]

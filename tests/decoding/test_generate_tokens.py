@@ -8,6 +8,7 @@ from dragoman.decoding.hypothesis import output_log_probabilities
 from dragoman.decoding.token_losses import token_losses
 from dragoman.errors import UserError
 from dragoman.models.decoder_only import DecoderOnly
+from dragoman.models.transducer import Source
 from dragoman.recipe import ModelConfig
 from dragoman.tokens import END, START, UNKNOWN
 
@@ -34,14 +35,14 @@ def language_model(**how):
 def whole(model, tokens):
     """Return the log-probabilities after START and these tokens, from one pass over all of them."""
     prefix = torch.tensor([[START, *tokens]])
-    return model.decode(prefix, model.encode(prefix[:, :0]))[0].log_softmax(-1)
+    return model.decode(prefix, model.encode(Source.from_ids(prefix[:, :0])))[0].log_softmax(-1)
 
 
 @pytest.mark.parametrize("how", PATTERNS)
 def test_a_prompt_that_is_read_at_once_leaves_the_state_of_one_that_is_read_token_by_token(how):
     model = language_model(**how)
     row = torch.tensor([[START, 5, 9, 4, 7, 7, 6, 5]])
-    memory = model.encode(row[:, :0])
+    memory = model.encode(Source.from_ids(row[:, :0]))
     at_once, state = model.prefill(row, memory)
     slow = model.initial_state(memory)
     for token in row[0]:

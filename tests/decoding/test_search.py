@@ -11,6 +11,7 @@ from dragoman.decoding.penalties import length_penalty
 from dragoman.decoding.scoring import score_targets
 from dragoman.decoding.search import beam_search
 from dragoman.errors import UserError
+from dragoman.models.transducer import Source
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS, START, UNKNOWN
 
@@ -32,13 +33,13 @@ def every_output(longest, vocabulary):
 
 def brute_force(model, source, how, vocabulary):
     outputs = every_output(len(source) - 1 + how.extra_length, vocabulary)
-    scored = score_targets(model, padded([source] * len(outputs)), padded(outputs), how)
+    scored = score_targets(model, Source.from_ids(padded([source] * len(outputs))), padded(outputs), how)
     return sorted(scored, key=lambda hypothesis: -hypothesis.score)
 
 
 def greedy(model, source, how):
     """Take the likeliest token each time, asking the model for the whole prefix anew."""
-    memory, prefix, total = model.encode(torch.tensor([source])), [START], 0.0
+    memory, prefix, total = model.encode(Source.from_ids(torch.tensor([source]))), [START], 0.0
     for _ in range(len(source) - 1 + how.extra_length):
         values = model.decode(torch.tensor([prefix]), memory)[0, -1].log_softmax(-1)
         values[[PAD, START, END] if prefix == [START] else [PAD, START]] = -torch.inf
@@ -62,7 +63,7 @@ def same(found, expected, tolerance=1e-9):
 @settings(max_examples=60, deadline=None)
 def test_a_beam_of_one_is_greedy_search(seed, rows, alpha):
     model, how = Toy(seed), DecodingConfig(beam=1, length_penalty=alpha, extra_length=6)
-    for source, (found,) in zip(rows, beam_search(model, padded(rows), how), strict=True):
+    for source, (found,) in zip(rows, beam_search(model, Source.from_ids(padded(rows)), how), strict=True):
         same(found, greedy(model, source, how))
 
 
@@ -70,7 +71,7 @@ def test_a_beam_of_one_is_greedy_search(seed, rows, alpha):
 @settings(max_examples=40, deadline=None)
 def test_a_beam_wide_enough_finds_what_brute_force_finds(seed, words, alpha):
     model, how = Toy(seed), DecodingConfig(beam=128, length_penalty=alpha, extra_length=4 - len(words))
-    found = beam_search(model, padded([[*words, END]]), how, n_best=20)[0]
+    found = beam_search(model, Source.from_ids(padded([[*words, END]])), how, n_best=20)[0]
     for hypothesis, expected in zip(found, brute_force(model, [*words, END], how, 6), strict=False):
         same(hypothesis, expected)
     assert len(found) == 20
@@ -80,13 +81,13 @@ def test_a_beam_wide_enough_finds_what_brute_force_finds(seed, words, alpha):
 @settings(max_examples=60, deadline=None)
 def test_the_n_best_are_sorted_unique_and_scored_as_they_say(seed, rows, beam, alpha):
     model, how = Toy(seed, 40), DecodingConfig(beam=beam, length_penalty=alpha, extra_length=5)
-    for source, found in zip(rows, beam_search(model, padded(rows), how, n_best=beam), strict=True):
+    for source, found in zip(rows, beam_search(model, Source.from_ids(padded(rows)), how, n_best=beam), strict=True):
         assert len(found) == beam
         assert len({(hypothesis.tokens, hypothesis.truncated) for hypothesis in found}) == beam
         assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
         targets = padded([[*h.tokens, *[END] * (not h.truncated)] for h in found])
         for hypothesis, expected in zip(
-            found, score_targets(model, padded([source] * beam), targets, how), strict=True
+            found, score_targets(model, Source.from_ids(padded([source] * beam)), targets, how), strict=True
         ):
             same(hypothesis, expected)
 
@@ -95,7 +96,7 @@ def test_the_n_best_are_sorted_unique_and_scored_as_they_say(seed, rows, beam, a
 @settings(max_examples=60, deadline=None)
 def test_no_search_is_worse_than_the_greedy_one(seed, rows, beam, alpha):
     model, how = Toy(seed, 20, sharpness=0.5), DecodingConfig(beam=beam, length_penalty=alpha, extra_length=8)
-    for source, (best,) in zip(rows, beam_search(model, padded(rows), how), strict=True):
+    for source, (best,) in zip(rows, beam_search(model, Source.from_ids(padded(rows)), how), strict=True):
         assert best.score >= greedy(model, source, how).score - 1e-12
 
 
@@ -103,9 +104,9 @@ def test_no_search_is_worse_than_the_greedy_one(seed, rows, beam, alpha):
 @settings(max_examples=60, deadline=None)
 def test_a_batch_gives_what_its_sentences_give_alone(seed, rows, beam, compact):
     model, how = Toy(seed, 30, end_bias=1.0), DecodingConfig(beam=beam, extra_length=7)
-    together = beam_search(model, padded(rows, 12), how, n_best=beam, compact=compact)
+    together = beam_search(model, Source.from_ids(padded(rows, 12)), how, n_best=beam, compact=compact)
     for source, found in zip(rows, together, strict=True):
-        alone = beam_search(model, padded([source]), how, n_best=beam)[0]
+        alone = beam_search(model, Source.from_ids(padded([source])), how, n_best=beam)[0]
         for hypothesis, expected in zip(found, alone, strict=True):
             same(hypothesis, expected)
 
@@ -118,15 +119,15 @@ def test_equal_scores_are_broken_alike_alone_and_in_a_batch(seed, beam):
         DecodingConfig(beam=beam, extra_length=3),
     )  # every token is equally likely
     rows = [[4, 5, END], [6, END], [7, 8, 9, END]]
-    together = beam_search(model, padded(rows), how, n_best=beam)
-    assert together == [beam_search(model, padded([source]), how, n_best=beam)[0] for source in rows]
+    together = beam_search(model, Source.from_ids(padded(rows)), how, n_best=beam)
+    assert together == [beam_search(model, Source.from_ids(padded([source])), how, n_best=beam)[0] for source in rows]
 
 
 @given(seeds, sources(), st.integers(1, 4))
 @settings(max_examples=30, deadline=None)
 def test_a_model_that_never_ends_is_stopped_at_the_longest_length_of_each_sentence(seed, rows, beam):
     model, how = Toy(seed, end_bias=-1e9), DecodingConfig(beam=beam, extra_length=5)
-    for source, (best,) in zip(rows, beam_search(model, padded(rows), how), strict=True):
+    for source, (best,) in zip(rows, beam_search(model, Source.from_ids(padded(rows)), how), strict=True):
         assert best.truncated
         assert len(best.tokens) == len(source) - 1 + 5
 
@@ -136,7 +137,7 @@ def test_a_model_that_never_ends_is_stopped_at_the_longest_length_of_each_senten
 def test_padding_and_start_are_never_produced(seed, rows, alpha):
     model, how = Toy(seed), DecodingConfig(beam=4, length_penalty=alpha, extra_length=5)
     model.bias[[PAD, START]] = 50.0  # the model would like nothing better
-    for hypotheses in beam_search(model, padded(rows), how, n_best=4):
+    for hypotheses in beam_search(model, Source.from_ids(padded(rows)), how, n_best=4):
         assert not {PAD, START} & {token for h in hypotheses for token in h.tokens}
 
 
@@ -145,26 +146,28 @@ def test_a_search_stops_when_nothing_live_can_overtake():
     model, how = Toy(3, end_bias=12.0), DecodingConfig(beam=4, extra_length=200)
     steps = []
     model.step = lambda *arguments, step=model.step: steps.append(1) or step(*arguments)
-    beam_search(model, padded([[4, 5, END]]), how)
+    beam_search(model, Source.from_ids(padded([[4, 5, END]])), how)
     assert len(steps) < 10
 
 
 def test_silence_is_never_the_answer_even_if_it_scores_best():
     """On Multi30k a sentence of 28 words came back empty: every wording of it was less probable than ending at once."""
     model = Toy(3, end_bias=50.0)
-    (found,) = beam_search(model, padded([[4, 5, END]]), DecodingConfig(beam=4, extra_length=9), n_best=4)
+    (found,) = beam_search(
+        model, Source.from_ids(padded([[4, 5, END]])), DecodingConfig(beam=4, extra_length=9), n_best=4
+    )
     assert all(hypothesis.tokens for hypothesis in found)
 
 
 @pytest.mark.parametrize("n_best", [0, -1])
 def test_fewer_hypotheses_than_one_are_refused(n_best):
     with pytest.raises(UserError, match="asks for nothing; ask for 1 or more"):
-        beam_search(Toy(1), padded([[4, END]]), DecodingConfig(beam=4), n_best=n_best)
+        beam_search(Toy(1), Source.from_ids(padded([[4, END]])), DecodingConfig(beam=4), n_best=n_best)
 
 
 def test_more_hypotheses_than_the_beam_are_refused():
     with pytest.raises(UserError, match="n_best 5 is more than the beam of 4"):
-        beam_search(Toy(1), padded([[4, END]]), DecodingConfig(beam=4), n_best=5)
+        beam_search(Toy(1), Source.from_ids(padded([[4, END]])), DecodingConfig(beam=4), n_best=5)
 
 
 @given(seeds, st.integers(1, 300), st.integers(1, 9))

@@ -7,6 +7,7 @@ from test_compiled_search import PIECES, alike, model, source
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.search import beam_search
 from dragoman.decoding.shortlist import Shortlist, ShortlistedTransducer
+from dragoman.models.transducer import Source
 from dragoman.native import functions
 from dragoman.native.model import compile_model
 from dragoman.recipe import DecodingConfig
@@ -36,7 +37,7 @@ needs_a_compiler = pytest.mark.skipif(functions.native_library() is None, reason
 @torch.inference_mode()
 def test_only_what_is_on_the_list_is_said(fast):
     transducer = ShortlistedTransducer(compile_model(model(), "float32") if fast else model(), table())
-    for row, found in zip(source(), beam_search(transducer, source(), HOW, n_best=4), strict=True):
+    for row, found in zip(source(), beam_search(transducer, Source.from_ids(source()), HOW, n_best=4), strict=True):
         allowed = {(token + more) % PIECES for token in [*row.tolist(), END] for more in range(3)} | {5, 6}
         assert all(set(one.tokens) <= allowed | {1} for one in found)
 
@@ -50,8 +51,8 @@ def test_the_compiled_search_is_restricted_alike(precision):
             self.encode, self.initial_state, self.step = fast.encode, fast.initial_state, fast.step
 
     fast = compile_model(model(), precision)
-    expected = beam_search(ShortlistedTransducer(Stepping(fast), table()), source(), HOW, n_best=4)
-    found = beam_search(ShortlistedTransducer(fast, table()), source(), HOW, n_best=4)
+    expected = beam_search(ShortlistedTransducer(Stepping(fast), table()), Source.from_ids(source()), HOW, n_best=4)
+    found = beam_search(ShortlistedTransducer(fast, table()), Source.from_ids(source()), HOW, n_best=4)
     assert [[one.tokens for one in row] for row in found] == [[one.tokens for one in row] for row in expected]
     for row, other in zip(found, expected, strict=True):
         assert [one.score for one in row] == pytest.approx([one.score for one in other], abs=1e-4)

@@ -3,6 +3,7 @@ from toy_transducers import Toy, padded
 
 from dragoman.decoding.search import beam_search
 from dragoman.decoding.trace import SearchTrace
+from dragoman.models.transducer import Source
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END
 
@@ -12,7 +13,9 @@ HOW = DecodingConfig(beam=3, length_penalty=0.6, extra_length=6)
 def searched(seed: int, prefix: tuple[int, ...] = ()):
     """Return the best hypothesis of a toy model and the tree of how it was found."""
     trace = SearchTrace()
-    best = beam_search(Toy(seed), padded([[4, 5, END]]), HOW, prefix=prefix, on_step=trace.record_step)[0][0]
+    best = beam_search(
+        Toy(seed), Source.from_ids(padded([[4, 5, END]])), HOW, prefix=prefix, on_step=trace.record_step
+    )[0][0]
     return best, trace.nodes(best.tokens, HOW.length_penalty)
 
 
@@ -51,7 +54,7 @@ def test_what_was_dropped_has_no_surviving_descendant():
 
 
 def test_watching_a_search_does_not_change_it():
-    assert searched(5)[0] == beam_search(Toy(5), padded([[4, 5, END]]), HOW)[0][0]
+    assert searched(5)[0] == beam_search(Toy(5), Source.from_ids(padded([[4, 5, END]])), HOW)[0][0]
 
 
 @pytest.mark.parametrize("seed", range(12))

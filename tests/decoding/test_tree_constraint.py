@@ -12,10 +12,11 @@ from dragoman.decoding.search import beam_search
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.decoding.tree_constraint import MAX_OPEN_BRACKETS, MAX_OPENING_CHAIN, TreeConstraint, TreeGrammar
 from dragoman.errors import UserError
+from dragoman.models.transducer import Source
 from dragoman.native import functions
 from dragoman.native.model import NativeTransformer
 from dragoman.recipe import DecodingConfig
-from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
+from dragoman.tokens import END, PAD, RESERVED_TOKENS
 
 PIECES = ["pad", "unknown", "start", "end", "(A", "(B", "(C", ")C", ")A", ")B", "DT", "NN"]
 VOCABULARY = len(PIECES)
@@ -68,8 +69,8 @@ def test_every_hypothesis_is_a_tree_over_the_words_of_its_source(source, seed, b
     how = DecodingConfig(beam=beam, extra_length=extra)
     model = writer(Toy(seed, VOCABULARY, sharpness=6.0), how)
     for compact in (True, False):
-        check_all(source, beam_search(model, source, how, n_best=beam, compact=compact))
-    check_all(source, sample(model, source, how, seed=seed, n=2))
+        check_all(source, beam_search(model, Source.from_ids(source), how, n_best=beam, compact=compact))
+    check_all(source, sample(model, Source.from_ids(source), how, seed=seed, n=2))
 
 
 class Rigged:
@@ -96,21 +97,21 @@ def test_a_model_that_wants_one_thing_only_or_never_still_writes_trees(wanted, s
     how = DecodingConfig(beam=3, extra_length=20)
     model = writer(Rigged(wanted, strength), how)
     rows = padded([[11] * 6 + [END], [11, END], [11, 4, 5, 11, END]])
-    check_all(rows, beam_search(model, rows, how, n_best=3))
-    check_all(rows, beam_search(model, rows, DecodingConfig(beam=1, extra_length=20)))
-    check_all(rows, sample(model, rows, how, n=2))
+    check_all(rows, beam_search(model, Source.from_ids(rows), how, n_best=3))
+    check_all(rows, beam_search(model, Source.from_ids(rows), DecodingConfig(beam=1, extra_length=20)))
+    check_all(rows, sample(model, Source.from_ids(rows), how, n=2))
 
 
 def test_brackets_are_opened_as_long_as_there_is_room_to_close_them():
     how = DecodingConfig(beam=1, extra_length=9)
-    found = beam_search(writer(Rigged([OPEN, TAG], [50.0, 25.0]), how), padded([[11, 11, END]]), how)
+    found = beam_search(writer(Rigged([OPEN, TAG], [50.0, 25.0]), how), Source.from_ids(padded([[11, 11, END]])), how)
     assert [PIECES[token] for token in found[0][0].tokens] == [*["(A"] * 4, "DT", "DT", *[")A"] * 4]
 
 
 def test_chains_of_brackets_and_depths_have_an_end():
     how = DecodingConfig(beam=1, extra_length=400)
     source = padded([[11] * 30 + [END]])
-    tokens = beam_search(writer(Rigged([OPEN, TAG], [50.0, 25.0]), how), source, how)[0][0].tokens
+    tokens = beam_search(writer(Rigged([OPEN, TAG], [50.0, 25.0]), how), Source.from_ids(source), how)[0][0].tokens
     check_tree(tokens, 30)
     assert list(tokens[: MAX_OPENING_CHAIN + 1]) == [OPEN] * MAX_OPENING_CHAIN + [TAG]
     assert tokens.count(OPEN) == MAX_OPEN_BRACKETS
@@ -147,23 +148,11 @@ def test_a_tree_keeps_the_probability_that_the_model_gives_it():
     assert [one.log_probability for one in found] == pytest.approx([one.log_probability for one in scored], abs=1e-4)
 
 
-@torch.inference_mode()
-def test_every_step_gives_the_logits_of_the_whole_prefix():
-    model = writer(small_transformer(VOCABULARY), DecodingConfig())
-    memory = model.encode(padded([[11, 11, 11, END], [11, END]]))
-    prefix = torch.tensor([[START, 4, 10, 5, 10, 9, 10], [START, 4, 5, 10, 9, 8, END]])
-    state, steps = model.initial_state(memory), []
-    for place in range(prefix.shape[1]):
-        logits, state = model.step(prefix[:, place : place + 1], memory, state)
-        steps.append(logits)
-    torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(prefix, memory), atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.parametrize("prefix", [[OPEN, TAG], [TAG], [CLOSE, CLOSE], [PAD, END, 1]])
 def test_any_beginning_may_be_asked_for(prefix):
     how = DecodingConfig(beam=3, extra_length=10)
     source = padded([[11, 11, 11, END]])
-    found = beam_search(writer(Toy(3, VOCABULARY), how), source, how, prefix=prefix)[0]
+    found = beam_search(writer(Toy(3, VOCABULARY), how), Source.from_ids(source), how, prefix=prefix)[0]
     begun = [one.tokens[: len(prefix)] == tuple(prefix) for one in found if not one.truncated]
     assert begun == [True] * (prefix == [OPEN, TAG])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.models.transducer import Memory
+from dragoman.models.transducer import Memory, Source
 from dragoman.models.transformer import Transformer
 from dragoman.recipe import ModelConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS
@@ -39,10 +39,10 @@ class Toy:
         self.bias = torch.zeros(vocabulary, dtype=torch.float64)
         self.bias[END] = end_bias
 
-    def encode(self, source: Tensor) -> Memory:
-        mask = source != PAD
-        places = torch.arange(1, source.shape[1] + 1, dtype=torch.float64)[:, None]
-        return Memory(self.source[source] * places.cos() * mask[..., None], mask)
+    def encode(self, source: Source) -> Memory:
+        mask = source.mask
+        places = torch.arange(1, mask.shape[1] + 1, dtype=torch.float64)[:, None]
+        return Memory(self.source[source.values] * places.cos() * mask[..., None], mask)
 
     def initial_state(self, memory: Memory) -> Hidden:
         # One position after the other: a vectorised sum may round differently when padding is added.

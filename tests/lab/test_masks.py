@@ -9,6 +9,7 @@ from toy_lab import toy_lab
 
 from dragoman.lab import masks
 from dragoman.models.attention import causal_mask
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.recipe import ModelConfig
 from dragoman.tokens import START
@@ -48,8 +49,8 @@ def test_a_model_with_the_papers_mask_handed_in_is_the_model_it_was():
     handed = copy.deepcopy(ordinary)
     masks.replace_decoder_masks(masks.mask_scores, handed)
     source, prefix = torch.randint(4, 20, (3, 6)), torch.randint(4, 20, (3, 7))
-    expected = ordinary.hidden_states(prefix, ordinary.encode(source))
-    assert torch.allclose(handed.hidden_states(prefix, handed.encode(source)), expected, atol=1e-5)
+    expected = ordinary.hidden_states(prefix, ordinary.encode(Source.from_ids(source)))
+    assert torch.allclose(handed.hidden_states(prefix, handed.encode(Source.from_ids(source))), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("weigh", list(masks.MASKS.values()), ids=lambda weigh: weigh.__name__)
@@ -57,9 +58,13 @@ def test_only_the_papers_mask_hides_the_next_piece_while_decoding_is_the_same_fo
     torch.manual_seed(2)
     model = Transformer(SMALLEST, 20, 20).eval()
     source = torch.randint(4, 20, (1, 6))
-    before = model.step(torch.tensor([[START]]), model.encode(source), model.initial_state(model.encode(source)))[0]
+    before = model.step(
+        torch.tensor([[START]]),
+        model.encode(Source.from_ids(source)),
+        model.initial_state(model.encode(Source.from_ids(source))),
+    )[0]
     masks.replace_decoder_masks(weigh, model)
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
     one, other = (model.hidden_states(torch.tensor([[START, piece, 5]]), memory)[:, 0] for piece in (6, 7))
     assert torch.allclose(one, other, atol=1e-6) == (weigh is masks.mask_scores)
     assert torch.allclose(

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from dragoman.decoding.engine import Engine
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.recipe import DecodingConfig, ModelConfig, TrainingConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
@@ -39,7 +40,7 @@ def batch(task, seed, size):
     sources = sentences(size, seed)
     targets = [[*TASKS[task](words), END] for words in sources]
     return TensorBatch(
-        source=rows([[*words, END] for words in sources]),
+        source=Source.from_ids(rows([[*words, END] for words in sources])),
         prefix=rows([[START, *words[:-1]] for words in targets]),
         target=rows(targets),
         tokens=sum(map(len, targets)),

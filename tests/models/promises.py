@@ -9,7 +9,7 @@ from dragoman.decoding.scoring import score_targets
 from dragoman.decoding.search import beam_search
 from dragoman.models.architectures import build_model
 from dragoman.models.layers import Dropout, dropout_seed
-from dragoman.models.transducer import Memory
+from dragoman.models.transducer import Memory, Source
 from dragoman.recipe import DecodingConfig, ModelConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
 from dragoman.training.loss import projected_cross_entropy
@@ -34,7 +34,7 @@ def batch():
 
 def logits(model, source, prefix):
     """Return the logits at the real positions of the prefix (N V)."""
-    return model.decode(prefix, model.encode(source))[prefix != PAD]
+    return model.decode(prefix, model.encode(Source.from_ids(source)))[prefix != PAD]
 
 
 def whole(model, prefixes, memory):
@@ -45,7 +45,7 @@ def whole(model, prefixes, memory):
 
 
 def every_step_gives_the_logits_of_the_whole_prefix(model):
-    memory, prefix = model.encode(batch()[0]), random_rows([8, 8, 8], seed=2)
+    memory, prefix = model.encode(Source.from_ids(batch()[0])), random_rows([8, 8, 8], seed=2)
     state, steps = model.initial_state(memory), []
     for token in prefix.split(1, dim=1):
         found, state = model.step(token, memory, state)
@@ -54,7 +54,7 @@ def every_step_gives_the_logits_of_the_whole_prefix(model):
 
 
 def hypotheses_branch_die_and_leave_without_disturbing_each_other(model):
-    memory, generator = model.encode(batch()[0]), torch.Generator().manual_seed(1)
+    memory, generator = model.encode(Source.from_ids(batch()[0])), torch.Generator().manual_seed(1)
     prefixes = torch.full((3, 1, 1), START)
     found, state = model.step(prefixes[..., 0], memory, model.initial_state(memory))
     for beam, kept in ((4, [0, 1, 2]), (4, [2, 0]), (5, [1, 0]), (2, [1])):
@@ -69,7 +69,7 @@ def hypotheses_branch_die_and_leave_without_disturbing_each_other(model):
 
 
 def a_state_can_be_read_on_from_twice(model):
-    memory = model.encode(batch()[0])
+    memory = model.encode(Source.from_ids(batch()[0]))
     _, state = model.step(torch.full((3, 1), START), memory, model.initial_state(memory))
     first, _ = model.step(torch.full((3, 1), 5), memory, state)
     model.step(torch.full((3, 1), 6), memory, state)
@@ -86,7 +86,7 @@ def padding_does_not_change_the_logits(model):
 
 def neighbours_do_not_change_the_logits(model):
     source, prefix = batch()
-    together = model.decode(prefix, model.encode(source))
+    together = model.decode(prefix, model.encode(Source.from_ids(source)))
     for row, (words, read) in enumerate(zip((source != PAD).sum(1), (prefix != PAD).sum(1), strict=True)):
         alone = logits(model, source[row : row + 1, :words], prefix[row : row + 1, :read])
         torch.testing.assert_close(together[row, :read], alone, **CLOSE)
@@ -94,7 +94,7 @@ def neighbours_do_not_change_the_logits(model):
 
 def nothing_escapes_from_padding(model):
     source, prefix = batch()
-    memory, token = model.encode(source), torch.tensor([[4], [5], [6]])
+    memory, token = model.encode(Source.from_ids(source)), torch.tensor([[4], [5], [6]])
     poisoned = Memory(memory.states.masked_fill(~memory.mask[..., None], math.nan), memory.mask)
     torch.testing.assert_close(model.decode(prefix, poisoned), model.decode(prefix, memory), **CLOSE)
     expected, _ = model.step(token, memory, model.initial_state(memory))
@@ -103,14 +103,16 @@ def nothing_escapes_from_padding(model):
 
 def an_empty_source_leads_to_no_nan_and_changes_no_other(model):
     source, prefix = random_rows([5, 0, 3]), random_rows([4, 4, 4], seed=2)
-    found = model.decode(prefix, model.encode(source))
+    found = model.decode(prefix, model.encode(Source.from_ids(source)))
     assert all(torch.isfinite(gradient).all() for gradient in gradients(found.square().sum(), model))
     others = torch.tensor([0, 2])
-    torch.testing.assert_close(found[others], model.decode(prefix[others], model.encode(source[others])), **CLOSE)
+    torch.testing.assert_close(
+        found[others], model.decode(prefix[others], model.encode(Source.from_ids(source[others]))), **CLOSE
+    )
 
 
 def the_future_does_not_change_the_past(model):
-    memory, prefix = model.encode(batch()[0]), random_rows([9, 9, 9], seed=2)
+    memory, prefix = model.encode(Source.from_ids(batch()[0])), random_rows([9, 9, 9], seed=2)
     expected = model.decode(prefix, memory)
     for now in (1, 4, 8):
         other = torch.cat([prefix[:, :now], random_rows([9 - now] * 3, seed=now)], dim=1)
@@ -119,7 +121,7 @@ def the_future_does_not_change_the_past(model):
 
 def every_parameter_learns(model):
     source, prefix = batch()
-    hidden = model.hidden_states(prefix, model.encode(source))
+    hidden = model.hidden_states(prefix, model.encode(Source.from_ids(source)))
     loss, _ = projected_cross_entropy(hidden, model.output_weight, random_rows([4, 6, 2], seed=3), 0.1)
     found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
     for (name, _), gradient in zip(model.named_parameters(), found, strict=True):
@@ -131,10 +133,10 @@ def learning_in_half_precision_has_a_loss_in_single(model):
     source, prefix = batch()
     single = model.float()
     exact, _ = projected_cross_entropy(
-        single.hidden_states(prefix, single.encode(source)), single.output_weight, prefix, 0.1
+        single.hidden_states(prefix, single.encode(Source.from_ids(source))), single.output_weight, prefix, 0.1
     )
     with torch.autocast("cpu", torch.bfloat16):
-        hidden = single.hidden_states(prefix, single.encode(source))
+        hidden = single.hidden_states(prefix, single.encode(Source.from_ids(source)))
         loss, _ = projected_cross_entropy(hidden, single.output_weight, prefix, 0.1)
     torch.testing.assert_close(loss, exact, atol=0, rtol=0.1)  # which are of one type, too
     assert all(torch.isfinite(gradient).all() for gradient in gradients(loss, single))
@@ -154,7 +156,7 @@ def the_same_noise_drops_the_same(model):
 
 def the_attention_shown_stays_within_the_source_and_sums_to_one(model):
     source, prefix = batch()
-    for weights in model.attention_maps(source, prefix).cross:
+    for weights in model.attention_maps(Source.from_ids(source), prefix).cross:
         assert weights.shape[::2] == (3, 6) and weights.shape[3] == 7
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]), **CLOSE)
         assert weights.masked_select((source == PAD)[:, None, None]).count_nonzero() == 0
@@ -163,14 +165,14 @@ def the_attention_shown_stays_within_the_source_and_sums_to_one(model):
 def a_beam_of_one_is_greedy_search(model):
     how = DecodingConfig(beam=1, extra_length=6)
     source = random_rows([3, 1, 4])
-    for row, (found,) in enumerate(beam_search(model, source, how)):
+    for row, (found,) in enumerate(beam_search(model, Source.from_ids(source), how)):
         longest = int((source[row] != PAD).sum()) - 1 + how.extra_length
         assert found.tokens == greedy(model, source[row : row + 1], longest)
 
 
 def greedy(model, source, longest):
     """Take the likeliest token each time, asking the model for the whole prefix anew."""
-    memory, prefix = model.encode(source), [START]
+    memory, prefix = model.encode(Source.from_ids(source)), [START]
     while len(prefix) <= longest and prefix[-1] != END:
         values = model.decode(torch.tensor([prefix]), memory)[0, -1]
         values[[PAD, START, END] if len(prefix) == 1 else [PAD, START]] = -math.inf
@@ -180,12 +182,12 @@ def greedy(model, source, longest):
 
 def a_beam_scores_what_it_finds_as_the_whole_pass_does(model):
     how, source = DecodingConfig(beam=4, extra_length=5), random_rows([3, 1, 4])
-    for row, found in enumerate(beam_search(model, source, how, n_best=4)):
+    for row, found in enumerate(beam_search(model, Source.from_ids(source), how, n_best=4)):
         targets = torch.full((4, 12), PAD)
         for place, hypothesis in enumerate(found):
             produced = [*hypothesis.tokens, *[END] * (not hypothesis.truncated)]
             targets[place, : len(produced)] = torch.tensor(produced)
-        scored = score_targets(model, source[[row] * 4], targets, how)
+        scored = score_targets(model, Source.from_ids(source[[row] * 4]), targets, how)
         assert all(abs(ours.score - theirs.score) < 1e-9 for ours, theirs in zip(found, scored, strict=True))
 
 
@@ -215,14 +217,17 @@ def learned(model, task, *, steps=200, rate=5e-3, words=4):
         source, target = examples(task, words)
         prefix = torch.cat([torch.full_like(target[:, :1], START), target[:, :-1]], dim=1)
         loss, _ = projected_cross_entropy(
-            model.hidden_states(prefix, model.encode(source)), model.output_weight, target, 0.0
+            model.hidden_states(prefix, model.encode(Source.from_ids(source))), model.output_weight, target, 0.0
         )
         optimizer.zero_grad()
         (loss / target.numel()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     source, target = examples(task, words)
-    written = [found.tokens for (found,) in beam_search(model.eval(), source, DecodingConfig(beam=2, extra_length=2))]
+    written = [
+        found.tokens
+        for (found,) in beam_search(model.eval(), Source.from_ids(source), DecodingConfig(beam=2, extra_length=2))
+    ]
     right = [tuple(row[:-1]) == tokens for row, tokens in zip(target.tolist(), written, strict=True)]
     return sum(right) / len(right)
 

@@ -5,7 +5,7 @@ import torch
 from promises import CLOSE, PROMISES, batch, learned, logits, small_rival
 from small_models import random_rows
 
-from dragoman.models.transducer import Memory
+from dragoman.models.transducer import Memory, Source
 from dragoman.tokens import START
 
 kinds = pytest.mark.parametrize("kind", ["averaged", "concatenated"])
@@ -38,7 +38,7 @@ def test_an_average_is_the_mean_of_the_embeddings():
 
     found = model.decode(prefix, Memory(means, torch.ones(3, 1, dtype=torch.bool)))
 
-    torch.testing.assert_close(found, model.decode(prefix, model.encode(source)), **CLOSE)
+    torch.testing.assert_close(found, model.decode(prefix, model.encode(Source.from_ids(source))), **CLOSE)
 
 
 def test_a_concatenation_is_one_very_wide_layer_that_sees_so_many_words_and_no_more():
@@ -49,7 +49,9 @@ def test_a_concatenation_is_one_very_wide_layer_that_sees_so_many_words_and_no_m
 
     side_by_side = model.source_embedding(source)[:, :8].reshape(1, 8 * 16)
 
-    torch.testing.assert_close(model.context(model.encode(source)), model.pooling.inner(side_by_side), **CLOSE)
+    torch.testing.assert_close(
+        model.context(model.encode(Source.from_ids(source))), model.pooling.inner(side_by_side), **CLOSE
+    )
     torch.testing.assert_close(logits(model, other, prefix), logits(model, source, prefix), **CLOSE)
     assert small_rival(architecture="concatenated").pooling.inner.in_features == 64 * 16
 
@@ -57,7 +59,7 @@ def test_a_concatenation_is_one_very_wide_layer_that_sees_so_many_words_and_no_m
 @kinds
 def test_only_the_last_words_written_are_read(kind):
     model = small_rival(architecture=kind, kernel=3)
-    memory = model.encode(random_rows([5]))
+    memory = model.encode(Source.from_ids(random_rows([5])))
     found = [model.decode(torch.tensor([[START, *words]]), memory)[0, -1] for words in ([9, 4, 5, 6], [8, 4, 5, 6])]
     other = model.decode(torch.tensor([[START, 9, 8, 5, 6]]), memory)[0, -1]
 
@@ -68,7 +70,7 @@ def test_only_the_last_words_written_are_read(kind):
 
 @kinds
 def test_nothing_attends(kind):
-    shown = small_rival(architecture=kind).attention_maps(*batch())
+    shown = small_rival(architecture=kind).attention_maps(Source.from_ids(batch()[0]), batch()[1])
     assert (shown.encoder, shown.decoder, shown.cross) == ([], [], [])
 
 
@@ -76,7 +78,7 @@ def test_nothing_attends(kind):
 def test_the_state_of_another_model_is_refused(kind):
     model = small_rival(architecture=kind)
     with pytest.raises(AssertionError, match="the state of another model"):
-        model.step(torch.full((3, 1), START), model.encode(batch()[0]), object())
+        model.step(torch.full((3, 1), START), model.encode(Source.from_ids(batch()[0])), object())
 
 
 @pytest.mark.slow

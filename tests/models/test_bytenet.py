@@ -7,7 +7,7 @@ from small_models import VOCABULARY, random_rows
 from torch.nn import functional as F
 
 from dragoman.models.bytenet import ByteNet, layer_dilation
-from dragoman.models.transducer import Memory
+from dragoman.models.transducer import Memory, Source
 from dragoman.recipe import ModelConfig
 from dragoman.tokens import RESERVED_TOKENS, START
 
@@ -50,7 +50,7 @@ def test_the_stacks_are_the_papers_formula():
     for block, dilation in zip(model.decoder, (1, 2, 4), strict=True):
         x = by_hand(block, x, (2 * dilation, 0))
 
-    found = model.encode(source)
+    found = model.encode(Source.from_ids(source))
 
     torch.testing.assert_close(found.states, memory, **CLOSE)
     torch.testing.assert_close(model.hidden_states(prefix, found), model.exit(F.relu(model.decoder_norm(x))), **CLOSE)
@@ -83,7 +83,7 @@ def test_sight_grows_exponentially_with_depth(layers, kernel, reach):
     """A place sees (k - 1)(1 + 2 + 4 + …) others: half of them on either side, or all of them behind it."""
     model, words = seeing(layers, kernel)
 
-    memory = model.encode(words[None])
+    memory = model.encode(Source.from_ids(words[None]))
     blind = Memory(torch.zeros_like(memory.states), memory.mask)
     hidden = model.hidden_states(words[None], blind)[0]
 
@@ -94,7 +94,7 @@ def test_sight_grows_exponentially_with_depth(layers, kernel, reach):
 def test_the_source_is_unfolded_to_its_length_times_the_factor_and_beyond_are_zeros():
     model = dilated()
     source = random_rows([10, 4])
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
 
     assert memory.mask.sum(1).tolist() == [12, 5]
     reading = model.hidden_states(torch.full((2, 20), START), memory)
@@ -106,7 +106,7 @@ def test_a_sentence_is_unfolded_alike_alone_and_beside_a_longer_one():
     """In single precision 25 × 1.2 is a little more than 30: beside a longer sentence it had a place more."""
     source = random_rows([25, 40])
 
-    together, alone = dilated().encode(source), dilated().encode(source[:1, :25])
+    together, alone = dilated().encode(Source.from_ids(source)), dilated().encode(Source.from_ids(source[:1, :25]))
 
     assert together.mask.sum(1).tolist() == [30, 48]
     torch.testing.assert_close(together.states[:1, :30], alone.states, **CLOSE)
@@ -118,25 +118,27 @@ def test_the_place_beyond_the_end_knows_what_stood_before_it():
     other = source.clone()
     other[0, 4] = 4 if source[0, 4] != 4 else 5
 
-    assert not torch.allclose(model.encode(source).states[0, 5], model.encode(other).states[0, 5], atol=1e-3)
+    assert not torch.allclose(
+        model.encode(Source.from_ids(source)).states[0, 5], model.encode(Source.from_ids(other)).states[0, 5], atol=1e-3
+    )
 
 
 def test_target_place_t_reads_source_place_t_and_nothing_of_the_source_ahead_of_its_sight():
     model, words = seeing(layers=2, kernel=3)
 
-    hidden = model.hidden_states(words[None], model.encode(words[None]))[0, 50]
+    hidden = model.hidden_states(words[None], model.encode(Source.from_ids(words[None])))[0, 50]
 
     assert sight(hidden, model.source_embedding, words) == list(range(50 - 6 - 3, 50 + 3 + 1))
 
 
 def test_no_attention_is_shown():
-    shown = dilated().attention_maps(*batch())
+    shown = dilated().attention_maps(Source.from_ids(batch()[0]), batch()[1])
     assert (shown.encoder, shown.decoder, shown.cross) == ([], [], [])
 
 
 def test_the_state_holds_what_each_convolution_reaches_back():
     model = dilated(layers=3, kernel=4)
-    memory = model.encode(batch()[0])
+    memory = model.encode(Source.from_ids(batch()[0]))
     state = model.initial_state(memory)
     for _ in range(9):
         _, state = model.step(torch.full((3, 1), START), memory, state)

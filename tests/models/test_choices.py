@@ -14,6 +14,7 @@ from dragoman.decoding.search import beam_search
 from dragoman.models.attention import AdditiveScore, attend, dot_product, scaled_dot_product, unfused_attention
 from dragoman.models.layers import BatchNorm, norm_mask
 from dragoman.models.positions import NoPositions
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.native import functions as kernels
 from dragoman.native import model as compiled_module
@@ -60,7 +61,7 @@ def written(lengths: list[int]) -> Tensor:
 
 def stepped(model: Transformer, source: Tensor, prefix: Tensor) -> Tensor:
     """Return the logits (B T V) that steps give."""
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
     state, logits = model.initial_state(memory), []
     for place in range(prefix.shape[1]):
         after, state = model.step(prefix[:, place : place + 1], memory, state)
@@ -74,7 +75,7 @@ def test_steps_give_the_logits_of_the_whole_pass(choice: str, dtype: torch.dtype
     model = chosen(choice, dtype, **WIDE)
     source, prefix = random_rows([5, 3, 7]), written([6, 6, 6])
     with torch.inference_mode():
-        whole = model.decode(prefix, model.encode(source))
+        whole = model.decode(prefix, model.encode(Source.from_ids(source)))
         size = max(1.0, whole.abs().max().item() / 10)  # counts of no batch at all let logits grow to thousands
         assert torch.allclose(stepped(model, source, prefix), whole, atol=close * size, rtol=close)
 
@@ -84,8 +85,8 @@ def test_neither_padding_nor_neighbours_change_a_sentence(choice: str) -> None:
     model = chosen(choice)
     source, prefix = random_rows([5, 3, 7]), written([6, 2, 4])
     with torch.inference_mode():
-        alone = model.decode(prefix[1:2, :2], model.encode(source[1:2, :3]))
-        crowd = model.decode(padded_by(prefix, 2), model.encode(padded_by(source, 3)))
+        alone = model.decode(prefix[1:2, :2], model.encode(Source.from_ids(source[1:2, :3])))
+        crowd = model.decode(padded_by(prefix, 2), model.encode(Source.from_ids(padded_by(source, 3))))
     assert torch.allclose(crowd[1:2, :2], alone, atol=1e-9)
 
 
@@ -96,7 +97,7 @@ def test_a_later_token_changes_nothing_before_it(choice: str) -> None:
     other = prefix.clone()
     other[:, 4:] = random_rows([6, 6], seed=9)[:, 4:]
     with torch.inference_mode():
-        memory = model.encode(source)
+        memory = model.encode(Source.from_ids(source))
         assert torch.equal(model.decode(prefix, memory)[:, :4], model.decode(other, memory)[:, :4])
 
 
@@ -106,12 +107,12 @@ def test_what_is_recorded_is_what_is_computed(choice: str) -> None:
     model = chosen(choice)
     source, prefix = random_rows([5, 3]), written([6, 6])
     with torch.inference_mode():
-        memory, _ = model.run_encoder(source, record=True)
-        assert torch.allclose(memory.states, model.encode(source).states, atol=1e-9)
+        memory, _ = model.run_encoder(Source.from_ids(source), record=True)
+        assert torch.allclose(memory.states, model.encode(Source.from_ids(source)).states, atol=1e-9)
         assert torch.allclose(
             model.run_decoder(prefix, memory, record=True)[0], model.hidden_states(prefix, memory), atol=1e-9
         )
-        for weights in vars(model.attention_maps(source, prefix)).values():
+        for weights in vars(model.attention_maps(Source.from_ids(source), prefix)).values():
             assert all(torch.allclose(layer.sum(-1), torch.ones(()).double()) for layer in weights)
 
 
@@ -120,9 +121,11 @@ def test_the_beam_search_finds_what_the_whole_pass_gives_the_same_probability(ch
     model = chosen(choice, torch.float32, **WIDE)
     sources = random_rows([5, 3, 7])
     with torch.inference_mode():
-        found = beam_search(compile_model(model, "float32"), sources, DecodingConfig(beam=3, extra_length=4), n_best=3)
+        found = beam_search(
+            compile_model(model, "float32"), Source.from_ids(sources), DecodingConfig(beam=3, extra_length=4), n_best=3
+        )
         for source, best in zip(sources, found, strict=True):
-            memory = model.encode(source[None, source != PAD])
+            memory = model.encode(Source.from_ids(source[None, source != PAD]))
             for one in best:
                 said = torch.tensor([*one.tokens] if one.truncated else [*one.tokens, END])
                 logits = model.decode(torch.tensor([[START, *one.tokens]]), memory)[0].log_softmax(-1)
@@ -155,7 +158,7 @@ def test_the_compiled_search_gives_the_logits_of_what_it_knows(choice: str) -> N
         pytest.skip("no compiler")
     fast, source = compiled_module.NativeTransformer(model, "float32"), random_rows([5, 3, 7])
     with torch.inference_mode():
-        slow, quick = model.encode(source), fast.encode(source)
+        slow, quick = model.encode(Source.from_ids(source)), fast.encode(Source.from_ids(source))
         token = torch.full((3, 1), START)
         logits, _ = model.step(token, slow, model.initial_state(slow))
         others, _ = fast.step(token, quick, fast.initial_state(quick))
@@ -170,7 +173,7 @@ def test_no_kernel_of_the_scaled_product_sees_another_score(choice: str, monkeyp
     for name in ("attend", "attend_cached"):
         monkeypatch.setattr(kernels, name, refuse)
     model = chosen(choice, torch.float32, **WIDE)
-    model.train().decode(written([6, 6]), model.encode(random_rows([5, 3]))).sum().backward()
+    model.train().decode(written([6, 6]), model.encode(Source.from_ids(random_rows([5, 3])))).sum().backward()
     Engine(model, DecodingConfig(beam=2, extra_length=4)).search([[4, 5, END], [6, END]])
 
 
@@ -241,7 +244,7 @@ def test_batch_normalisation_in_training_must_be_told_what_is_padding() -> None:
 @every_choice
 def test_every_parameter_gets_a_finite_gradient(choice: str) -> None:
     model = chosen(choice).train()
-    hidden = model.hidden_states(written([6, 2]), model.encode(random_rows([5, 3])))
+    hidden = model.hidden_states(written([6, 2]), model.encode(Source.from_ids(random_rows([5, 3]))))
     loss = (hidden @ model.output_weight.T)[:, :2].logsumexp(-1).sum()
     gradients = torch.autograd.grad(loss, list(model.parameters()))
     assert all(torch.isfinite(gradient).all() for gradient in gradients)
@@ -251,6 +254,10 @@ def test_without_positions_the_encoder_sees_a_bag_of_tokens() -> None:
     model, source = chosen("no positions"), random_rows([6])
     order = torch.tensor([3, 1, 5, 0, 2, 4])
     with torch.inference_mode():
-        assert torch.allclose(model.encode(source[:, order]).states, model.encode(source).states[:, order], atol=1e-9)
+        assert torch.allclose(
+            model.encode(Source.from_ids(source[:, order])).states,
+            model.encode(Source.from_ids(source)).states[:, order],
+            atol=1e-9,
+        )
     assert torch.equal(NoPositions(8)(3, 2), torch.zeros(2, 8))
     assert len(source[0]) < VOCABULARY

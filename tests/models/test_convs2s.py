@@ -9,6 +9,7 @@ from small_models import VOCABULARY, random_rows
 from torch.nn import functional as F
 
 from dragoman.models.convs2s import Convolution, ConvS2S
+from dragoman.models.transducer import Source
 from dragoman.recipe import ModelConfig
 from dragoman.tokens import RESERVED_TOKENS, START
 
@@ -60,7 +61,7 @@ def test_the_encoder_is_the_papers_formula():
         x = (x + F.glu(convolved(layer.convolution, x, (1, 1)), dim=-1)) * math.sqrt(0.5)
     z = model.encoder_exit(x)
 
-    key, value = model.encode(source).states.chunk(2, dim=-1)
+    key, value = model.encode(Source.from_ids(source)).states.chunk(2, dim=-1)
 
     torch.testing.assert_close(key, z, **CLOSE)
     torch.testing.assert_close(value, (z + word) * math.sqrt(0.5), **CLOSE)
@@ -69,7 +70,7 @@ def test_the_encoder_is_the_papers_formula():
 @pytest.mark.parametrize(("score", "scale"), [("scaled_dot", 4.0), ("dot", 1.0)])
 def test_the_decoder_is_the_papers_formula(score, scale):
     model = convolutional(score=score)
-    memory, prefix = model.encode(random_rows([7])), random_rows([5], seed=2)
+    memory, prefix = model.encode(Source.from_ids(random_rows([7]))), random_rows([5], seed=2)
     key, value = memory.states.chunk(2, dim=-1)
     word = model.target_embedding(prefix) + model.target_positions(0, 5)
     x = model.decoder_entrance(word)
@@ -102,7 +103,7 @@ def seeing(layers, kernel, words=40):
 def test_the_encoder_sees_as_far_as_its_layers_are_deep(layers, kernel):
     model, words = seeing(layers, kernel)
 
-    key, _ = model.encode(words[None]).states[0].chunk(2, dim=-1)
+    key, _ = model.encode(Source.from_ids(words[None])).states[0].chunk(2, dim=-1)
 
     seen = sight(key[20], model.source_embedding, words).nonzero().squeeze(1).tolist()
     assert seen == list(range(20 - layers * ((kernel - 1) // 2), 20 + layers * (kernel // 2) + 1))
@@ -112,7 +113,7 @@ def test_the_encoder_sees_as_far_as_its_layers_are_deep(layers, kernel):
 def test_the_decoder_sees_as_far_back_as_its_layers_are_deep_and_all_of_the_source(layers, kernel):
     model, words = seeing(layers, kernel)
 
-    hidden = model.hidden_states(words[None], model.encode(words[None]))[0, 20]
+    hidden = model.hidden_states(words[None], model.encode(Source.from_ids(words[None])))[0, 20]
 
     seen = sight(hidden, model.target_embedding, words).nonzero().squeeze(1).tolist()
     assert seen == list(range(20 - layers * (kernel - 1), 21))
@@ -123,7 +124,7 @@ def test_one_head_a_layer_is_shown_and_no_self_attention():
     model = convolutional(layers=3)
     source, prefix = batch()
 
-    shown = model.attention_maps(source, prefix)
+    shown = model.attention_maps(Source.from_ids(source), prefix)
 
     assert (shown.encoder, shown.decoder) == ([], [])
     assert [tuple(weights.shape) for weights in shown.cross] == [(3, 1, 6, 7)] * 3
@@ -132,7 +133,7 @@ def test_one_head_a_layer_is_shown_and_no_self_attention():
 def test_the_attention_shown_is_the_attention_of_the_forward_pass():
     model = convolutional()
     source, prefix = batch()
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
 
     recorded, _ = model.run_decoder(prefix, memory, record=True)
 
@@ -141,7 +142,7 @@ def test_the_attention_shown_is_the_attention_of_the_forward_pass():
 
 def test_the_state_does_not_grow_with_the_prefix():
     model = convolutional(kernel=4)
-    memory = model.encode(batch()[0])
+    memory = model.encode(Source.from_ids(batch()[0]))
     state = model.initial_state(memory)
     for _ in range(9):
         _, state = model.step(torch.full((3, 1), START), memory, state)
@@ -157,7 +158,7 @@ def test_signals_keep_their_size_through_many_layers():
     model = ConvS2S(how, 100, 100)
     source, prefix = torch.randint(RESERVED_TOKENS, 100, (2, 8, 20))
 
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
     hidden = model.hidden_states(prefix, memory)
 
     assert 0.3 < memory.states.std() < 3

@@ -19,6 +19,7 @@ from torch import nn
 from dragoman.decoding.search import beam_search
 from dragoman.models.attention import causal_mask
 from dragoman.models.decoder_only import DecoderOnly
+from dragoman.models.transducer import Source
 from dragoman.recipe import DecodingConfig, ModelConfig
 from dragoman.tokens import END, PAD, START
 
@@ -98,7 +99,7 @@ def test_it_is_pytorchs_stack_over_the_two_sequences_in_one(norm):
     source, prefix = random_rows([7, 7]), random_rows([5, 5], seed=2)
     direction = torch.randn(2, 5, VOCABULARY, dtype=torch.float64)
 
-    found, expected = model.decode(prefix, model.encode(padded_by(source, 3))), twin(source, prefix)
+    found, expected = model.decode(prefix, model.encode(Source.from_ids(padded_by(source, 3)))), twin(source, prefix)
     gradient = dict(zip(model.parameters(), gradients((found * direction).sum(), model), strict=True))
     (expected * direction).sum().backward()
 
@@ -116,10 +117,10 @@ def test_where_the_source_ends_and_the_target_begins_does_not_matter(how):
     words = random_rows([9, 9])
     nothing = torch.empty(2, 0, dtype=torch.long)
 
-    expected = model.decode(words, model.encode(nothing))
+    expected = model.decode(words, model.encode(Source.from_ids(nothing)))
 
     for cut in (1, 4, 8):
-        found = model.decode(words[:, cut:], model.encode(words[:, :cut]))
+        found = model.decode(words[:, cut:], model.encode(Source.from_ids(words[:, :cut])))
         torch.testing.assert_close(found, expected[:, cut:], **CLOSE)
 
 
@@ -129,9 +130,9 @@ def test_without_a_source_it_is_a_language_model(how):
     prefix = random_rows([6, 6, 6], seed=2)
     nothing, padding = torch.empty(3, 0, dtype=torch.long), torch.full((3, 4), PAD)
 
-    expected = model.decode(prefix, model.encode(nothing))
-    memory = model.encode(padding)
-    state, steps = model.initial_state(model.encode(nothing)), []
+    expected = model.decode(prefix, model.encode(Source.from_ids(nothing)))
+    memory = model.encode(Source.from_ids(padding))
+    state, steps = model.initial_state(model.encode(Source.from_ids(nothing))), []
     for token in prefix.split(1, dim=1):
         found, state = model.step(token, memory, state)
         steps.append(found)
@@ -144,7 +145,7 @@ def test_text_is_written_without_a_source():
     model = joined()
     how = DecodingConfig(beam=1, extra_length=6)
 
-    ((found,),) = beam_search(model, torch.full((1, 1), PAD), how)
+    ((found,),) = beam_search(model, Source.from_ids(torch.full((1, 1), PAD)), how)
 
     assert found.tokens == greedy(model, torch.empty(1, 0, dtype=torch.long), len(found.tokens))
 
@@ -154,7 +155,7 @@ def test_the_weights_of_source_and_target_add_up_to_one_together(how):
     model = joined(**how)
     source, prefix = batch()
 
-    shown = model.attention_maps(source, prefix)
+    shown = model.attention_maps(Source.from_ids(source), prefix)
 
     assert len(shown.encoder) == len(shown.decoder) == len(shown.cross) == len(model.layers)
     for own, cross in zip(shown.decoder, shown.cross, strict=True):
@@ -171,11 +172,13 @@ def test_the_weights_of_source_and_target_add_up_to_one_together(how):
 def test_the_attention_shown_is_the_attention_of_the_forward_pass(how):
     model = joined(**how)
     source, prefix = batch()
-    memory, _ = model.run_source(source, record=True)
+    memory, _ = model.run_source(Source.from_ids(source), record=True)
 
     hidden, _ = model.target_states(prefix, memory, record=True)
 
-    torch.testing.assert_close(memory.states[memory.mask], model.encode(source).states[memory.mask], **CLOSE)
+    torch.testing.assert_close(
+        memory.states[memory.mask], model.encode(Source.from_ids(source)).states[memory.mask], **CLOSE
+    )
     torch.testing.assert_close(hidden[prefix != PAD], model.hidden_states(prefix, memory)[prefix != PAD], **CLOSE)
 
 
@@ -184,7 +187,7 @@ def test_a_pattern_counts_places_along_the_whole_sequence(how):
     model = joined(**how)
     source, prefix = random_rows([7, 3]), random_rows([6, 6], seed=2)
 
-    shown = model.attention_maps(source, prefix)
+    shown = model.attention_maps(Source.from_ids(source), prefix)
 
     for layer, own, cross in zip(model.layers, shown.decoder, shown.cross, strict=True):
         for row, length in enumerate((7, 3)):
@@ -198,11 +201,11 @@ def test_long_rows_are_regrouped_as_the_mask_says(how):
     """These are long enough for the way that makes no matrix of all pairs."""
     model = joined(**how)
     source, prefix = random_rows([90, 41]), random_rows([70, 70], seed=2)
-    memory, _ = model.run_source(source, record=True)
+    memory, _ = model.run_source(Source.from_ids(source), record=True)
 
     expected, _ = model.target_states(prefix, memory, record=True)
 
-    torch.testing.assert_close(model.hidden_states(prefix, model.encode(source)), expected, **CLOSE)
+    torch.testing.assert_close(model.hidden_states(prefix, model.encode(Source.from_ids(source))), expected, **CLOSE)
     state = model.initial_state(memory)
     for token in prefix[:, :40].split(1, dim=1):
         found, state = model.step(token, memory, state)
@@ -211,7 +214,7 @@ def test_long_rows_are_regrouped_as_the_mask_says(how):
 
 def test_a_beam_shares_what_its_hypotheses_have_read():
     model = joined()
-    memory = model.encode(random_rows([7, 3]))
+    memory = model.encode(Source.from_ids(random_rows([7, 3])))
     _, state = model.step(torch.full((2, 1), START), memory, model.initial_state(memory))
 
     wider = state.reorder(torch.zeros(2, 4, dtype=torch.long))

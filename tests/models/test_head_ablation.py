@@ -9,6 +9,7 @@ from small_models import random_rows, small_model
 
 from dragoman.models.attention import attend
 from dragoman.models.head_ablation import ablate_heads, find_attention
+from dragoman.models.transducer import Source
 from dragoman.native.model import compile_model
 
 HEADS = [("encoder", 0, 1), ("decoder", 1, 3), ("cross", 1, 0)]
@@ -32,7 +33,7 @@ def masked(model, kind, layer, head):
 def logits(model):
     source, prefix = random_rows([7, 4]), random_rows([5, 5], seed=2)
     with torch.inference_mode():
-        return model.decode(prefix, model.encode(source))
+        return model.decode(prefix, model.encode(Source.from_ids(source)))
 
 
 @pytest.mark.parametrize("place", HEADS, ids=str)
@@ -65,9 +66,9 @@ def test_only_the_changed_matrices_are_copied():
 
 def test_the_compiled_model_knows_of_it_even_if_the_whole_one_was_packed_before():
     model = small_model(torch.float32, width=64, inner_width=64, heads=2)
-    compile_model(model, "float32").encode(random_rows([4]))
+    compile_model(model, "float32").encode(Source.from_ids(random_rows([4])))
     with torch.inference_mode():
         changed = ablate_heads(model, [("encoder", 1, 1)])
-        states = compile_model(changed, "float32").encode(random_rows([4])).states
-        assert torch.allclose(states, changed.encode(random_rows([4])).states, atol=1e-4)
-        assert not torch.allclose(states, model.encode(random_rows([4])).states, atol=1e-2)
+        states = compile_model(changed, "float32").encode(Source.from_ids(random_rows([4]))).states
+        assert torch.allclose(states, changed.encode(Source.from_ids(random_rows([4]))).states, atol=1e-4)
+        assert not torch.allclose(states, model.encode(Source.from_ids(random_rows([4]))).states, atol=1e-2)

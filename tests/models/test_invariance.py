@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_models import VOCABULARY, gradients, padded_by, random_rows, small_model
 
 from dragoman.models.attention import unfused_attention
-from dragoman.models.transducer import Memory
+from dragoman.models.transducer import Memory, Source
 from dragoman.tokens import PAD, RESERVED_TOKENS
 
 lengths = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -22,7 +22,7 @@ poisons = pytest.mark.parametrize("poison", [math.nan, 1e30])
 
 def logits(model, source, prefix):
     """Return the logits at the real positions of the prefix (N V)."""
-    return model.decode(prefix, model.encode(source))[prefix != PAD]
+    return model.decode(prefix, model.encode(Source.from_ids(source)))[prefix != PAD]
 
 
 @norms
@@ -45,7 +45,7 @@ def test_neighbours_of_any_length_do_not_change_the_logits(shapes, more, seed):
     source = padded_by(random_rows([one for one, _ in shapes], seed=seed), more)
     prefix = random_rows([other for _, other in shapes], seed=seed + 1)
 
-    together = model.decode(prefix, model.encode(source))
+    together = model.decode(prefix, model.encode(Source.from_ids(source)))
 
     for row, (source_length, prefix_length) in enumerate(shapes):
         alone = logits(model, source[row : row + 1, :source_length], prefix[row : row + 1, :prefix_length])
@@ -77,7 +77,7 @@ def test_nothing_escapes_from_the_embedding_of_padding(poison, norm, share_embed
 def test_nothing_escapes_from_what_the_encoder_left_at_padding(poison, norm, record):
     model = small_model(norm=norm)
     source, prefix = random_rows([7, 3, 5]), random_rows([4, 6, 2], seed=2)
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
     poisoned = Memory(memory.states.masked_fill(~memory.mask[..., None], poison), memory.mask)
 
     expected = model.run_decoder(prefix, memory, record=record)[0] @ model.output_weight.T
@@ -90,7 +90,7 @@ def test_nothing_escapes_from_what_the_encoder_left_at_padding(poison, norm, rec
 @poisons
 def test_nothing_escapes_from_padding_into_a_step(poison):
     model = small_model()
-    memory = model.encode(random_rows([7, 3, 5]))
+    memory = model.encode(Source.from_ids(random_rows([7, 3, 5])))
     poisoned = Memory(memory.states.masked_fill(~memory.mask[..., None], poison), memory.mask)
     token = torch.tensor([[4], [5], [6]])
 
@@ -109,7 +109,7 @@ def test_the_future_does_not_change_the_past_by_a_single_bit(data, dtype, norm, 
     future = st.lists(st.sampled_from([PAD, *range(RESERVED_TOKENS, VOCABULARY)]), min_size=9 - now, max_size=9 - now)
     other = prefix.clone()
     other[:, now:] = torch.tensor([data.draw(future) for _ in prefix])
-    memory = model.encode(random_rows([7, 3, 5]))
+    memory = model.encode(Source.from_ids(random_rows([7, 3, 5])))
 
     before = model.run_decoder(prefix, memory, record=record)[0] @ model.output_weight.T
     after = model.run_decoder(other, memory, record=record)[0] @ model.output_weight.T
@@ -125,7 +125,7 @@ def test_no_lengths_lead_to_a_nan_even_if_a_source_is_empty(source_lengths, pref
     prefix = random_rows((prefix_lengths * 4)[: len(source_lengths)], seed=2)
 
     with way():
-        found = model.decode(prefix, model.encode(source))
+        found = model.decode(prefix, model.encode(Source.from_ids(source)))
 
     assert torch.isfinite(found).all()
     assert all(torch.isfinite(gradient).all() for gradient in gradients(found.square().sum(), model))
@@ -139,9 +139,11 @@ def test_an_empty_source_among_others_does_not_change_theirs(source_lengths):
     kept = torch.tensor(source_lengths).nonzero().squeeze(1)
     prefix = random_rows([4] * len(source), seed=2)
 
-    found = model.decode(prefix, model.encode(source))[kept]
+    found = model.decode(prefix, model.encode(Source.from_ids(source)))[kept]
 
-    torch.testing.assert_close(found, model.decode(prefix[kept], model.encode(source[kept])), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        found, model.decode(prefix[kept], model.encode(Source.from_ids(source[kept]))), atol=1e-12, rtol=0
+    )
 
 
 @norms
@@ -150,8 +152,8 @@ def test_the_attention_shown_is_the_attention_of_the_forward_pass(norm):
     model = small_model(norm=norm, key_width=3, value_width=5)
     source, prefix = random_rows([7, 3, 5]), random_rows([4, 6, 2], seed=2)
 
-    shown = model.attention_maps(source, prefix)
-    memory, _ = model.run_encoder(source, record=True)
+    shown = model.attention_maps(Source.from_ids(source), prefix)
+    memory, _ = model.run_encoder(Source.from_ids(source), record=True)
     hidden, _, _ = model.run_decoder(prefix, memory, record=True)
 
     assert [len(part) for part in (shown.encoder, shown.decoder, shown.cross)] == [2, 2, 2]
@@ -161,13 +163,13 @@ def test_the_attention_shown_is_the_attention_of_the_forward_pass(norm):
         assert weights.masked_select((source == PAD)[:, None, None]).count_nonzero() == 0
     for weights in shown.decoder:
         assert weights.triu(1).count_nonzero() == 0
-    torch.testing.assert_close(memory.states, model.encode(source).states, atol=1e-12, rtol=0)
+    torch.testing.assert_close(memory.states, model.encode(Source.from_ids(source)).states, atol=1e-12, rtol=0)
     torch.testing.assert_close(hidden, model.hidden_states(prefix, memory), atol=1e-12, rtol=0)
 
 
 def test_sentences_of_a_memory_can_be_picked():
     model = small_model()
-    memory = model.encode(random_rows([7, 3, 5]))
+    memory = model.encode(Source.from_ids(random_rows([7, 3, 5])))
 
     kept = memory.keep(torch.tensor([2, 0]))
 

@@ -5,6 +5,7 @@ import torch
 
 from dragoman.decoding.search import beam_search
 from dragoman.errors import UserError
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.native.model import compile_model
 from dragoman.recipe import DecodingConfig, ModelConfig, Recipe
@@ -40,11 +41,14 @@ def test_words_are_found_where_they_begin_and_behind_the_last_one_stands_the_end
     source = torch.tensor(
         [[WORD, GOES_ON, WORD, WORD, END, PAD, PAD], [GOES_ON, WORD, GOES_ON, GOES_ON, WORD, 21, END]]
     )
-    assert model.next_word.word_starts(source).tolist() == [[0, 2, 3, 4, 4, 4, 4], [1, 4, 6, 6, 6, 6, 6]]
+    assert model.next_word.word_starts(Source.from_ids(source)).tolist() == [
+        [0, 2, 3, 4, 4, 4, 4],
+        [1, 4, 6, 6, 6, 6, 6],
+    ]
 
 
 def test_a_tag_moves_the_guide_on_and_a_bracket_does_not(model):
-    memory = model.encode(torch.tensor([[WORD, GOES_ON, WORD, END]]))
+    memory = model.encode(Source.from_ids(torch.tensor([[WORD, GOES_ON, WORD, END]])))
     counts = model.next_word.count_words(torch.tensor([[START, BRACKET, TAG, BRACKET, TAG]])).cumsum(dim=1)
     shown = model.next_word.next_word_vectors(memory, counts)[0]
     expected = model.next_word.projection(memory.states[0, [0, 0, 2, 2, 3]])
@@ -52,7 +56,7 @@ def test_a_tag_moves_the_guide_on_and_a_bracket_does_not(model):
 
 
 def test_more_tags_than_words_are_shown_the_end(model):
-    memory = model.encode(torch.tensor([[WORD, END]]))
+    memory = model.encode(Source.from_ids(torch.tensor([[WORD, END]])))
     assert torch.equal(
         model.next_word.next_word_vectors(memory, torch.tensor([[1]])),
         model.next_word.next_word_vectors(memory, torch.tensor([[99]])),
@@ -61,7 +65,7 @@ def test_more_tags_than_words_are_shown_the_end(model):
 
 def test_step_by_step_gives_the_logits_of_the_whole(model, sentences):
     source, prefix = sentences
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
     whole, state = model.decode(prefix, memory), model.initial_state(memory)
     for place in range(prefix.shape[1]):
         logits, state = model.step(prefix[:, place : place + 1], memory, state)
@@ -70,7 +74,7 @@ def test_step_by_step_gives_the_logits_of_the_whole(model, sentences):
 
 def test_a_hypothesis_takes_its_count_along_when_the_beam_is_reordered(model, sentences):
     source, prefix = sentences
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
     _, state = model.step(prefix[:, :1], memory, model.initial_state(memory))
     two = state.reorder(torch.zeros(3, 2, dtype=torch.long))
     _, two = model.step(torch.tensor([[TAG, BRACKET]] * 3), memory, two)
@@ -83,7 +87,7 @@ def test_a_hypothesis_takes_its_count_along_when_the_beam_is_reordered(model, se
 def test_sentences_that_are_kept_keep_their_words(model, sentences):
     source, prefix = sentences
     kept = torch.tensor([2])
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
     alone = model.decode(prefix[kept], memory.keep(kept))
     assert torch.allclose(alone, model.decode(prefix, memory)[kept])
 
@@ -91,7 +95,10 @@ def test_sentences_that_are_kept_keep_their_words(model, sentences):
 def test_padding_begins_no_word(model, sentences):
     source, prefix = sentences
     padded = torch.nn.functional.pad(source, (0, 3), value=PAD)
-    assert torch.allclose(model.decode(prefix, model.encode(padded)), model.decode(prefix, model.encode(source)))
+    assert torch.allclose(
+        model.decode(prefix, model.encode(Source.from_ids(padded))),
+        model.decode(prefix, model.encode(Source.from_ids(source))),
+    )
 
 
 def test_the_compiled_decoder_follows_the_guide(model, sentences):
@@ -100,8 +107,8 @@ def test_the_compiled_decoder_follows_the_guide(model, sentences):
     quick = compile_model(single, "float32")
     if quick is single:
         pytest.skip("there is no compiler here")
-    memory = quick.encode(source)
-    whole, state = single.decode(prefix, single.encode(source)), quick.initial_state(memory)
+    memory = quick.encode(Source.from_ids(source))
+    whole, state = single.decode(prefix, single.encode(Source.from_ids(source))), quick.initial_state(memory)
     for place in range(prefix.shape[1]):
         logits, state = quick.step(prefix[:, place : place + 1], memory, state)
         assert torch.allclose(logits[:, 0], whole[:, place], atol=1e-4)
@@ -111,8 +118,8 @@ def test_the_compiled_search_leaves_a_guided_model_alone(model, sentences):
     source, _ = sentences
     single = model.float()
     how = DecodingConfig(beam=3, extra_length=9)
-    plain = beam_search(single, source, how)
-    quick = beam_search(compile_model(single, "float32"), source, how)
+    plain = beam_search(single, Source.from_ids(source), how)
+    quick = beam_search(compile_model(single, "float32"), Source.from_ids(source), how)
     assert [row[0].tokens for row in quick] == [row[0].tokens for row in plain]
 
 

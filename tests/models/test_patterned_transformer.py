@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from dragoman.decoding.search import beam_search
 from dragoman.models.attention import MultiHeadAttention, dot_product
 from dragoman.models.local_attention import WindowPattern
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.native.model import can_compile
 from dragoman.recipe import DecodingConfig, ModelConfig
@@ -24,7 +25,7 @@ LONG = [70, 41, 1]  # several blocks, one, and a single word
 
 
 def logits(model, source, prefix):
-    return model.decode(prefix, model.encode(source))[prefix != PAD]
+    return model.decode(prefix, model.encode(Source.from_ids(source)))[prefix != PAD]
 
 
 def taken_in_full(model):
@@ -39,7 +40,7 @@ def taken_in_full(model):
 def test_padding_and_neighbours_do_not_change_the_logits(how):
     model = small_model(**how)
     source, prefix = random_rows(LONG), random_rows([50, 80, 30], seed=2)
-    together = model.decode(padded_by(prefix, 9), model.encode(padded_by(source, 64)))
+    together = model.decode(padded_by(prefix, 9), model.encode(Source.from_ids(padded_by(source, 64))))
 
     for row, (read, written) in enumerate(zip(LONG, [50, 80, 30], strict=True)):
         alone = logits(model, source[row : row + 1, :read], prefix[row : row + 1, :written])
@@ -49,7 +50,7 @@ def test_padding_and_neighbours_do_not_change_the_logits(how):
 @each
 def test_the_future_does_not_change_the_past(how):
     model = small_model(**how)
-    memory = model.encode(random_rows(LONG))
+    memory = model.encode(Source.from_ids(random_rows(LONG)))
     prefix = random_rows([90, 90, 90], seed=2)
     changed = torch.cat([prefix[:, :60], random_rows([30, 30, 30], seed=3)], dim=1)
 
@@ -63,7 +64,7 @@ def test_the_future_does_not_change_the_past(how):
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 1e-4)])
 def test_every_step_gives_the_logits_of_the_whole_prefix_whichever_hypothesis_it_continues(how, dtype, tolerance):
     model = small_model(dtype, width=32, heads=2, **how)
-    memory = model.encode(random_rows(LONG)).keep(torch.tensor([1, 0]))
+    memory = model.encode(Source.from_ids(random_rows(LONG))).keep(torch.tensor([1, 0]))
     generator = torch.Generator().manual_seed(4)
     state = model.initial_state(memory)
     prefixes = torch.empty(2, 1, 0, dtype=torch.long)
@@ -86,10 +87,12 @@ def test_every_step_gives_the_logits_of_the_whole_prefix_whichever_hypothesis_it
 def test_a_record_holds_the_weights_that_were_used_and_looks_nowhere_else(how):
     model = small_model(**how)
     source, prefix = random_rows(LONG), random_rows([50, 80, 30], seed=2)
-    memory, encoder = model.run_encoder(source, record=True)
+    memory, encoder = model.run_encoder(Source.from_ids(source), record=True)
     hidden, decoder, cross = model.run_decoder(prefix, memory, record=True)
 
-    torch.testing.assert_close(memory.states[memory.mask], model.encode(source).states[memory.mask], atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        memory.states[memory.mask], model.encode(Source.from_ids(source)).states[memory.mask], atol=1e-12, rtol=0
+    )
     torch.testing.assert_close(hidden, model.hidden_states(prefix, memory), atol=1e-12, rtol=0)
     for layers, recorded, causal in ((model.encoder, encoder, False), (model.decoder, decoder, True)):
         for layer, weights in zip(layers, recorded, strict=True):
@@ -104,10 +107,10 @@ def test_a_beam_of_one_says_what_is_likeliest_after_the_whole_prefix(how):
     model = small_model(**how)
     source = random_rows([20, 11])
 
-    found = beam_search(model, source, DecodingConfig(beam=1))
+    found = beam_search(model, Source.from_ids(source), DecodingConfig(beam=1))
 
     for row, [best] in enumerate(found):
-        said = model.decode(torch.tensor([[START, *best.tokens]]), model.encode(source[row : row + 1]))
+        said = model.decode(torch.tensor([[START, *best.tokens]]), model.encode(Source.from_ids(source[row : row + 1])))
         likeliest = said[0, :, [END, *range(RESERVED_TOKENS, VOCABULARY)]].argmax(-1)
         tokens = [0 if token == END else token - RESERVED_TOKENS + 1 for token in best.tokens]
         assert likeliest[: len(tokens)].tolist() == tokens
@@ -150,7 +153,7 @@ def test_it_learns_to_say_the_word_before(how):
     losses = []
     for seed in range(100):
         words = random_rows([30] * 4, seed=seed)
-        said = model.decode(words, model.encode(words[:, :1]))[:, 1:]
+        said = model.decode(words, model.encode(Source.from_ids(words[:, :1])))[:, 1:]
         loss = F.cross_entropy(said.flatten(0, 1), words[:, :-1].flatten())
         optimizer.zero_grad()
         loss.backward()

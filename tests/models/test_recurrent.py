@@ -17,7 +17,7 @@ from dragoman.models.recurrent import (
     reversal_index,
     reverse_sentences,
 )
-from dragoman.models.transducer import Memory
+from dragoman.models.transducer import Memory, Source
 from dragoman.recipe import ModelConfig
 from dragoman.tokens import PAD, START
 
@@ -65,7 +65,7 @@ def test_the_encoder_says_what_torch_says_of_packed_sentences(cell):
     )
 
     expected, _ = pad_packed_sequence(bidirectional(model, cell)(packed)[0], batch_first=True)
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
 
     torch.testing.assert_close(memory.states[memory.mask], expected[memory.mask], **CLOSE)
 
@@ -142,7 +142,7 @@ def test_the_score_by_location_is_what_a_sum_by_hand_over_earlier_looks_gives():
 
 @scores
 def test_only_a_score_leaves_weights_to_show(score):
-    shown = recurrent(score=score).attention_maps(*batch())
+    shown = recurrent(score=score).attention_maps(Source.from_ids(batch()[0]), batch()[1])
 
     assert (shown.encoder, shown.decoder) == ([], [])
     assert [tuple(weights.shape) for weights in shown.cross] == ([] if score == "none" else [(3, 1, 6, 7)])
@@ -152,7 +152,7 @@ def test_only_a_score_leaves_weights_to_show(score):
 def test_without_attention_only_the_ends_of_the_source_reach_the_decoder(cell):
     model = recurrent(cell=cell, score="none")
     source, prefix = batch()
-    memory = model.encode(source)
+    memory = model.encode(Source.from_ids(source))
     expected = model.decode(prefix, memory)
     middle = memory.states.clone()
     middle[0, 1:6], middle[0, 0, :8], middle[0, 6, 8:] = 9.0, 9.0, 9.0  # all but last onward and first backward
@@ -187,7 +187,7 @@ def test_a_cell_begins_by_keeping_what_it_has(cell):
 def test_the_state_of_another_model_is_refused():
     model = recurrent()
     with pytest.raises(AssertionError, match="the state of another model"):
-        model.step(torch.full((3, 1), START), model.encode(batch()[0]), object())
+        model.step(torch.full((3, 1), START), model.encode(Source.from_ids(batch()[0])), object())
 
 
 def test_two_vocabularies_cannot_share_one_embedding():

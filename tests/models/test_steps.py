@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import VOCABULARY, random_rows, small_model
 
-from dragoman.models.transducer import Memory
+from dragoman.models.transducer import Memory, Source
 from dragoman.tokens import RESERVED_TOKENS, START
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
@@ -60,7 +60,7 @@ class Reader:
 @pytest.mark.parametrize("how", VARIANTS)
 def test_every_step_gives_the_logits_of_the_whole_prefix(dtype, how):
     model = small_model(dtype, **how)
-    memory = model.encode(random_rows([7, 3, 5]))
+    memory = model.encode(Source.from_ids(random_rows([7, 3, 5])))
     prefix = random_rows([8, 8, 8], seed=2)
     state = model.initial_state(memory)
 
@@ -76,7 +76,7 @@ def test_every_step_gives_the_logits_of_the_whole_prefix(dtype, how):
 @pytest.mark.parametrize("how", VARIANTS)
 def test_hypotheses_side_by_side_branch_die_and_leave_without_disturbing_each_other(dtype, how):
     model = small_model(dtype, **how)
-    reader = Reader(model, model.encode(random_rows([7, 3, 5])))
+    reader = Reader(model, model.encode(Source.from_ids(random_rows([7, 3, 5]))))
 
     reader.read(torch.full((3, 1), START))
     reader.check()
@@ -94,7 +94,7 @@ def test_hypotheses_side_by_side_branch_die_and_leave_without_disturbing_each_ot
 @settings(max_examples=25, deadline=None)
 def test_no_order_of_events_makes_a_step_forget_or_confuse(events, seed):
     model = small_model()
-    reader = Reader(model, model.encode(random_rows([4, 1, 6, 3], seed=seed)), seed)
+    reader = Reader(model, model.encode(Source.from_ids(random_rows([4, 1, 6, 3], seed=seed))), seed)
     reader.read(torch.full((4, 1), START))
     happen = {
         "read": reader.read_any,
@@ -113,7 +113,7 @@ def test_no_order_of_events_makes_a_step_forget_or_confuse(events, seed):
 def test_a_state_can_be_read_on_from_twice():
     """A step makes a new state and leaves the old one as it was."""
     model = small_model()
-    memory = model.encode(random_rows([7, 3, 5]))
+    memory = model.encode(Source.from_ids(random_rows([7, 3, 5])))
     _, state = model.step(torch.full((3, 1), START), memory, model.initial_state(memory))
 
     first, _ = model.step(torch.full((3, 1), 5), memory, state)
@@ -125,6 +125,6 @@ def test_a_state_can_be_read_on_from_twice():
 
 def test_the_state_of_another_model_is_refused():
     model = small_model()
-    memory = model.encode(random_rows([7, 3, 5]))
+    memory = model.encode(Source.from_ids(random_rows([7, 3, 5])))
     with pytest.raises(AssertionError, match="the state of another model"):
         model.step(torch.full((3, 1), START), memory, object())

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from dragoman.models.attention import MultiHeadAttention, causal_mask
 from dragoman.models.layers import FeedForward
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.tokens import PAD
 
@@ -99,7 +100,7 @@ def test_with_the_same_parameters_pytorch_computes_the_same_logits_and_gradients
     real = prefix != PAD
     direction = torch.randn(int(real.sum()), model.output_weight.shape[0], dtype=dtype)  # of no symmetry
 
-    logits = model.decode(prefix, model.encode(source))[real]
+    logits = model.decode(prefix, model.encode(Source.from_ids(source)))[real]
     their_logits = twin(source, prefix)[real]
     gradient = dict(zip(model.parameters(), gradients((logits * direction).sum(), model), strict=True))
     (their_logits * direction).sum().backward()

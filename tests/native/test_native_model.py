@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.native import functions
 from dragoman.native.model import NativeTransformer, compile_model
@@ -45,7 +46,7 @@ def source(sentences=5, longest=19):
 def steps(transducer, rows, count=20):
     """Read tokens as a search would, with hypotheses that multiply, change places and leave; return all logits."""
     generator = torch.Generator().manual_seed(3)
-    memory = transducer.encode(rows)
+    memory = transducer.encode(Source.from_ids(rows))
     state, token, found = transducer.initial_state(memory), torch.full((len(rows), 1), START), []
     for step in range(count):
         logits, state = transducer.step(token, memory, state)
@@ -72,7 +73,7 @@ def test_every_step_is_that_of_the_model(kind):
 @torch.inference_mode()
 def test_what_the_encoder_leaves_is_that_of_the_model():
     built, rows = model(), source()
-    mine, expected = compile_model(built, "float32").encode(rows), built.encode(rows)
+    mine, expected = compile_model(built, "float32").encode(Source.from_ids(rows)), built.encode(Source.from_ids(rows))
     assert torch.equal(mine.mask, expected.mask)
     torch.testing.assert_close(mine.states[mine.mask], expected.states[mine.mask], rtol=1e-4, atol=1e-5)
 
@@ -89,10 +90,10 @@ def test_weights_of_one_byte_come_close(kind):
 @torch.inference_mode()
 def test_neighbours_and_padding_change_no_bit(precision):
     fast, rows = compile_model(model(), precision), source()
-    crowd = fast.encode(rows)
+    crowd = fast.encode(Source.from_ids(rows))
     together, _ = fast.step(torch.full((5, 1), START), crowd, fast.initial_state(crowd))
     for number, row in enumerate(rows):
-        alone = fast.encode(row[row != PAD][None])
+        alone = fast.encode(Source.from_ids(row[row != PAD][None]))
         logits, _ = fast.step(torch.full((1, 1), START), alone, fast.initial_state(alone))
         assert torch.equal(logits[0], together[number])
 

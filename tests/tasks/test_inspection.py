@@ -6,6 +6,7 @@ import torch
 
 import dragoman
 from dragoman.models.attention import MultiHeadAttention
+from dragoman.models.transducer import Source
 from dragoman.tokens import START
 from dragoman.viewer.document import viewer_document
 
@@ -34,7 +35,7 @@ def uses(model, monkeypatch):
     written = model.batch_of_one([START, *model.target_tokenizer.encode(record.target_text)])
     seen.clear()
     with torch.inference_mode():
-        model.model.decode(written, model.model.encode(source))
+        model.model.decode(written, model.model.encode(Source.from_ids(source)))
     return record, seen
 
 

@@ -5,6 +5,7 @@ import torch
 
 from dragoman import recipe
 from dragoman.errors import TrainingDiverged
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.parallel import SINGLE_THREAD
 from dragoman.recipe import TrainingConfig
@@ -22,7 +23,7 @@ def batch(numbers, length):
     written = [[*SENTENCES[number], END] for number in numbers]
     target = torch.tensor([row + [PAD] * (length - len(row)) for row in written])
     prefix = torch.tensor([[START, *row[:-1]] + [PAD] * (length - len(row)) for row in written])
-    return TensorBatch(target, prefix, target, sum(map(len, written)), numbers)
+    return TensorBatch(Source.from_ids(target), prefix, target, sum(map(len, written)), numbers)
 
 
 def tiny(dropout=0.0):

@@ -14,6 +14,7 @@ from traces import everything
 import dragoman
 from dragoman import checkpoints
 from dragoman.errors import TrainingStopped, UserError
+from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.models.weights import clone_tensors, named_weights, running_statistics
 from dragoman.recipe import ModelConfig, TrainingConfig
@@ -38,7 +39,7 @@ def tiny() -> Transformer:
 def batch(number: int) -> list[TensorBatch]:
     target = torch.tensor([[5, 6 + number % 3, 7, END], [9, END, PAD, PAD]])
     prefix = torch.tensor([[START, 5, 6 + number % 3, 7], [START, 9, PAD, PAD]])
-    return [TensorBatch(target, prefix, target, 6, [0, 1])]
+    return [TensorBatch(Source.from_ids(target), prefix, target, 6, [0, 1])]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from dragoman.decoding.scoring import score_targets
 from dragoman.decoding.search import OnStep, beam_search
 from dragoman.decoding.shortlist import Shortlist, ShortlistedTransducer
 from dragoman.models.attention import unfused_attention
-from dragoman.models.transducer import Transducer
+from dragoman.models.transducer import IncrementalDecoder, Source, Transducer
 from dragoman.native.model import compile_model
 from dragoman.parallel import SINGLE_THREAD, ThreadPool
 from dragoman.recipe import DecodingConfig
@@ -50,7 +50,7 @@ class Engine:
         *,
         pool: ThreadPool = SINGLE_THREAD,
         shortlist: Shortlist | None = None,
-        constrain: Callable[[Any], Any] | None = None,
+        constrain: Callable[[IncrementalDecoder], IncrementalDecoder] | None = None,
     ) -> None:
         self.model = model
         self.config = config
@@ -60,7 +60,7 @@ class Engine:
         self.constrain = constrain or (lambda model: model)
 
     @property
-    def search_model(self) -> Any:
+    def search_model(self) -> IncrementalDecoder:
         """The model as it is searched with: compiled if it can be, restricted to a shortlist, and constrained."""
         model = compile_model(self.model, self.config.precision)
         return self.constrain(model if self.shortlist is None else ShortlistedTransducer(model, self.shortlist))
@@ -160,7 +160,8 @@ class Engine:
 
         def done(batch: list[int]) -> list[_Result]:
             with _inference_context(exact):
-                return work(*(self._pad_batch([column[n] for n in batch], exact) for column in columns))
+                source, *rest = (self._pad_batch([column[n] for n in batch], exact) for column in columns)
+                return work(Source.from_ids(source), *rest)
 
         jobs = list(exact_batches(shapes) if exact else batches_by_length(shapes, self._batch_budget(shapes, width)))
         with _eval_mode(self.model):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dragoman.decoding.hypothesis import output_log_probabilities, sum_dtype
 from dragoman.decoding.sampling import check_sampling_options, draw_tokens
-from dragoman.models.transducer import Memory, State, Transducer
+from dragoman.models.transducer import Memory, Source, State, Transducer
 from dragoman.tokens import END, START, UNKNOWN
 
 
@@ -80,7 +80,9 @@ class ContextWindow:
 
     def __init__(self, model: CausalTransducer, size: int, device: torch.device) -> None:
         self.model, self.size, self.device = model, size, device
-        self.memory = model.encode(torch.empty(1, 0, dtype=torch.long, device=device))  # there is no source
+        self.memory = model.encode(
+            Source.from_ids(torch.empty(1, 0, dtype=torch.long, device=device))
+        )  # there is no source
         self.state: State | None = None
         self.tokens_read = 0  # tokens read, START included
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dragoman.models.transducer import Source
 from dragoman.native import functions as kernels
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
@@ -28,9 +29,9 @@ FAILED_HYPOTHESIS = Hypothesis(
 )  # of a model that gives only NaN
 
 
-def max_output_lengths(source: Tensor, config: DecodingConfig) -> Tensor:
+def max_output_lengths(source: Source, config: DecodingConfig) -> Tensor:
     """Return for each sentence (B) how many tokens it may produce, END included."""
-    return (source != PAD).sum(dim=1) - 1 + config.extra_length  # the source's END is not counted
+    return source.lengths - 1 + config.extra_length  # the source's END is not counted
 
 
 def output_log_probabilities(logits: Tensor, *, first: bool) -> Tensor:

@@ -21,14 +21,14 @@ from dragoman.decoding.hypothesis import (
 )
 from dragoman.decoding.penalties import length_penalty
 from dragoman.errors import UserError
-from dragoman.models.transducer import Transducer
+from dragoman.models.transducer import IncrementalDecoder, Source
 from dragoman.recipe import DecodingConfig
-from dragoman.tokens import END, PAD, START
+from dragoman.tokens import END, PAD, START, token_mask
 
 
 def sample(
-    model: Transducer,
-    source: Tensor,
+    model: IncrementalDecoder,
+    source: Source,
     config: DecodingConfig,
     *,
     temperature: float = 1.0,
@@ -94,11 +94,11 @@ def draw_tokens(values: Tensor, uniform: Tensor, temperature: float, top_k: int,
     return (found if places is None else places.gather(-1, found)).squeeze(-1)
 
 
-def _random_numbers(source: Tensor, n: int, count: int, seed: int) -> Tensor:
+def _random_numbers(source: Source, n: int, count: int, seed: int) -> Tensor:
     """Return `count` numbers in [0, 1) for each of `n` outputs of each sentence (B W T)."""
     rows = []
-    for row in source.tolist():
-        name = repr((seed, [token for token in row if token != PAD]))
+    for values, mask in zip(source.values, source.mask, strict=True):
+        name = repr((seed, values[mask].tolist()))
         stream = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
         generator = torch.Generator().manual_seed(stream)
         # Step after step, so that a longer neighbour only makes the stream longer.
@@ -108,7 +108,7 @@ def _random_numbers(source: Tensor, n: int, count: int, seed: int) -> Tensor:
 
 def _to_hypotheses(tokens: Tensor, sums: Tensor, alpha: float) -> list[list[Hypothesis]]:
     """Turn rows of tokens (B W T, from START) and their log-probabilities (B W) into hypotheses."""
-    produced = (tokens[..., 1:] != PAD).sum(dim=-1)
+    produced = token_mask(tokens[..., 1:]).sum(dim=-1)
     scores = sums / length_penalty(produced.to(sums.dtype), alpha)
     truncated = ~(tokens == END).any(dim=-1)
     columns = (tokens.tolist(), scores.tolist(), sums.tolist(), truncated.tolist())

@@ -6,17 +6,17 @@ from torch.nn import functional as F
 
 from dragoman.decoding.hypothesis import Hypothesis, output_tokens, sum_dtype
 from dragoman.decoding.penalties import length_penalty
-from dragoman.models.transducer import Transducer
+from dragoman.models.transducer import Source, Transducer
 from dragoman.recipe import DecodingConfig
-from dragoman.tokens import END, PAD, START
+from dragoman.tokens import END, PAD, START, token_mask
 
 
-def score_targets(model: Transducer, source: Tensor, target: Tensor, config: DecodingConfig) -> list[Hypothesis]:
+def score_targets(model: Transducer, source: Source, target: Tensor, config: DecodingConfig) -> list[Hypothesis]:
     """Return the scores of targets (B T, padded with PAD); one that does not close with END counts as truncated."""
     prefix = torch.cat([torch.full_like(target[:, :1], START), target], dim=1)
     logits = model.decode(prefix[:, :-1], model.encode(source))  # B T V
     sums = token_log_probabilities(logits, target).to(sum_dtype(target.device)).sum(dim=1)
-    scores = sums / length_penalty((target != PAD).sum(dim=1).to(sums.dtype), config.length_penalty)
+    scores = sums / length_penalty(token_mask(target).sum(dim=1).to(sums.dtype), config.length_penalty)
     truncated = ~(target == END).any(dim=1)
     rows = (prefix.tolist(), scores.tolist(), sums.tolist(), truncated.tolist())
     return [Hypothesis(output_tokens(tokens), *numbers) for tokens, *numbers in zip(*rows, strict=True)]

@@ -28,7 +28,7 @@ from dragoman.decoding.hypothesis import (
 from dragoman.decoding.penalties import length_penalty
 from dragoman.decoding.shortlist import ShortlistedTransducer
 from dragoman.errors import UserError
-from dragoman.models.transducer import Memory, State, Transducer
+from dragoman.models.transducer import IncrementalDecoder, Memory, Source, State
 from dragoman.native.model import NativeTransformer
 from dragoman.native.search import native_beam_search
 from dragoman.recipe import DecodingConfig
@@ -101,8 +101,8 @@ OnStep = Callable[[Beam], None]
 
 
 def beam_search(
-    model: Transducer,
-    source: Tensor,
+    model: IncrementalDecoder,
+    source: Source,
     config: DecodingConfig,
     *,
     n_best: int = 1,
@@ -149,7 +149,7 @@ def beam_search(
 
 
 def _initial_beam(
-    model: Transducer, source: Tensor, config: DecodingConfig, n_best: int, *, prefix_length: int = 0
+    model: IncrementalDecoder, source: Source, config: DecodingConfig, n_best: int, *, prefix_length: int = 0
 ) -> Beam:
     """Return the beam before the first step: one empty hypothesis a sentence, with room for what is given."""
     memory = model.encode(source)
@@ -171,7 +171,7 @@ def _initial_beam(
     )
 
 
-def _force_token(beam: Beam, model: Transducer, token: int) -> Beam:
+def _force_token(beam: Beam, model: IncrementalDecoder, token: int) -> Beam:
     """Let every hypothesis go on with a given token, and count what the model thinks of it."""
     logits, state = model.step(beam.tokens[..., -1], beam.memory, beam.state)
     return replace(
@@ -182,7 +182,7 @@ def _force_token(beam: Beam, model: Transducer, token: int) -> Beam:
     )
 
 
-def _extend_beam(beam: Beam, model: Transducer, width: int, *, fixed_shape: bool = False) -> Beam:
+def _extend_beam(beam: Beam, model: IncrementalDecoder, width: int, *, fixed_shape: bool = False) -> Beam:
     """Read the last tokens and keep the `width` best ways to go on; fewer while there are fewer.
 
     The greedy one has a place beside them when it is not among them, and if `steady` always.

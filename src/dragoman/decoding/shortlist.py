@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.models.transducer import Memory, State, Transducer
+from dragoman.models.transducer import IncrementalDecoder, Memory, Source, State
 from dragoman.tokens import RESERVED_TOKENS
 
 
@@ -23,12 +23,12 @@ class Shortlist:
     common: Tensor  # K target pieces
     vocabulary_size: int  # in the target's vocabulary
 
-    def allowed_tokens(self, source: Tensor) -> Tensor:
+    def allowed_tokens(self, source: Source) -> Tensor:
         """Return which pieces (B V) may be said in translating each sentence of `source` (B S)."""
         allowed = torch.zeros(len(source), self.vocabulary_size, dtype=torch.bool, device=source.device)
         allowed[:, :RESERVED_TOKENS] = True
         allowed[:, self.common.to(source.device)] = True
-        return allowed.scatter_(1, self.candidates.to(source.device)[source].flatten(1), True)
+        return allowed.scatter_(1, self.candidates.to(source.device)[source.values].flatten(1), True)
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class ShortlistMemory(Memory):
 class ShortlistedTransducer:
     """A transducer that says nothing but what is on each sentence's list."""
 
-    def __init__(self, model: Transducer, shortlist: Shortlist) -> None:
+    def __init__(self, model: IncrementalDecoder, shortlist: Shortlist) -> None:
         self.model, self.shortlist = model, shortlist
 
-    def encode(self, source: Tensor) -> ShortlistMemory:
+    def encode(self, source: Source) -> ShortlistMemory:
         """Read `source` (B S, padded with PAD)."""
         memory = self.model.encode(source)
         return ShortlistMemory(

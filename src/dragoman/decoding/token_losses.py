@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from dragoman.decoding.scoring import token_log_probabilities
-from dragoman.models.transducer import Transducer
+from dragoman.models.transducer import Source, Transducer
 from dragoman.tokens import PAD, START
 
 _BATCH_TOKENS = 4096
@@ -56,6 +56,6 @@ def _window_losses(model: Transducer, rows: list[_TokenArray], device: torch.dev
     for place, row in enumerate(rows):
         target[place, : len(row)] = torch.from_numpy(row).to(device)
     prefix = torch.cat([torch.full_like(target[:, :1], START), target[:, :-1]], dim=1)
-    memory = model.encode(target[:, :0])  # there is no source
+    memory = model.encode(Source.from_ids(target[:, :0]))  # there is no source
     logits = model.decode(prefix, memory)  # B T V
     return -token_log_probabilities(logits, target).double().cpu().numpy()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dragoman.decoding.hypothesis import max_output_lengths
 from dragoman.errors import UserError
-from dragoman.models.transducer import AttentionMaps, Memory, State, Transducer, gather_parents
+from dragoman.models.transducer import IncrementalDecoder, Memory, Source, State, gather_parents
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS
 
@@ -124,7 +124,7 @@ class TreeState:
 class TreeConstraint:
     """A transducer that writes nothing but trees over the words of its source."""
 
-    def __init__(self, model: Transducer, grammar: TreeGrammar, words: Tensor, config: DecodingConfig) -> None:
+    def __init__(self, model: IncrementalDecoder, grammar: TreeGrammar, words: Tensor, config: DecodingConfig) -> None:
         """Hold `model` to trees; `words` (V) says how many words each token of the source stands for, or begins."""
         if config.extra_length < _MIN_EXTRA_TOKENS:
             raise UserError(
@@ -134,16 +134,11 @@ class TreeConstraint:
             )
         self.model, self.grammar, self.words, self.config = model, grammar, words, config
 
-    @property
-    def output_weight(self) -> Tensor:
-        """The model's own matrix (V D)."""
-        return self.model.output_weight
-
-    def encode(self, source: Tensor) -> TreeMemory:
+    def encode(self, source: Source) -> TreeMemory:
         """Read `source` (B S, padded with PAD)."""
         self.grammar, self.words = self.grammar.to(source.device), self.words.to(source.device)
         inner = self.model.encode(source)
-        words, longest = self.words[source].sum(dim=1), max_output_lengths(source, self.config)  # B
+        words, longest = self.words[source.values].sum(dim=1), max_output_lengths(source, self.config)  # B
         assert (longest >= words + _MIN_EXTRA_TOKENS).all(), "a source has at least a token for each of its words"
         return TreeMemory(inner.states, inner.mask, inner, words, longest)
 
@@ -162,23 +157,6 @@ class TreeConstraint:
         logits, inner = self.model.step(token, memory.inner, state.inner)
         grown = replace(self._advance(token, state), inner=inner)
         return _mask_logits(logits, self._allowed_tokens(grown)), grown
-
-    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
-        assert isinstance(memory, TreeMemory), f"this memory does not count words: {type(memory)}"
-        state, possible = self.initial_state(memory), []
-        for place in range(prefix.shape[1]):
-            state = self._advance(prefix[:, place : place + 1], state)
-            possible.append(self._allowed_tokens(state))
-        return _mask_logits(self.model.decode(prefix, memory.inner), torch.cat(possible, dim=1))
-
-    def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the model's own last hidden vectors (B T D) over `prefix` (B T)."""
-        return self.model.hidden_states(prefix, memory.inner if isinstance(memory, TreeMemory) else memory)
-
-    def attention_maps(self, source: Tensor, prefix: Tensor) -> AttentionMaps:
-        """Return the weights with which `source` and `prefix` are read."""
-        return self.model.attention_maps(source, prefix)
 
     def _advance(self, token: Tensor, state: TreeState) -> TreeState:
         """Return the trees after one more token of each (B W); START, PAD and all that comes after END do nothing."""

@@ -18,6 +18,7 @@ from dragoman.lab.plots import add_shared_legend, draw_lines, save_figure, subpl
 from dragoman.lab.report import Cell, ExperimentReport, Json, Picture, ReportTable, format_difference
 from dragoman.models.architectures import build_model
 from dragoman.models.attention import unfused_attention
+from dragoman.models.transducer import Source
 from dragoman.recipe import ModelConfig
 from dragoman.tokens import END, RESERVED_TOKENS, START
 
@@ -166,7 +167,7 @@ def count_flops_per_token(
     source = torch.cat([words, torch.full((8, 1), END)], dim=1)
     prefix = torch.cat([torch.full((8, 1), START), words], dim=1)
     with unfused_attention(), FlopCounterMode(display=False) as counter:
-        total = (model.hidden_states(prefix, model.encode(source)) @ model.output_weight.T).sum()
+        total = (model.hidden_states(prefix, model.encode(Source.from_ids(source))) @ model.output_weight.T).sum()
         torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
     return float(counter.get_total_flops() / prefix.numel())
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from dragoman.models.transducer import Source
 from dragoman.tasks.events import OnEvent, ProgressUpdate
 from dragoman.tasks.translator import Translator
 from dragoman.tokens import PAD, START
@@ -48,7 +49,7 @@ def _attention_weights(
     """Return all weights of some pairs side by side: B L H T S of each kind that the architecture has."""
     source = _pad_rows([source for source, _ in tokens])
     prefix = _pad_rows([[START, *target] for _, target in tokens])
-    seen = model.model.eval().attention_maps(source.to(model.device), prefix.to(model.device))
+    seen = model.model.eval().attention_maps(Source.from_ids(source.to(model.device)), prefix.to(model.device))
     layers = {kind: getattr(seen, kind) for kind in ATTENTION_KINDS}
     return {kind: torch.stack(found, dim=1).float().cpu().numpy() for kind, found in layers.items() if found}
 

@@ -22,6 +22,7 @@ from dragoman.lab.seeds import (
     validation_loss_at,
 )
 from dragoman.models.architectures import build_model
+from dragoman.models.transducer import Source
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, PAD, START
 from dragoman.training.loss import projected_cross_entropy
@@ -149,7 +150,7 @@ def layer_gradients(model: Any, batch: tuple[Tensor, Tensor, Tensor]) -> dict[st
     """Return the length of the gradient of the mean loss in each layer of each stack, from the first to the last."""
     source, prefix, target = batch
     model.train()
-    hidden = model.hidden(prefix, model.encode(source))
+    hidden = model.hidden(prefix, model.encode(Source.from_ids(source)))
     loss, _ = projected_cross_entropy(hidden, model.output, target, 0.0)
     torch.autograd.backward(loss / (target != PAD).sum())
     return {stack: [_gradient_norm(layer) for layer in getattr(model, stack)] for stack in ("encoder", "decoder")}

@@ -7,11 +7,11 @@ from dragoman.models.bytenet import ByteNet
 from dragoman.models.convs2s import ConvS2S
 from dragoman.models.decoder_only import DecoderOnly
 from dragoman.models.recurrent import Recurrent
-from dragoman.models.transducer import Network
+from dragoman.models.transducer import Transducer
 from dragoman.models.transformer import Transformer
 from dragoman.recipe import ModelConfig
 
-ARCHITECTURES: dict[str, Callable[[ModelConfig, int, int], Network]] = {
+ARCHITECTURES: dict[str, Callable[[ModelConfig, int, int], Transducer]] = {
     "transformer": Transformer,
     "recurrent": Recurrent,
     "convolutional": ConvS2S,
@@ -22,6 +22,6 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, int, int], Network]] = {
 }
 
 
-def build_model(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Network:
+def build_model(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Transducer:
     """Return a new model of the architecture that the recipe names."""
     return ARCHITECTURES[config.architecture](config, source_vocabulary, target_vocabulary)

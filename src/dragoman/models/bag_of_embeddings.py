@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.models.layers import ACTIVATIONS, Dropout, build_embeddings, initialise_weights
-from dragoman.models.transducer import AttentionMaps, Memory, State, gather_parents
+from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
 from dragoman.recipe import ModelConfig
 from dragoman.tokens import PAD
 
@@ -91,9 +91,9 @@ class BagOfEmbeddings(nn.Module):
         """The matrix that turns hidden vectors into logits (V D); it may be the target embedding too."""
         return self.target_embedding.weight if self.projection is None else self.projection.weight
 
-    def encode(self, source: Tensor) -> Memory:
+    def encode(self, source: Source) -> Memory:
         """Look up `source` (B S, padded with PAD)."""
-        return Memory(self.dropout(self.source_embedding(source)), source != PAD)
+        return Memory(self.dropout(self.source_embedding(source.values)), source.mask)
 
     def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
         """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
@@ -115,7 +115,7 @@ class BagOfEmbeddings(nn.Module):
         window = torch.cat([state.tokens, token[..., None]], dim=-1)  # B W k
         return self.run_layers(window, state.context) @ self.output_weight.T, NgramState(window[..., 1:], state.context)
 
-    def attention_maps(self, source: Tensor, prefix: Tensor) -> AttentionMaps:  # noqa: ARG002
+    def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:  # noqa: ARG002
         """Return no weights: nothing attends."""
         return AttentionMaps([], [], [])
 

@@ -19,9 +19,8 @@ from torch.nn import functional as F
 from dragoman.models.convs2s import Convolution, ConvolutionCache
 from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
 from dragoman.models.positions import build_positions
-from dragoman.models.transducer import AttentionMaps, Memory, State
+from dragoman.models.transducer import AttentionMaps, Memory, Source, State
 from dragoman.recipe import ModelConfig
-from dragoman.tokens import PAD
 
 # Target places for each source place: ByteNet's a for English to German (its b is 0). A fraction, for 25 times the 1.2
 # of single precision is more than 30.
@@ -91,15 +90,15 @@ class ByteNet(nn.Module):
         """The matrix that turns hidden vectors into logits (V D)."""
         return self.target_embedding.weight if self.projection is None else self.projection.weight
 
-    def encode(self, source: Tensor) -> Memory:
+    def encode(self, source: Source) -> Memory:
         """Read `source` (B S, padded with PAD) and unfold it; the memory's mask (B U) has the unfolded lengths."""
-        word = self.source_embedding(source) + self.source_positions(0, source.shape[1])  # B S D
-        real = source != PAD
-        unfolded = math.ceil(_LENGTH_FACTOR * source.shape[1]) - source.shape[1]
-        x = torch.where(real[..., None], word, self.beyond)
+        word = self.source_embedding(source.values) + self.source_positions(0, source.mask.shape[1])  # B S D
+        length = source.mask.shape[1]
+        unfolded = math.ceil(_LENGTH_FACTOR * length) - length
+        x = torch.where(source.mask[..., None], word, self.beyond)
         x = torch.cat([x, self.beyond.expand(len(x), unfolded, -1)], dim=1)  # B U D
-        place, length = torch.arange(x.shape[1], device=x.device), real.sum(dim=1, keepdim=True)
-        mask = _LENGTH_FACTOR.denominator * place < _LENGTH_FACTOR.numerator * length  # B U
+        position = torch.arange(x.shape[1], device=x.device)
+        mask = _LENGTH_FACTOR.denominator * position < _LENGTH_FACTOR.numerator * source.lengths[:, None]  # B U
         x = self.dropout(x)
         for block in self.encoder:
             x = cast(ByteNetBlock, block).convolve_centred(x, mask)
@@ -118,7 +117,7 @@ class ByteNet(nn.Module):
             x = cast(ByteNetBlock, block).convolve_causal(x)
         return self.project_output(x)
 
-    def attention_maps(self, source: Tensor, prefix: Tensor) -> AttentionMaps:  # noqa: ARG002
+    def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:  # noqa: ARG002
         """Return nothing: there is no attention to show."""
         return AttentionMaps([], [], [])
 

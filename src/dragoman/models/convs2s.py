@@ -21,9 +21,8 @@ from torch.nn import functional as F
 from dragoman.models.attention import SCORE_FUNCTIONS, attend
 from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
 from dragoman.models.positions import build_positions
-from dragoman.models.transducer import AttentionMaps, Memory, State, gather_parents
+from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
 from dragoman.recipe import ModelConfig
-from dragoman.tokens import PAD
 
 _SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two
 # A gate that is σ(b) lets E[σ(b)²] of a variance through: a quarter while b is small, as that paper's are, but a third
@@ -157,15 +156,16 @@ class ConvS2S(nn.Module):
         """The matrix that turns hidden vectors into logits (V D)."""
         return self.target_embedding.weight if self.projection is None else self.projection.weight
 
-    def encode(self, source: Tensor) -> Memory:
+    def encode(self, source: Source) -> Memory:
         """Read `source` (B S, padded with PAD)."""
-        mask = source != PAD  # B S
-        word = self.dropout(self.source_embedding(source) + self.source_positions(0, source.shape[1]))  # B S D
+        word = self.dropout(
+            self.source_embedding(source.values) + self.source_positions(0, source.mask.shape[1])
+        )  # B S D
         x = self.encoder_entrance(word)
         for layer in self.encoder:
-            x = layer(x, mask)
+            x = layer(x, source.mask)
         z = self.encoder_exit(x)
-        return Memory(torch.cat([z, (z + word) * _SQRT_HALF], dim=-1), mask)  # B S 2D
+        return Memory(torch.cat([z, (z + word) * _SQRT_HALF], dim=-1), source.mask)  # B S 2D
 
     def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
         """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
@@ -175,7 +175,7 @@ class ConvS2S(nn.Module):
         """Return the last hidden vectors (B T D) over `prefix`."""
         return self.run_decoder(prefix, memory)[0]
 
-    def attention_maps(self, source: Tensor, prefix: Tensor) -> AttentionMaps:
+    def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:
         """Return the weights with which `prefix` reads `source`: one head a layer, and no self-attention."""
         return AttentionMaps([], [], self.run_decoder(prefix, self.encode(source), record=True)[1])
 

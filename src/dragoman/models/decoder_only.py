@@ -21,10 +21,10 @@ from torch.nn import functional as F
 from dragoman.models.attention import AttentionPattern, MultiHeadAttention, attend
 from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
 from dragoman.models.positions import build_positions
-from dragoman.models.transducer import AttentionMaps, Memory, State, gather_parents
+from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
 from dragoman.models.transformer import EncoderLayer, KeyValue, select_rows
 from dragoman.recipe import ModelConfig
-from dragoman.tokens import PAD
+from dragoman.tokens import token_mask
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class DecoderOnly(nn.Module):
         """The matrix that turns hidden vectors into logits (V D)."""
         return self.target_embedding.weight if self.projection is None else self.projection.weight
 
-    def encode(self, source: Tensor) -> Memory:
+    def encode(self, source: Source) -> Memory:
         """Read `source` (B S, padded with PAD; S may be 0)."""
         return self.run_source(source)[0]
 
@@ -120,7 +120,7 @@ class DecoderOnly(nn.Module):
         """Return the last hidden vectors (B T D) over `prefix`."""
         return self.target_states(prefix, memory)[0]
 
-    def attention_maps(self, source: Tensor, prefix: Tensor) -> AttentionMaps:
+    def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:
         """Return the weights with which `source` and `prefix` are read.
 
         A target place looks at source and target at once, so a row of `cross` and the same row of `decoder` are two
@@ -128,18 +128,17 @@ class DecoderOnly(nn.Module):
         """
         memory, encoder = self.run_source(source, record=True)
         _, weights = self.target_states(prefix, memory, record=True)
-        length = source.shape[1]
+        length = source.mask.shape[1]
         cross = [each[..., :length] for each in weights] if length else []  # a language model has nothing to look at
         return AttentionMaps(encoder, [each[..., length:] for each in weights], cross)
 
-    def run_source(self, source: Tensor, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
+    def run_source(self, source: Source, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
         """Run the stack over the source; the second part holds each layer's weights (B H S S) if recorded."""
-        mask = source != PAD  # B S
-        length = source.shape[1]
+        mask, length = source.mask, source.mask.shape[1]
         nothing = self.output_weight.new_zeros(len(source), 0, sum(self.key_value_widths))
         if not length:
             return Memory(nothing, mask), []
-        x = self.dropout(self.source_embedding(source) + self.positions(0, length))  # B S D
+        x = self.dropout(self.source_embedding(source.values) + self.positions(0, length))  # B S D
         before = self.unpack_memory(Memory(nothing, mask[:, :0]))
         _, read, weights = self.run_layers(x, before, _AttentionView.causal(mask, length), record=record)
         return Memory(_pack_memory(read), mask), weights
@@ -159,7 +158,7 @@ class DecoderOnly(nn.Module):
     ) -> tuple[Tensor, list[KeyValue], _AttentionView, list[Tensor]]:
         """Run the stack over the target; return the hidden vectors (B T D), what was read, the view and the weights."""
         length = prefix.shape[1]
-        view = _AttentionView.causal(torch.cat([memory.mask, prefix != PAD], dim=1), length)
+        view = _AttentionView.causal(torch.cat([memory.mask, token_mask(prefix)], dim=1), length)
         x = self.dropout(self.target_embedding(prefix) + self.position_vectors(view.positions[:, -length:]))  # B T D
         x, read, weights = self.run_layers(x, self.unpack_memory(memory), view, record=record)
         return self.norm(x), read, view, weights

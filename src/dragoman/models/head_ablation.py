@@ -12,14 +12,14 @@ import torch
 from torch import nn
 
 from dragoman.models.attention import MultiHeadAttention
-from dragoman.models.transducer import Network
+from dragoman.models.transducer import Transducer
 from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
 AttentionKind = Literal["encoder", "decoder", "cross"]
 HeadIndex = tuple[AttentionKind, int, int]  # kind, layer and head, counted from 0
 
 
-def can_ablate_heads(model: Network) -> TypeGuard[Transformer]:
+def can_ablate_heads(model: Transducer) -> TypeGuard[Transformer]:
     """Say whether a model's attention is in heads that can be switched off: that of its rivals is part of a layer."""
     return isinstance(model, Transformer)
 

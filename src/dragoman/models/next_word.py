@@ -12,15 +12,14 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from dragoman.models.transducer import Memory
+from dragoman.models.transducer import Memory, Source
 from dragoman.recipe import ModelConfig
-from dragoman.tokens import PAD
 
 
 class NextWord(Protocol):
     """What a Transformer asks at every place of its decoder."""
 
-    def word_starts(self, source: Tensor) -> Tensor | None:
+    def word_starts(self, source: Source) -> Tensor | None:
         """Return where each word of `source` (B S) begins (B S), END for words beyond the last; None if unneeded."""
 
     def count_words(self, token: Tensor) -> Tensor:
@@ -33,7 +32,7 @@ class NextWord(Protocol):
 class NoNextWordFeature(nn.Module):
     """Adds nothing."""
 
-    def word_starts(self, source: Tensor) -> None:
+    def word_starts(self, source: Source) -> None:
         """Remember nothing."""
         del source
 
@@ -64,14 +63,15 @@ class NextWordFeature(nn.Module):
         self.starts_word.copy_(starts_word)
         self.completes_word.copy_(completes_word)
 
-    def word_starts(self, source: Tensor) -> Tensor:
+    def word_starts(self, source: Source) -> Tensor:
         """Return where each word of `source` (B S) begins (B S), and the last token for words beyond the last."""
-        begun = self.starts_word[source]
-        last = (source != PAD).sum(dim=1, keepdim=True) - 1  # B 1
+        begun = self.starts_word[source.values]
+        last = source.lengths[:, None] - 1  # B 1
+        length = source.mask.shape[1]
         # What begins no word is written to a column of its own, which nobody reads.
-        number = torch.where(begun > 0, begun.cumsum(dim=1) - 1, source.shape[1]).clamp(max=source.shape[1])
-        places = torch.arange(source.shape[1], device=source.device).expand_as(source)
-        found = last.repeat(1, source.shape[1] + 1).scatter(1, number, places)
+        number = torch.where(begun > 0, begun.cumsum(dim=1) - 1, length).clamp(max=length)
+        places = torch.arange(length, device=source.device).expand_as(begun)
+        found = last.repeat(1, length + 1).scatter(1, number, places)
         return found[:, :-1]
 
     def count_words(self, token: Tensor) -> Tensor:

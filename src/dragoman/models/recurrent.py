@@ -22,9 +22,8 @@ from torch.nn import functional as F
 
 from dragoman.models.attention import AdditiveScore, ScoreFunction, attend, dot_product, scaled_dot_product
 from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
-from dragoman.models.transducer import AttentionMaps, Memory, State, gather_parents
+from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
 from dragoman.recipe import ModelConfig
-from dragoman.tokens import PAD
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 _STATE_PARTS = {"lstm": 2, "gru": 1}
@@ -257,14 +256,13 @@ class Recurrent(nn.Module):
         """The matrix that turns hidden vectors into logits (V D); it may be the target embedding too."""
         return self.target_embedding.weight if self.projection is None else self.projection.weight
 
-    def encode(self, source: Tensor) -> Memory:
+    def encode(self, source: Source) -> Memory:
         """Read `source` (B S, padded with PAD)."""
-        mask = source != PAD
-        turn = reversal_index(mask)
-        x = self.source_embedding(source)  # B S D
+        turn = reversal_index(source.mask)
+        x = self.source_embedding(source.values)  # B S D
         for layer in self.encoder:
             x = layer(self.dropout(x), turn)
-        return Memory(x, mask)
+        return Memory(x, source.mask)
 
     def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
         """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
@@ -274,7 +272,7 @@ class Recurrent(nn.Module):
         """Return the last hidden vectors (B T D) over `prefix`."""
         return self.run_decoder(prefix, memory)[0]
 
-    def attention_maps(self, source: Tensor, prefix: Tensor) -> AttentionMaps:
+    def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:
         """Return the weights with which `source` is read; recurrence has none of its own."""
         _, weights = self.run_decoder(prefix, self.encode(source), record=True)
         return AttentionMaps([], [], [] if weights is None else [weights])

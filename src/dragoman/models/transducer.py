@@ -10,6 +10,42 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor, nn
 
+from dragoman.tokens import token_mask
+
+
+@dataclass(frozen=True)
+class Source:
+    """A padded batch of what an encoder reads: token ids or feature vectors."""
+
+    values: Tensor  # B S, ids; or B S F, vectors
+    mask: Tensor  # B S, False at padding
+
+    @classmethod
+    def from_ids(cls, ids: Tensor) -> "Source":
+        """Return the source of token ids (B S) padded with PAD."""
+        return cls(ids, token_mask(ids))
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def __getitem__(self, rows: slice | Tensor) -> "Source":
+        """Return some sequences of the batch."""
+        return Source(self.values[rows], self.mask[rows])
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the tensors."""
+        return self.mask.device
+
+    @property
+    def lengths(self) -> Tensor:
+        """The number of positions (B) that are not padding."""
+        return self.mask.sum(dim=1)
+
+    def to(self, device: torch.device) -> "Source":
+        """Return the source on a device."""
+        return Source(self.values.to(device), self.mask.to(device))
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -54,24 +90,11 @@ def gather_parents(values: Tensor, parents: Tensor) -> Tensor:
     return values[sentence, parents]
 
 
-class Transducer(Protocol):
-    """A model that reads one sequence of tokens and writes another."""
+class IncrementalDecoder(Protocol):
+    """What search and sampling need: encode a source, then decode one token per step."""
 
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V D) whose product with a hidden vector gives the logits."""
-        ...
-
-    def encode(self, source: Tensor) -> Memory:
-        """Read `source` (B S, padded with PAD)."""
-        ...
-
-    def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the last hidden vectors (B T D) over `prefix` (B T)."""
-        ...
-
-    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
+    def encode(self, source: Source) -> Memory:
+        """Encode a batch of sources."""
         ...
 
     def initial_state(self, memory: Memory) -> State:
@@ -79,43 +102,56 @@ class Transducer(Protocol):
         ...
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, State]:
-        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
-        ...
-
-    def attention_maps(self, source: Tensor, prefix: Tensor) -> AttentionMaps:
-        """Return the weights with which `source` and `prefix` are read."""
+        """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
         ...
 
 
-class Network(Transducer, Protocol):
-    """A transducer with weights: an `nn.Module`, of which no more is asked than this."""
+class Transducer(IncrementalDecoder, Protocol):
+    """An encoder-decoder model: an `nn.Module` that maps one sequence to another."""
 
     training: bool
 
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V D) that maps hidden states to logits."""
+        ...
+
+    def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the last hidden states (B T D) over `prefix` (B T)."""
+        ...
+
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
+        ...
+
+    def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:
+        """Return the attention weights of every layer over `source` and `prefix`."""
+        ...
+
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield what is learned."""
+        """Yield the parameters."""
         ...
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yield what is learned, by name."""
+        """Yield the parameters with their names."""
         ...
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield what is not learned, by name."""
+        """Yield the buffers with their names."""
         ...
 
     def state_dict(self) -> Mapping[str, Any]:
-        """Return what is to be saved."""
+        """Return the tensors to save."""
         ...
 
     def train(self) -> Self:
-        """Switch dropout on."""
+        """Switch to training mode (dropout on)."""
         ...
 
     def eval(self) -> Self:
-        """Switch dropout off."""
+        """Switch to evaluation mode (dropout off)."""
         ...
 
     def to(self, device: torch.device) -> Self:
-        """Move to a device."""
+        """Move the model to a device."""
         ...

@@ -22,9 +22,9 @@ from dragoman.models.layers import (
 from dragoman.models.local_attention import PATTERNS
 from dragoman.models.next_word import build_next_word_feature
 from dragoman.models.positions import build_positions
-from dragoman.models.transducer import AttentionMaps, Memory, State, gather_parents
+from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
 from dragoman.recipe import ModelConfig
-from dragoman.tokens import PAD
+from dragoman.tokens import token_mask
 
 KeyValue = tuple[Tensor, Tensor]
 
@@ -185,7 +185,7 @@ class Transformer(nn.Module):
         """The matrix that turns hidden vectors into logits (V D); section 3.4 shares it with the embedding."""
         return self.target_embedding.weight if self.projection is None else self.projection.weight
 
-    def encode(self, source: Tensor) -> Memory:
+    def encode(self, source: Source) -> Memory:
         """Read `source` (B S, padded with PAD)."""
         return self.run_encoder(source)[0]
 
@@ -197,22 +197,21 @@ class Transformer(nn.Module):
         """Return the last hidden vectors (B T D) over `prefix`."""
         return self.run_decoder(prefix, memory)[0]
 
-    def attention_maps(self, source: Tensor, prefix: Tensor) -> AttentionMaps:
+    def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:
         """Return the weights with which `source` and `prefix` are read."""
         memory, encoder = self.run_encoder(source, record=True)
         _, decoder, cross = self.run_decoder(prefix, memory, record=True)
         return AttentionMaps(encoder, decoder, cross)
 
-    def run_encoder(self, source: Tensor, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
+    def run_encoder(self, source: Source, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
         """Run the encoder; the second part holds each layer's weights (B H S S) if recorded."""
-        mask = source != PAD  # B S
-        x = self.dropout(self.source_embedding(source) + self.source_positions(0, source.shape[1]))  # B S D
+        x = self.dropout(self.source_embedding(source.values) + self.source_positions(0, source.mask.shape[1]))  # B S D
         recorded: list[Tensor] = []
-        with norm_mask(mask):
+        with norm_mask(source.mask):
             for layer in self.encoder:
-                x, weights = layer(x, mask[:, None, None], record=record)
+                x, weights = layer(x, source.mask[:, None, None], record=record)
                 recorded += [weights] if record else []
-            return Memory(self.encoder_norm(x), mask, word_starts=self.next_word.word_starts(source)), recorded
+            return Memory(self.encoder_norm(x), source.mask, word_starts=self.next_word.word_starts(source)), recorded
 
     def run_decoder(
         self, prefix: Tensor, memory: Memory, *, record: bool = False
@@ -225,7 +224,7 @@ class Transformer(nn.Module):
         x = self.dropout(self.target_embedding(prefix) + self.target_positions(0, length) + ahead)  # B T D
         own: list[Tensor] = []
         cross: list[Tensor] = []
-        with norm_mask(prefix != PAD):
+        with norm_mask(token_mask(prefix)):
             for layer, projected in zip(self.decoder, self.project_memory(memory), strict=True):
                 x, own_weights, cross_weights = layer(x, projected, mask, memory.mask[:, None, None], record=record)
                 own += [own_weights] if record else []

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from dragoman.models.transducer import Network
+from dragoman.models.transducer import Transducer
 
 
-def named_weights(model: Network) -> dict[str, Tensor]:
+def named_weights(model: Transducer) -> dict[str, Tensor]:
     """Return by name all that makes a model what it is; what two parts share, once."""
     return {**dict(model.named_parameters()), **running_statistics(model)}
 
 
-def running_statistics(model: Network) -> dict[str, Tensor]:
+def running_statistics(model: Transducer) -> dict[str, Tensor]:
     """Return by name what a model counts while it is trained: its buffers, but for those it makes anew when built."""
     kept = model.state_dict().keys()
     return {name: buffer for name, buffer in model.named_buffers() if name in kept}

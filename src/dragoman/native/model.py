@@ -23,13 +23,12 @@ from torch import Tensor, nn
 from dragoman.models.attention import MultiHeadAttention, parameter_version, scaled_dot_product
 from dragoman.models.layers import Residual
 from dragoman.models.next_word import NextWordFeature
-from dragoman.models.transducer import Memory, State
+from dragoman.models.transducer import Memory, Source, State
 from dragoman.models.transformer import DecoderLayer, EncoderLayer, KeyValue, KVCache, Transformer
 from dragoman.native import stack as kernels
 from dragoman.native.functions import LANES, CCacheShape, is_supported, raise_if_failed
 from dragoman.native.stack import CLayer, CNorm, CSearchOptions, CSearchResults, CStack, LinearWeights, PackedLinear
 from dragoman.recipe import DecodingPrecision
-from dragoman.tokens import PAD
 
 _CACHE_BYTES = 4 << 20  # bytes of weights that a core finds in its cache again at the next step
 _ROWS_IN_CACHE, _ROWS_BEYOND_CACHE = 32, 128  # hypotheses to work on at once if the weights fit there, and if not
@@ -159,17 +158,17 @@ class NativeTransformer:
         self.references.append(tensor)
         return tensor.detach()
 
-    def encode(self, source: Tensor) -> Memory:
+    def encode(self, source: Source) -> Memory:
         """Read `source` (B S, padded with PAD)."""
         pieces = len(self.model.source_embedding.weight)
-        assert int(source.max()) < pieces, f"token {int(source.max())} is beyond the vocabulary of {pieces} pieces"
-        mask = source != PAD
-        states = torch.empty(*source.shape, self.model.output_weight.shape[1])
-        position = self.model.source_positions(0, source.shape[1])
-        stack = self.copy_stack(self.encoder_stack, mask)
-        with self.use_rotary_table(stack, source.shape[1]):
-            _call("encode", stack, source, position, mask, states)
-        return Memory(states, mask, word_starts=self.model.next_word.word_starts(source))
+        ids = source.values
+        assert int(ids.max()) < pieces, f"token {int(ids.max())} is beyond the vocabulary of {pieces} pieces"
+        states = torch.empty(*ids.shape, self.model.output_weight.shape[1])
+        position = self.model.source_positions(0, ids.shape[1])
+        stack = self.copy_stack(self.encoder_stack, source.mask)
+        with self.use_rotary_table(stack, ids.shape[1]):
+            _call("encode", stack, ids, position, source.mask, states)
+        return Memory(states, source.mask, word_starts=self.model.next_word.word_starts(source))
 
     def initial_state(self, memory: Memory) -> KVCache:
         """Return the state before the first token; the keys of its memory are B H K P, the values B S H K."""

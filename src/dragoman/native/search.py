@@ -5,13 +5,14 @@ from torch import Tensor
 
 from dragoman.decoding.hypothesis import FAILED_HYPOTHESIS, NO_HYPOTHESIS, Hypothesis, max_output_lengths
 from dragoman.decoding.penalties import length_penalty
+from dragoman.models.transducer import Source
 from dragoman.native.model import NativeTransformer
 from dragoman.recipe import DecodingConfig
 
 
 def native_beam_search(
     model: NativeTransformer,
-    source: Tensor,
+    source: Source,
     config: DecodingConfig,
     n_best: int,
     active_sentences: int,

@@ -21,7 +21,7 @@ from dragoman.data.split import SplitPart
 from dragoman.decoding.scoring import token_log_probabilities
 from dragoman.errors import UserError
 from dragoman.models.head_ablation import HeadIndex, ablate_heads, can_ablate_heads
-from dragoman.models.transducer import Memory, Network
+from dragoman.models.transducer import Memory, Source, Transducer
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.events import OnEvent, ProgressUpdate
@@ -262,7 +262,7 @@ def _head_statistics(
 def _record_attention(translator: Translator, batch: ArrayBatch) -> dict[AttentionKind, NDArray[np.float32]]:
     """Return all weights of a batch: B L H T S of each kind that the architecture has."""
     source, prefix = (torch.from_numpy(part).to(translator.device) for part in (batch.source, batch.prefix))
-    found = translator.model.attention_maps(source, prefix)
+    found = translator.model.attention_maps(Source.from_ids(source), prefix)
     layers = {kind: getattr(found, kind) for kind in ATTENTION_KINDS}
     seen = {kind: of for kind, of in layers.items() if of and of[0].numel()}  # a language model reads no source
     return {kind: torch.stack(of, dim=1).float().cpu().numpy() for kind, of in seen.items()}
@@ -271,7 +271,7 @@ def _record_attention(translator: Translator, batch: ArrayBatch) -> dict[Attenti
 class _AblationJudge:
     """Measures the loss per target token, not smoothed, of a model and of the same model without a head."""
 
-    def __init__(self, model: Network, batches: list[ArrayBatch], device: torch.device) -> None:
+    def __init__(self, model: Transducer, batches: list[ArrayBatch], device: torch.device) -> None:
         self.model, self.batches, self.device = model, batches, device
         self._memories: list[Memory] | None = None
 
@@ -287,12 +287,12 @@ class _AblationJudge:
         return self._memories
 
     @torch.inference_mode()
-    def _encode_batches(self, model: Network) -> list[Memory]:
+    def _encode_batches(self, model: Transducer) -> list[Memory]:
         """Encode every batch."""
-        return [model.encode(torch.from_numpy(batch.source).to(self.device)) for batch in self.batches]
+        return [model.encode(Source.from_ids(torch.from_numpy(batch.source).to(self.device))) for batch in self.batches]
 
     @torch.inference_mode()
-    def loss(self, model: Network, memories: list[Memory]) -> float:
+    def loss(self, model: Transducer, memories: list[Memory]) -> float:
         """Return the mean loss per target token."""
         total = 0.0
         for batch, memory in zip(self.batches, memories, strict=True):

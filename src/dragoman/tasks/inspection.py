@@ -13,7 +13,7 @@ from torch import Tensor
 from dragoman.decoding.trace import SearchNode, SearchTrace
 from dragoman.errors import UserError
 from dragoman.models.head_ablation import AttentionKind, HeadIndex, ablate_heads, can_ablate_heads, find_attention
-from dragoman.models.transducer import Network
+from dragoman.models.transducer import Source, Transducer
 from dragoman.recipe import DecodingConfig
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, PAD, START
@@ -119,7 +119,7 @@ def _checked_source_tokens(translator: "Translator", text: str, other: str) -> l
 
 def _search_target(
     translator: "Translator",
-    model: Network,
+    model: Transducer,
     source: list[int],
     config: DecodingConfig,
     prefix: Sequence[int],
@@ -135,10 +135,10 @@ def _search_target(
 
 
 def _record_attention(
-    translator: "Translator", model: Network, text: str, source: list[int], written: tuple[int, ...]
+    translator: "Translator", model: Transducer, text: str, source: list[int], written: tuple[int, ...]
 ) -> AttentionRecord:
     """Read source and target once more and record every weight; teacher forcing makes the weights of each step."""
-    reading, prefix = translator.batch_of_one(source), translator.batch_of_one([START, *written])
+    reading, prefix = Source.from_ids(translator.batch_of_one(source)), translator.batch_of_one([START, *written])
     with torch.inference_mode():
         weights = model.eval().attention_maps(reading, prefix)
         logits = model.decode(prefix, model.encode(reading))[0]
@@ -177,7 +177,7 @@ def _output_steps(logits: Tensor, written: Sequence[int], tokenizer: Tokenizer) 
 
 def _beam_tree(
     translator: "Translator",
-    model: Network,
+    model: Transducer,
     source: list[int],
     written: _InspectedTarget,
     config: DecodingConfig,
@@ -207,7 +207,7 @@ def _beam_tree(
 
 
 def _node_attention(
-    translator: "Translator", model: Network, source: list[int], nodes: Sequence[SearchNode], layer: int
+    translator: "Translator", model: Transducer, source: list[int], nodes: Sequence[SearchNode], layer: int
 ) -> AttentionWeights:
     """Return the cross-attention of a layer (nodes S), mean over its heads, at the step that wrote each node."""
     inner = {node.parent for node in nodes}
@@ -219,7 +219,8 @@ def _node_attention(
         prefix = [[START, *path[:-1], *[PAD] * (longest - len(path))] for path in paths]
         with torch.inference_mode():
             weights = model.attention_maps(
-                translator.batch_of_one(source).expand(len(paths), -1), torch.tensor(prefix, device=translator.device)
+                Source.from_ids(translator.batch_of_one(source).expand(len(paths), -1)),
+                torch.tensor(prefix, device=translator.device),
             )
         for path, means in zip(paths, weights.cross[layer].mean(1).float().cpu(), strict=True):
             rows.update({path[: step + 1]: means[step] for step in range(len(path))})
@@ -238,11 +239,11 @@ def _stack_layers(layers: list[Tensor], rows: int, columns: int) -> AttentionWei
     return np.stack([layer[0].float().cpu().numpy() for layer in layers])
 
 
-def attention_sizes(model: Network, device: torch.device) -> dict[AttentionKind, tuple[int, int]]:
+def attention_sizes(model: Transducer, device: torch.device) -> dict[AttentionKind, tuple[int, int]]:
     """Return how many layers and heads a model has of each kind of attention, of the kinds that it has."""
     smallest = torch.tensor([[START, END]], device=device)
     with torch.inference_mode():
-        found = model.eval().attention_maps(smallest, smallest)
+        found = model.eval().attention_maps(Source.from_ids(smallest), smallest)
     layers = {kind: getattr(found, kind) for kind in get_args(AttentionKind)}
     return {kind: (len(of), of[0].shape[1]) for kind, of in layers.items() if of}
 
@@ -251,9 +252,9 @@ class AblatedModels:
     """A few models without some heads, the latest ones: one goes back and forth between them."""
 
     def __init__(self) -> None:
-        self.models: OrderedDict[frozenset[HeadIndex], Network] = OrderedDict()
+        self.models: OrderedDict[frozenset[HeadIndex], Transducer] = OrderedDict()
 
-    def get(self, model: Network, heads: tuple[HeadIndex, ...]) -> Network:
+    def get(self, model: Transducer, heads: tuple[HeadIndex, ...]) -> Transducer:
         """Return `model` without these heads."""
         if not heads or not can_ablate_heads(model):
             return model
@@ -266,7 +267,7 @@ class AblatedModels:
         return self.models[wanted]
 
 
-def _validate_heads(heads: Iterable[Sequence[Any]], model: Network) -> tuple[HeadIndex, ...]:
+def _validate_heads(heads: Iterable[Sequence[Any]], model: Transducer) -> tuple[HeadIndex, ...]:
     """Return heads in their order, each once, if the model has them."""
     heads = list(heads)
     if not heads:

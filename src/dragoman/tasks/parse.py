@@ -15,7 +15,7 @@ from dragoman.errors import UserError
 from dragoman.evaluation import brackets
 from dragoman.evaluation.brackets import BracketScores
 from dragoman.evaluation.trees import WHITESPACE, Tree, read_tree, well_formed_treebank_sentences
-from dragoman.models.transducer import Transducer
+from dragoman.models.transducer import IncrementalDecoder
 from dragoman.recipe import DataConfig, DecodingConfig
 from dragoman.tasks.task import BaseTask, Example, OnNotice
 from dragoman.tasks.treebank import (
@@ -118,7 +118,7 @@ class ParsingTask(BaseTask):
         return brackets.score_brackets(outputs, [example.references[0] for example in examples])
 
     def constrain(
-        self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], config: DecodingConfig
+        self, model: IncrementalDecoder, tokenizers: tuple[Tokenizer, Tokenizer], config: DecodingConfig
     ) -> TreeConstraint:
         """Return the model held to trees over the words of its source."""
         source, target = tokenizers

@@ -15,7 +15,7 @@ from dragoman.data.arrays import TokenPairs, tokenize_corpus
 from dragoman.data.chunks import OnLinesDone
 from dragoman.data.corpus import Pair, TextPairs
 from dragoman.data.split import CorpusSplit, SplitPart, split_held_out
-from dragoman.models.transducer import Transducer
+from dragoman.models.transducer import IncrementalDecoder
 from dragoman.recipe import DataConfig, DecodingConfig, Recipe
 from dragoman.text.tokenizer import Tokenizer
 
@@ -141,8 +141,8 @@ class Task(Protocol):
         """Score a model on the validation data; `heard` is told how much of how much is done."""
 
     def constrain(
-        self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], config: DecodingConfig
-    ) -> Transducer:
+        self, model: IncrementalDecoder, tokenizers: tuple[Tokenizer, Tokenizer], config: DecodingConfig
+    ) -> IncrementalDecoder:
         """Return the model with outputs that make no sense ruled out."""
 
     def word_counts(self, source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
@@ -243,8 +243,8 @@ class BaseTask:
         )
 
     def constrain(
-        self, model: Transducer, tokenizers: tuple[Tokenizer, Tokenizer], config: DecodingConfig
-    ) -> Transducer:
+        self, model: IncrementalDecoder, tokenizers: tuple[Tokenizer, Tokenizer], config: DecodingConfig
+    ) -> IncrementalDecoder:
         """Rule nothing out."""
         del tokenizers, config
         return model

@@ -20,7 +20,7 @@ from dragoman.decoding.windows import join_texts, split_long_text
 from dragoman.errors import UserError
 from dragoman.models.architectures import build_model as build_architecture
 from dragoman.models.head_ablation import HeadIndex
-from dragoman.models.transducer import Network, Transducer
+from dragoman.models.transducer import IncrementalDecoder, Transducer
 from dragoman.models.weights import named_weights as weights_of
 from dragoman.parallel import thread_pool
 from dragoman.recipe import DecodingConfig, DecodingPrecision, ModelConfig, Recipe
@@ -65,7 +65,7 @@ class Translator:
     def __init__(
         self,
         recipe: Recipe,
-        model: Network,
+        model: Transducer,
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
         device: torch.device,
@@ -166,12 +166,12 @@ class Translator:
         found = dict(zip([*first, *others], [*begun, *free], strict=True))
         return [found[number] for number in range(len(sources))]
 
-    def build_engine(self, config: DecodingConfig, model: Network | None = None) -> Engine:
+    def build_engine(self, config: DecodingConfig, model: Transducer | None = None) -> Engine:
         """Return an engine that searches like this, on all cores; in another model if one is given."""
         crew = thread_pool(torch.get_num_threads() if self.device.type == "cpu" else 1)
         tokenizers = self.source_tokenizer, self.target_tokenizer
 
-        def constrain(plain: Transducer) -> Transducer:
+        def constrain(plain: IncrementalDecoder) -> IncrementalDecoder:
             return self.task.constrain(plain, tokenizers, config)
 
         used = model or self.model
@@ -268,7 +268,7 @@ class Translator:
         chosen = sampling or SamplingOptions(**sampling_options)
         return ContinuationStream(self, prompt, chosen, length=length, stop=stop, sample=sample, on_notice=on_notice)
 
-    def ablated_model(self, heads: tuple[HeadIndex, ...]) -> Network:
+    def ablated_model(self, heads: tuple[HeadIndex, ...]) -> Transducer:
         """Return the model without some of its heads."""
         return self.ablated_models.get(self.model, heads)
 

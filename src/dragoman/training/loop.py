@@ -18,11 +18,11 @@ from torch.autograd.graph import increment_version
 
 from dragoman.errors import TrainingDiverged
 from dragoman.models.layers import dropout_seed
-from dragoman.models.transducer import Network
+from dragoman.models.transducer import Source, Transducer
 from dragoman.models.weights import clone_tensors, restore_tensors, running_statistics
 from dragoman.parallel import SINGLE_THREAD, ThreadPool
 from dragoman.recipe import TrainingConfig
-from dragoman.tokens import PAD
+from dragoman.tokens import token_mask
 from dragoman.training.distributed import SINGLE_PROCESS, World
 from dragoman.training.schedule import schedule
 
@@ -34,7 +34,7 @@ _MAX_SKIPPED_IN_A_ROW = 10  # steps with a non-finite gradient before training g
 class TensorBatch:
     """A batch on its device."""
 
-    source: Tensor  # B S
+    source: Source
     prefix: Tensor  # B T
     target: Tensor  # B T
     tokens: int  # target tokens, without padding
@@ -48,7 +48,7 @@ class TensorBatch:
     def select_rows(self, rows: slice) -> "TensorBatch":
         """Return the sentences of some rows as a batch."""
         target = self.target[rows]
-        tokens = int((target != PAD).sum())
+        tokens = int(token_mask(target).sum())
         return TensorBatch(self.source[rows], self.prefix[rows], target, tokens, self.line_numbers[rows])
 
 
@@ -59,7 +59,7 @@ class LossSums(NamedTuple):
     nll: Tensor  # the negative log-likelihood, for the log; its exponential per token is the perplexity
 
 
-Objective = Callable[[Network, TensorBatch], LossSums]
+Objective = Callable[[Transducer, TensorBatch], LossSums]
 BatchesOfStep = Callable[[int], list[TensorBatch]]  # the micro-batches of this process at a step, counted from 1
 _Gradients = tuple[Tensor | None, ...]
 
@@ -79,7 +79,7 @@ class TrainingStep:
 
 
 def train(
-    model: Network,
+    model: Transducer,
     optimizer: torch.optim.Optimizer,
     objective: Objective,
     batches: BatchesOfStep,
@@ -124,7 +124,7 @@ def train(
 
 
 def accumulate_gradients(
-    model: Network,
+    model: Transducer,
     objective: Objective,
     micro_batches: list[TensorBatch],
     config: TrainingConfig,
@@ -161,7 +161,7 @@ def accumulate_gradients(
 
 
 def _compute_gradients(
-    model: Network,
+    model: Transducer,
     objective: Objective,
     parameters: list[nn.Parameter],
     batch: TensorBatch,
@@ -205,7 +205,7 @@ def _has_bfloat16(device: torch.device) -> bool:
 
 
 def measure_seconds_per_step(
-    model: Network,
+    model: Transducer,
     objective: Objective,
     batches: BatchesOfStep,
     config: TrainingConfig,
@@ -225,7 +225,7 @@ def measure_seconds_per_step(
     return sum(durations[1:]) / trials  # the first one is a warm-up
 
 
-def build_adam(model: Network, config: TrainingConfig) -> torch.optim.Adam:
+def build_adam(model: Transducer, config: TrainingConfig) -> torch.optim.Adam:
     """Return the optimiser of section 5.3."""
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
 

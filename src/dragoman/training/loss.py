@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from dragoman.models.transducer import Network
+from dragoman.models.transducer import Transducer
 from dragoman.native import functions as kernels
-from dragoman.tokens import PAD
+from dragoman.tokens import token_mask
 from dragoman.training.loop import LossSums, Objective, TensorBatch
 
 CHUNK_LOGITS = 1 << 21  # logits at a time: 8 MB, about what a core's share of the cache holds
@@ -25,13 +25,13 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> 
     token = target.flatten()  # N
     hit = -log_probabilities.gather(1, token[:, None])[:, 0]
     spread = -log_probabilities.mean(-1)
-    return ((1 - smoothing) * hit + smoothing * spread)[token != PAD].sum()
+    return ((1 - smoothing) * hit + smoothing * spread)[token_mask(token)].sum()
 
 
 def cross_entropy_objective(label_smoothing: float) -> Objective:
     """Return the objective of section 5.4: the cross-entropy of the next target token, smoothed."""
 
-    def objective(model: Network, batch: TensorBatch) -> LossSums:
+    def objective(model: Transducer, batch: TensorBatch) -> LossSums:
         hidden = model.hidden_states(batch.prefix, model.encode(batch.source))
         return LossSums(*projected_cross_entropy(hidden, model.output_weight, batch.target, label_smoothing))
 
@@ -45,7 +45,7 @@ def projected_cross_entropy(
     smoothing: float,
 ) -> tuple[Tensor, Tensor]:
     """Return the smoothed loss of hidden @ outputᵀ and, for the record, the loss without smoothing; both are sums."""
-    real = target != PAD
+    real = token_mask(target)
     fused: Any = ProjectedCrossEntropy.apply
     full = torch.promote_types(hidden.dtype, output.dtype)  # half precision would leave three digits of a sum
     loss, plain = fused(hidden[real].to(full), output, target[real], smoothing)

@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 import torch
 
 from dragoman import checkpoints
+from dragoman.models.transducer import Source
 from dragoman.checkpoints import TrainingProgress
 from dragoman.data.arrays import TokenPairs
 from dragoman.data.batches import IndexArray, Order, collate
@@ -229,7 +230,8 @@ class Trainer:
         source, prefix, target = (
             torch.from_numpy(array).to(self.device) for array in (batch.source, batch.prefix, batch.target)
         )
-        return TensorBatch(source, prefix, target, batch.tokens, pairs.line_numbers[batch.indices].tolist())
+        line_numbers = pairs.line_numbers[batch.indices].tolist()
+        return TensorBatch(Source.from_ids(source), prefix, target, batch.tokens, line_numbers)
 
     def _train_and_save(self) -> Iterator[TrainingEvent]:
         self._last_saved_step = self.progress.step
