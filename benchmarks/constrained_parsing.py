@@ -98,10 +98,10 @@ COMPILED = "Transformer, compiled"  # which cannot be rigged
 MODELS: dict[str, dict[str, Any]] = {
     "Transformer": {"architecture": "transformer", "width": 16, "heads": 2},
     COMPILED: {"architecture": "transformer", "width": 32, "heads": 1},
-    "guided Transformer": {"architecture": "transformer", "width": 16, "heads": 2, "guide": "words", "rotary": True},
+    "guided Transformer": {"architecture": "transformer", "width": 16, "heads": 2, "next_word": True, "rotary": True},
     "recurrent": {"architecture": "recurrent", "width": 16, "score": "dot"},
-    "convolutional": {"architecture": "convolutional", "width": 16},
-    "joined": {"architecture": "joined", "width": 16, "heads": 2},
+    "convolutional": {"architecture": "convs2s", "width": 16},
+    "joined": {"architecture": "decoder_only", "width": 16, "heads": 2},
 }
 TOGETHER = 100  # sentences that are parsed in one call
 KINDS = ("bpe", "wordpiece", "words", "characters", "bytes")
@@ -143,7 +143,7 @@ def parser(kind: str, model: str, wanted: str, seed: int, extra: int) -> Transla
     how = {
         "layers": 1,
         "inner_width": 32,
-        "guide": "none",
+        "next_word": False,
         "rotary": False,
         "share_embeddings": False,
         "share_output": False,

@@ -12,6 +12,8 @@ import typer
 
 from dragoman.cli.init import init
 from dragoman.cli.main import app
+from dragoman.model_config import DEFAULT_ARCHITECTURE, MODEL_CONFIGS
+from dragoman.recipe import section_lines
 
 PAGE = Path(__file__).with_name("commands.md")
 COLUMNS = 100
@@ -30,13 +32,28 @@ RECIPE = """\
 What `dragoman init translate` prints: every setting with its default (here those of the preset `tiny`) and what it is
 for. `--set part.key=value` changes any of them for one training.
 """
+ARCHITECTURES = """\
+### [model] of the other architectures
+
+Each architecture has its own settings; one that it does not have is refused.
+"""
 
 
 def page() -> str:
     """Return the page as it should be."""
     program: Any = typer.main.get_command(app)
     verbs = [part(f"dragoman {name}", command) for name, command in program.commands.items()]
-    return "\n".join([OPENING, part("dragoman", program), *verbs, RECIPE, fenced("toml", recipe())])
+    return "\n".join(
+        [
+            OPENING,
+            part("dragoman", program),
+            *verbs,
+            RECIPE,
+            fenced("toml", recipe()),
+            ARCHITECTURES,
+            fenced("toml", models()),
+        ]
+    )
 
 
 def part(name: str, command: Any) -> str:
@@ -55,6 +72,12 @@ def recipe() -> str:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         init("translate", "tiny")
     return printed.getvalue().rstrip("\n")
+
+
+def models() -> str:
+    """Return the [model] sections of all architectures but the Transformer."""
+    configs = [config() for name, config in MODEL_CONFIGS.items() if name != DEFAULT_ARCHITECTURE]
+    return "\n\n".join("\n".join(section_lines("model", config, comments=True)) for config in configs)
 
 
 def fenced(language: str, text: str) -> str:

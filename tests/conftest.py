@@ -102,7 +102,7 @@ def toy_recipe(toy_files: tuple[Path, Path]) -> Callable[..., Recipe]:
     files = {"source": str(toy_files[0]), "target": str(toy_files[1])}
 
     def recipe(run: Path, *overrides: str) -> Recipe:
-        return Recipe.from_table({**TOY, "run": str(run), "data": {**TOY["data"], **files}}, overrides)
+        return Recipe.from_table({"run": str(run), "data": files}, overrides, defaults=TOY)
 
     return recipe
 

@@ -5,10 +5,11 @@ import threading
 import pytest
 import torch
 
+from dragoman.model_config import TransformerConfig
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.parallel import SINGLE_THREAD, ThreadPool
-from dragoman.recipe import ModelConfig, TrainingConfig
+from dragoman.recipe import TrainingConfig
 from dragoman.tokens import END, PAD, START
 from dragoman.training import loop
 from dragoman.training.distributed import SINGLE_PROCESS
@@ -35,7 +36,7 @@ def batch(sentences=13, seed=1):
 
 def gradients(crew, dropout=0.0):
     torch.manual_seed(3)
-    model = Transformer(ModelConfig(layers=2, width=32, inner_width=64, heads=2, dropout=dropout), 40, 40)
+    model = Transformer(TransformerConfig(layers=2, width=32, inner_width=64, heads=2, dropout=dropout), 40, 40)
     losses = accumulate_gradients(
         model, cross_entropy_objective(0.1), [batch()], TrainingConfig(precision="float32"), 1, SINGLE_PROCESS, crew
     )

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dragoman.errors import UserError
+from dragoman.model_config import TransformerConfig
 from dragoman.presets import PRESETS, default_preset
 from dragoman.recipe import (
-    Config,
     DataConfig,
-    ModelConfig,
     Recipe,
     TrainingConfig,
     flatten_settings,
     parse_override,
     recipe_differences,
 )
+from dragoman.recipe_errors import section_classes
 from dragoman.run import Run
 
 
@@ -133,8 +133,8 @@ def test_the_form_shows_every_setting_with_its_description_and_its_choices():
 
     for name, _ in flatten_settings(Recipe()):
         assert any(line.removeprefix("# ").startswith(f"{name.split('.')[-1]} =") for line in form.splitlines()), name
-    assert "# layers in the encoder, and again in the decoder (N)" in form
-    assert "# how places are told apart (sinusoidal, learned, none)" in form
+    assert "# layers of the encoder, and of the decoder if not set apart (N)" in form
+    assert "# positional encoding (sinusoidal, learned, none)" in form
 
 
 def test_a_long_value_in_the_form_is_kept_apart_from_its_description():
@@ -143,10 +143,10 @@ def test_a_long_value_in_the_form_is_kept_apart_from_its_description():
 
 
 def branches():
-    return [Recipe, *(kind.annotation for kind in Recipe.model_fields.values() if isinstance(kind.annotation, type))]
+    return [Recipe, *(section for part in Recipe.model_fields for section in section_classes(Recipe, part))]
 
 
-@pytest.mark.parametrize("branch", [kind for kind in branches() if issubclass(kind, Config)])
+@pytest.mark.parametrize("branch", branches())
 def test_every_setting_is_described(branch):
     undescribed = [
         name
@@ -359,26 +359,28 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
 @pytest.mark.parametrize(
     "table, expected",
     [
-        ("[model]\nheads = 7", "[model] width 512 cannot be shared by 7 heads; 518 can."),
+        ("[model]\nheads = 7", "[model] width 512 is not divisible by 7 heads; 518 is."),
         (
             "[model]\nwidth = 7\nheads = 7",
-            "[model] width 7 is odd; sinusoidal positions pair sines with cosines, so make it even.",
+            "[model] width 7 is odd, but sinusoidal positions need an even width.",
         ),
         (
-            "[model]\narchitecture = 'joined'\ndecoder_layers = 2",
-            '[model] decoder_layers = 2, but architecture "joined" has no such layers.',
+            "[model]\narchitecture = 'decoder_only'\ndecoder_layers = 2",
+            '[model] has no setting "decoder_layers" for architecture "decoder_only"; it belongs to "transformer", '
+            '"recurrent", "convs2s", "bytenet".',
         ),
         (
             "[model]\narchitecture = 'recurrent'\nrotary = true",
-            '[model] rotary turns queries and keys, and architecture "recurrent" has none; set rotary = false.',
+            '[model] has no setting "rotary" for architecture "recurrent"; it belongs to "transformer", '
+            '"decoder_only".',
         ),
         (
             "[model]\nscore = 'additive'\nrotary = true",
-            '[model] rotary shows in dot products alone, and score "additive" makes none; set "scaled_dot" or "dot".',
+            '[model] rotary needs a dot product, but score is "additive"; set score = "scaled_dot" or "dot".',
         ),
         (
             "[model]\nkey_width = 5\nrotary = true",
-            "[model] rotary turns pairs, and the 5 numbers of a key cannot be paired; make key_width even.",
+            "[model] rotary needs an even key_width, got 5.",
         ),
         ("[training]\naverage = 9", "[training] average 9 needs as many checkpoints, but keep is 5; raise keep."),
         ("[data]\ntarget = 'b'", "[data] target is given but source is not; a parallel text needs both."),
@@ -393,48 +395,65 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
         ),
         (
             "[model]\npositions = 'learned'\nlongest = 305",
-            "[model] longest = 305 learned positions are too few: a sentence may have 256 pieces ([data] longest) and "
-            "its translation 50 more ([decoding] extra_length); set longest to 306 or more, or lower one of the two.",
+            "[model] longest = 305 learned positions are too few: a source may have 256 tokens ([data] longest) and "
+            "its output 50 more ([decoding] extra_length); set longest to 306 or more, or lower one of the two.",
         ),
         (
-            "[model]\narchitecture = 'joined'\npositions = 'learned'\nlongest = 561",
-            "[model] longest = 561 learned positions are too few: a sentence may have 256 pieces ([data] longest) and "
-            "its translation 50 more ([decoding] extra_length), one behind the other; set longest to 562 or more, or "
+            "[model]\narchitecture = 'decoder_only'\npositions = 'learned'\nlongest = 561",
+            "[model] longest = 561 learned positions are too few: a source may have 256 tokens ([data] longest) and "
+            "its output 50 more ([decoding] extra_length), in one sequence; set longest to 562 or more, or "
             "lower one of the two.",
         ),
         (
-            "[model]\narchitecture = 'joined'\nnormalisation = 'batch'",
-            '[model] normalisation "batch" would count source and target apart, and "joined" is one stack; '
-            'set "layer".',
+            "[model]\narchitecture = 'decoder_only'\nnormalisation = 'batch'",
+            '[model] has no setting "normalisation" for architecture "decoder_only"; it belongs to "transformer".',
         ),
         (
-            "[model]\narchitecture = 'convolutional'\nscore = 'general'",
-            '[model] score "general" is for architecture "recurrent"; a convolutional has scaled_dot, dot and '
-            "additive.",
+            "[model]\narchitecture = 'convs2s'\nscore = 'general'",
+            '[model] score is "general"; it must be one of "scaled_dot", "dot", "additive".',
         ),
         (
             "[model]\nscore = 'location'",
-            '[model] score "location" is for architecture "recurrent"; a transformer has scaled_dot, dot and additive.',
+            '[model] score is "location"; it must be one of "scaled_dot", "dot", "additive".',
         ),
         (
             "[model]\nscore = 'none'",
-            '[model] score "none" is for architecture "recurrent"; a transformer has scaled_dot, dot and additive.',
+            '[model] score is "none"; it must be one of "scaled_dot", "dot", "additive".',
         ),
         (
             "[model]\narchitecture = 'recurrent'\nnormalisation = 'batch'",
-            '[model] normalisation "batch" is for architecture "transformer", not for "recurrent"; set "layer".',
+            '[model] has no setting "normalisation" for architecture "recurrent"; it belongs to "transformer".',
         ),
         (
             "[model]\narchitecture = 'recurrent'\npattern = 'window'",
-            '[model] pattern "window" restricts self-attention, and architecture "recurrent" has none.',
+            '[model] has no setting "pattern" for architecture "recurrent"; it belongs to "transformer", '
+            '"decoder_only".',
         ),
         (
             "[model]\npattern = 'sparse'\nscore = 'additive'",
-            '[model] pattern "sparse" compares by "scaled_dot" only, not by "additive".',
+            '[model] pattern "sparse" needs score = "scaled_dot", got "additive".',
         ),
         (
-            "[model]\narchitecture = 'dilated'\nwidth = 7",
-            "[model] width 7 is odd; sinusoidal positions pair sines with cosines, so make it even.",
+            "[model]\ncell = 'gru'",
+            '[model] has no setting "cell" for architecture "transformer"; it belongs to "recurrent".',
+        ),
+        (
+            "[model]\narchitecture = 'joined'",
+            '[model] architecture = "joined" is now written architecture = "decoder_only".',
+        ),
+        (
+            "[model]\narchitecture = 'averaged'\nlayers = 1",
+            '[model] architecture = "averaged" is now written architecture = "bag_of_embeddings", pooling = "average".',
+        ),
+        ("[model]\nguide = 'words'", '[model] guide = "words" is now written next_word = true.'),
+        (
+            "[model]\narchitecture = 'lstm'",
+            '[model] architecture is "lstm"; it must be one of "transformer", "decoder_only", "recurrent", "convs2s", '
+            '"bytenet", "bag_of_embeddings".',
+        ),
+        (
+            "[model]\narchitecture = 'bytenet'\nwidth = 7",
+            "[model] width 7 is odd, but sinusoidal positions need an even width.",
         ),
     ],
 )
@@ -450,8 +469,8 @@ def test_settings_that_contradict_each_other_are_refused_with_a_way_out(table, e
         "[training]\naverage = 9\nkeep = 9",
         "[tokenizer]\njoint = false\n[model]\nshare_embeddings = false",
         "[model]\npositions = 'learned'\nlongest = 306",
-        "[model]\narchitecture = 'joined'\npositions = 'learned'\nlongest = 562",
-        "[model]\narchitecture = 'recurrent'\nscore = 'general'\nwidth = 7\nheads = 3",  # no heads, no sines
+        "[model]\narchitecture = 'decoder_only'\npositions = 'learned'\nlongest = 562",
+        "[model]\narchitecture = 'recurrent'\nscore = 'general'\nwidth = 7",  # no heads, no sines
         "[model]\narchitecture = 'recurrent'\nscore = 'none'\ncell = 'gru'",
         "[model]\npositions = 'none'\nwidth = 15\nheads = 3",
         "[model]\nscore = 'additive'\nnormalisation = 'batch'\nnorm = 'pre'",
@@ -528,7 +547,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path):
 
 
 def test_parts_can_be_built_in_python():
-    recipe = Recipe(model=ModelConfig(layers=2), training=TrainingConfig(betas=(0.5, 0.75)))
+    recipe = Recipe(model=TransformerConfig(layers=2), training=TrainingConfig(betas=(0.5, 0.75)))
     assert changed(recipe) == {"model.layers": 2, "training.betas": (0.5, 0.75)}
 
 

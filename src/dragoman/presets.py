@@ -48,7 +48,7 @@ TASK_DEFAULTS: dict[str, _SettingsTable] = {
             "dropout": 0.2,
             "norm": "pre",
             "share_embeddings": False,
-            "guide": "words",
+            "next_word": True,
             "rotary": True,
         },
         "training": {
@@ -65,7 +65,7 @@ TASK_DEFAULTS: dict[str, _SettingsTable] = {
     "generate": {
         "data": {"longest": 256},
         "model": {
-            "architecture": "joined",
+            "architecture": "decoder_only",
             "layers": 4,
             "width": 192,
             "inner_width": 768,
@@ -84,7 +84,7 @@ TASK_DEFAULTS: dict[str, _SettingsTable] = {
     },
 }
 
-# Tasks whose outputs have a token for each word of the source, so that a guide can tell which word is next.
+# Tasks whose outputs have a token for each word of the source, so that the decoder can be given the next word.
 NEXT_WORD_TASKS = ("parse",)
 
 # Which settings of [data] name the text that a task learns from; its validation text has the same names with "valid_".
@@ -98,7 +98,7 @@ TASK_DATA_KEYS: dict[str, tuple[str, ...]] = {
 # What some tasks cannot do without: setting and values. A language model has one stack, and line ends are no words.
 TASK_REQUIREMENTS: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {
     "generate": {
-        ("model", "architecture"): ("joined",),
+        ("model", "architecture"): ("decoder_only",),
         ("tokenizer", "kind"): ("characters", "bytes", "bpe", "wordpiece"),
     },
 }

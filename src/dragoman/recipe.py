@@ -5,12 +5,24 @@ One tree, read from TOML, checked whole before anything starts. A part of the pr
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from dragoman.errors import UserError, did_you_mean
+from dragoman.model_config import (
+    DEFAULT_ARCHITECTURE,
+    AnyModelConfig,
+    Config,
+    PositionsConfig,
+    Probability,
+    TransformerConfig,
+    applicable_settings,
+    is_of_version_0_1,
+    upgrade_model_table,
+)
 from dragoman.presets import DATA_FILE_KEYS, NEXT_WORD_TASKS, PRESETS, TASK_DATA_KEYS, TASK_DEFAULTS, TASK_REQUIREMENTS
 from dragoman.recipe_errors import find_field, format_errors
 from dragoman.tokens import RESERVED_TOKENS
@@ -33,28 +45,9 @@ def _check_task(name: str) -> str:
     return name
 
 
-Probability = Annotated[float, Field(ge=0, lt=1)]
 StorableText = Annotated[str, AfterValidator(_check_storable)]
 StorableTexts = tuple[StorableText, ...]
 TokenizerKind = Literal["bpe", "wordpiece", "characters", "bytes", "words"]
-
-
-class Config(BaseModel):
-    """A branch of the tree: frozen, unknown keys are refused, and no value is bent into another type."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), strict=True, allow_inf_nan=False)
-
-    def conflicts(self) -> Iterator[str]:
-        """Say which settings, each of them in its range, cannot be together."""
-        yield from ()
-
-    @model_validator(mode="after")
-    def check_conflicts(self) -> Self:
-        """Refuse contradictions, all of them at once."""
-        found = list(self.conflicts())
-        if found:
-            raise ValueError("\n".join(found))
-        return self
 
 
 class DataConfig(Config):
@@ -133,86 +126,6 @@ class TokenizerConfig(Config):
         return self, self.model_copy(update={"kind": self.target_kind, "lowercase": False})
 
 
-ArchitectureName = Literal["transformer", "recurrent", "convolutional", "dilated", "averaged", "concatenated", "joined"]
-ScoreName = Literal["scaled_dot", "dot", "general", "additive", "location", "none"]
-_TRANSFORMER_SCORES = "scaled_dot, dot and additive"
-PatternName = Literal["full", "window", "dilated", "sparse"]
-
-
-class ModelConfig(Config):
-    """The network: the paper's, of any size (`base` and `big` are rows of its table 3), its variations, its rivals."""
-
-    architecture: ArchitectureName = Field(
-        "transformer",
-        description="transformer; recurrent, convolutional, dilated, averaged, concatenated; joined: one stack for all",
-    )
-    layers: int = Field(6, ge=1, le=200, description="layers in the encoder, and again in the decoder (N)")
-    decoder_layers: int | None = Field(None, ge=1, le=200, description="layers in the decoder; unset: the same number")
-    width: int = Field(512, ge=2, le=65536, description="size of every vector between layers (d_model)")
-    inner_width: int = Field(2048, ge=1, le=1 << 20, description="inside the feed-forward layers (d_ff)")
-    heads: int = Field(8, ge=1, le=1024, description="attention heads (h)")
-    key_width: int | None = Field(
-        None, ge=1, le=65536, description="queries and keys of one head (d_k); unset: width / heads"
-    )
-    value_width: int | None = Field(None, ge=1, le=65536, description="values of one head (d_v); unset: width / heads")
-    dropout: Probability = Field(0.1, description="share of each sub-layer's output dropped in training (P_drop)")
-    norm: Literal["post", "pre"] = Field("post", description="normalise after each sub-layer (the paper) or before it")
-    normalisation: Literal["layer", "batch"] = Field("layer", description="over each vector, or over the batch")
-    activation: Literal["relu", "gelu"] = Field("relu", description="between the two feed-forward matrices")
-    positions: Literal["sinusoidal", "learned", "none"] = Field("sinusoidal", description="how places are told apart")
-    rotary: bool = Field(False, description="turn queries and keys of self-attention by their places, besides")
-    longest: int = Field(1024, ge=8, le=1_000_000, description="places that learned positions can tell apart")
-    score: ScoreName = Field(
-        "scaled_dot",
-        description="how attention compares: the paper's, dot, additive; recurrent: general, location or none too",
-    )
-    pattern: PatternName = Field("full", description="where self-attention looks: everywhere, or at some neighbours")
-    window: int = Field(128, ge=1, le=1_000_000, description="places that a pattern other than full looks at (r)")
-    guide: Literal["none", "words"] = Field("none", description="show the decoder the next word of a sentence to parse")
-    cell: Literal["lstm", "gru"] = Field("lstm", description="of the recurrent architecture")
-    kernel: int = Field(3, ge=1, le=255, description="places that a convolution reads (k)")
-    share_embeddings: bool = Field(True, description="one embedding matrix for source and target")
-    share_output: bool = Field(True, description="the target embedding is the output projection too")
-
-    @property
-    def decoder_depth(self) -> int:
-        """How many layers the decoder has, of an architecture with a decoder."""
-        return self.decoder_layers or self.layers
-
-    def conflicts(self) -> Iterator[str]:
-        """Without widths of their own, the heads share the model's width; sines and cosines share it too."""
-        attentive = self.architecture in ("transformer", "joined")
-        if self.decoder_layers is not None and self.architecture in ("averaged", "concatenated", "joined"):
-            yield f'decoder_layers = {self.decoder_layers}, but architecture "{self.architecture}" has no such layers'
-        if attentive and self.width % self.heads and None in (self.key_width, self.value_width):
-            fits = -(-self.width // self.heads) * self.heads
-            yield f"width {self.width} cannot be shared by {self.heads} heads; {fits} can"
-        if self.rotary and not attentive:
-            yield f'rotary turns queries and keys, and architecture "{self.architecture}" has none; set rotary = false'
-        if self.rotary and self.score == "additive":
-            yield 'rotary shows in dot products alone, and score "additive" makes none; set "scaled_dot" or "dot"'
-        key_width = self.key_width or self.width // self.heads
-        if self.rotary and key_width % 2:
-            yield f"rotary turns pairs, and the {key_width} numbers of a key cannot be paired; make key_width even"
-        placed = attentive or self.architecture in ("convolutional", "dilated")
-        if placed and self.width % 2 and self.positions == "sinusoidal":
-            yield f"width {self.width} is odd; sinusoidal positions pair sines with cosines, so make it even"
-        if self.guide != "none" and self.architecture != "transformer":
-            yield f'guide "{self.guide}" is for architecture "transformer", not for "{self.architecture}"'
-        if (attentive or self.architecture == "convolutional") and self.score in ("general", "location", "none"):
-            yield (
-                f'score "{self.score}" is for architecture "recurrent"; a {self.architecture} has {_TRANSFORMER_SCORES}'
-            )
-        if self.architecture == "joined" and self.normalisation == "batch":
-            yield 'normalisation "batch" would count source and target apart, and "joined" is one stack; set "layer"'
-        if not attentive and self.normalisation == "batch":
-            yield f'normalisation "batch" is for architecture "transformer", not for "{self.architecture}"; set "layer"'
-        if not attentive and self.pattern != "full":
-            yield f'pattern "{self.pattern}" restricts self-attention, and architecture "{self.architecture}" has none'
-        if self.pattern != "full" and self.score != "scaled_dot":
-            yield f'pattern "{self.pattern}" compares by "scaled_dot" only, not by "{self.score}"'
-
-
 class TrainingConfig(Config):
     """How the parameters are learned (section 5 of the paper)."""
 
@@ -279,7 +192,7 @@ class Recipe(Config):
     run: StorableText = Field("runs/model", description="the directory to train into")
     data: DataConfig = Field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
-    model: ModelConfig = Field(default_factory=ModelConfig)
+    model: AnyModelConfig = Field(default_factory=TransformerConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     decoding: DecodingConfig = Field(default_factory=DecodingConfig)
 
@@ -304,20 +217,27 @@ class Recipe(Config):
                 "[model] share_embeddings needs one vocabulary for both languages, but [tokenizer] joint is false; "
                 "set share_embeddings = false too"
             )
-        if self.model.guide != "none" and self.task not in NEXT_WORD_TASKS:
+        if isinstance(self.model, TransformerConfig) and self.model.next_word and self.task not in NEXT_WORD_TASKS:
+            yield f'[model] next_word is for task {", ".join(NEXT_WORD_TASKS)}, not for "{self.task}"'
+        source, extra = self.data.longest, self.decoding.extra_length
+        is_one_sequence = self.model.architecture == "decoder_only"
+        needed = source + extra + (source if is_one_sequence else 0)
+        model = self.model
+        if isinstance(model, PositionsConfig) and model.positions == "learned" and model.longest < needed:
             yield (
-                f'[model] guide = "{self.model.guide}" is for task {", ".join(NEXT_WORD_TASKS)}, not for "{self.task}"'
-            )
-        pieces, more = self.data.longest, self.decoding.extra_length
-        behind = self.model.architecture == "joined"  # a translation stands behind its source
-        enough = pieces + more + (pieces if behind else 0)
-        if self.model.positions == "learned" and self.model.longest < enough:
-            yield (
-                f"[model] longest = {self.model.longest} learned positions are too few: a sentence may have {pieces} "
-                f"pieces ([data] longest) and its translation {more} more ([decoding] extra_length)"
-                f"{', one behind the other' if behind else ''}; set longest to {enough} or more, or lower one of "
+                f"[model] longest = {model.longest} learned positions are too few: a source may have {source} "
+                f"tokens ([data] longest) and its output {extra} more ([decoding] extra_length)"
+                f"{', in one sequence' if is_one_sequence else ''}; set longest to {needed} or more, or lower one of "
                 "the two"
             )
+
+    @model_validator(mode="before")
+    @classmethod
+    def fill_in_architecture(cls, table: Any) -> Any:
+        """Select the default architecture where [model] names none."""
+        if isinstance(table, Mapping) and isinstance(table.get("model"), Mapping):
+            return {**table, "model": {"architecture": DEFAULT_ARCHITECTURE, **table["model"]}}
+        return table
 
     @classmethod
     def from_toml(cls, path: str | Path, overrides: Iterable[str] = (), preset: str | None = None) -> "Recipe":
@@ -332,33 +252,37 @@ class Recipe(Config):
         preset: str | None = None,
         origin: str = "recipe",
         *,
+        defaults: Mapping[str, Any] = MappingProxyType({}),
         is_complete: bool = False,
     ) -> "Recipe":
-        """Build a recipe from nested dictionaries; a preset gives way to the table, the table to the overrides.
+        """Build a recipe from nested dictionaries; the table wins over the preset, `overrides` win over the table.
 
-        One that a training has recorded is whole: a setting that it lacks came later, and the model does without it,
-        whatever its task begins with now.
+        `defaults` is used like a preset: model settings that the architecture does not have are left out. A complete
+        table is one that a training has recorded. It gets no task defaults, since a setting that it lacks was added
+        later, and it may be of an older version.
         """
-        overriding: dict[str, Any] = {}
+        parsed: dict[str, Any] = {}
         for override in overrides:
-            overriding = merge_tables(overriding, parse_override(override))
-        given = merge_tables(table, overriding)
+            parsed = merge_tables(parsed, parse_override(override))
+        model = table.get("model")
+        if isinstance(model, Mapping) and (is_complete or is_of_version_0_1(model)):
+            table = {**table, "model": upgrade_model_table(model)}
+        given = merge_tables(table, parsed)
         named = given.pop("preset", None)
-        task = {} if is_complete else _task_defaults(given.get("task"))
-        below = merge_tables(task, preset_settings(preset or named, origin))
+        below = {} if is_complete else _task_defaults(given.get("task"))
+        below = merge_tables(merge_tables(below, defaults), preset_settings(preset or named, origin))
         try:
-            return cls.model_validate(merge_tables(below, given))
+            return cls.model_validate(merge_tables(_without_inapplicable(below, given), given))
         except ValidationError as error:
-            raise UserError(format_errors(cls, error, origin, given, overriding)) from None
+            raise UserError(format_errors(cls, error, origin, given, parsed)) from None
 
     def to_toml(self, *, comments: bool = False) -> str:
         """Return the recipe as TOML with every default filled in; with comments, as a form to edit."""
         lines = [_toml_line(self, name, comments) for name in ("task", "run")]
         for name in type(self).model_fields:
-            branch = getattr(self, name)
-            if isinstance(branch, Config):
-                lines += ["", *([f"# {type(branch).__doc__}"] if comments else []), f"[{name}]"]
-                lines += [_toml_line(branch, key, comments) for key in type(branch).model_fields]
+            section = getattr(self, name)
+            if isinstance(section, Config):
+                lines += ["", *section_lines(name, section, comments=comments)]
         return "\n".join(lines) + "\n"
 
 
@@ -376,6 +300,21 @@ def preset_settings(name: Any, origin: str) -> dict[str, Any]:
             f'{origin}: no preset "{name}"; there are {", ".join(PRESETS)}.{did_you_mean(str(name), list(PRESETS))}'
         )
     return dict(PRESETS[name])
+
+
+def _without_inapplicable(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `below` without the model settings that the architecture of both tables does not have."""
+    models = [table.get("model") for table in (below, above)]
+    if not isinstance(models[0], Mapping):
+        return dict(below)
+    default = models[0].get("architecture", DEFAULT_ARCHITECTURE)
+    architecture = models[1].get("architecture", default) if isinstance(models[1], Mapping) else default
+    return {**below, "model": applicable_settings(models[0], architecture)}
+
+
+def apply_preset(table: Mapping[str, Any], preset: str | None, origin: str) -> dict[str, Any]:
+    """Return a table with a preset's settings put on top, as far as its architecture has them."""
+    return merge_tables(table, _without_inapplicable(preset_settings(preset, origin), table))
 
 
 def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -404,6 +343,13 @@ def _is_text_field(field: FieldInfo | None) -> bool:
     return field is not None and field.annotation in (str, StorableText | None)
 
 
+def section_lines(name: str, section: Config, *, comments: bool) -> list[str]:
+    """Return the TOML lines of one section."""
+    heading = [f"# {type(section).__doc__}"] if comments else []
+    settings = [_toml_line(section, key, comments) for key in type(section).model_fields]
+    return [*heading, f"[{name}]", *settings]
+
+
 def _toml_line(branch: Config, name: str, comments: bool) -> str:
     """Write one setting; what is unset stands as a comment, so that the form shows it."""
     field, value = type(branch).model_fields[name], getattr(branch, name)
@@ -419,10 +365,11 @@ def _toml_line(branch: Config, name: str, comments: bool) -> str:
 
 def recipe_differences(before: Recipe, after: Recipe) -> list[str]:
     """List the settings in which two recipes differ, as "model.layers: 4 before, 6 now"."""
+    old, new = dict(flatten_settings(before)), dict(flatten_settings(after))
     return [
-        f"{path}: {display_value(old)} before, {display_value(new)} now"
-        for (path, old), (_, new) in zip(flatten_settings(before), flatten_settings(after), strict=True)
-        if old != new
+        f"{path}: {display_value(old.get(path))} before, {display_value(new.get(path))} now"
+        for path in {**old, **new}
+        if old.get(path) != new.get(path)
     ]
 
 

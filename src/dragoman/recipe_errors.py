@@ -1,15 +1,17 @@
-"""What is wrong with a recipe, in the names and values of who wrote it: pydantic finds it, and here it is said.
+"""Error messages for recipes: pydantic's validation errors in the names and values of the recipe's author.
 
-`root` is the recipe's type, a tree of settings.
+`root` is the recipe's class, a tree of config classes.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from dragoman.errors import did_you_mean
+from dragoman.model_config import DEFAULT_ARCHITECTURE, MODEL_CONFIGS, renamed_setting
 from dragoman.toml import display_value
 
 _ConfigClass = type[BaseModel]
@@ -18,19 +20,28 @@ _TYPE_WORDS = {int: "a whole number", float: "a number", str: "text in quotation
 _LIMIT_WORDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
-def find_field(root: _ConfigClass, path: Sequence[str]) -> FieldInfo | None:
-    """Return the field behind a path like ("model", "layers"), or nothing if there is none."""
-    branch = root
-    for parent in path[:-1]:
-        part = branch.model_fields.get(parent)
-        if part is None or not _is_config_class(part.annotation):
-            return None
-        branch = part.annotation
-    return branch.model_fields.get(path[-1]) if path else None
+def find_field(root: _ConfigClass, path: Sequence[str], architecture: Any = None) -> FieldInfo | None:
+    """Return the field at a path like ("model", "layers"), or None; if given, of this architecture's settings."""
+    if not path:
+        return None
+    if len(path) == 1:
+        return root.model_fields.get(path[0])
+    classes = section_classes(root, path[0])
+    if path[0] == "model" and architecture in MODEL_CONFIGS:
+        classes = [MODEL_CONFIGS[architecture]]
+    fields = [section.model_fields[path[1]] for section in classes if path[1] in section.model_fields]
+    return fields[0] if len(path) == 2 and fields else None
+
+
+def section_classes(root: _ConfigClass, name: str) -> list[_ConfigClass]:
+    """Return the config class of a section; of a union, all of them."""
+    field = root.model_fields.get(name)
+    kind = None if field is None else field.annotation
+    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return [option for option in options if _is_config_class(option)]
 
 
 def _is_config_class(kind: Any) -> TypeGuard[_ConfigClass]:
-    """Say whether a type is a part of the recipe with settings of its own."""
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
@@ -41,63 +52,77 @@ def format_errors(
     table: Mapping[str, Any],
     overrides: Mapping[str, Any],
 ) -> str:
-    """Return pydantic's complaints as our sentences, all of them, one a line, each with where its value is from."""
-    lines: dict[str, None] = {}  # in order and once: two wrong elements of one list are one mistake
+    """Return one line per error: the origin of the value, what was found and what was expected."""
+    lines: dict[str, None] = {}  # ordered and unique: two wrong elements of one list are one error
+    architecture = _value_at(table, ("model", "architecture")) or DEFAULT_ARCHITECTURE
     for item in error.errors():
-        origin = "--set" if _is_overridden(root, item["loc"][:2], overrides) else default_origin
-        lines |= {f"{origin}: {sentence}": None for sentence in _format_error(root, item, table)}
+        location = tuple(map(str, item["loc"]))
+        path = tuple(part for part in location if location[0] != "model" or part not in MODEL_CONFIGS)[:2]
+        if item["type"] == "union_tag_invalid":
+            path = ("model", "architecture")
+        origin = "--set" if _is_overridden(root, path, overrides) else default_origin
+        lines |= {f"{origin}: {text}": None for text in _format_error(root, item, path, table, architecture)}
     return "\n".join(lines)
 
 
 def _is_overridden(root: _ConfigClass, path: Sequence[Any], overrides: Mapping[str, Any]) -> bool:
-    """Say whether what stands at a path is an override's alone; a branch is, if the whole of it was replaced."""
-    field, value = find_field(root, path), _value_at(overrides, path)
-    mixed = isinstance(value, Mapping) and field is not None and _is_config_class(field.annotation)
-    return value is not None and not mixed
+    """Return whether the value at a path comes from an override alone."""
+    value = _value_at(overrides, path)
+    is_partial_section = isinstance(value, Mapping) and len(path) == 1 and bool(section_classes(root, path[0]))
+    return value is not None and not is_partial_section
 
 
-def _format_error(root: _ConfigClass, item: Any, table: Mapping[str, Any]) -> list[str]:
-    """Say what is wrong in one place of a recipe, in the user's own names and values."""
-    path: tuple[str, ...] = item["loc"][:2]  # deeper lie only the elements of a list
-    kind, field = item["type"], find_field(root, path)
+def _format_error(
+    root: _ConfigClass, item: Any, path: Sequence[str], table: Mapping[str, Any], architecture: Any
+) -> list[str]:
+    kind, field, value = item["type"], find_field(root, path, architecture), _value_at(table, path)
+    section = f"[{path[0]}] " if path else ""
+    renamed = renamed_setting(path[1], value) if len(path) == 2 and path[0] == "model" else None
+    if renamed:
+        return [f"{section}{path[1]} = {display_value(value)} is now written {renamed}."]
+    if kind == "union_tag_invalid":
+        return [f"[model] architecture is {display_value(value)}; it must be one of {_joined(MODEL_CONFIGS)}."]
     if kind == "extra_forbidden":
-        return [_format_unknown_setting(root, path)]
-    if field is None or _is_config_class(field.annotation):
-        place = f"[{path[0]}] " if path else ""
+        return [_format_unknown_setting(root, path, architecture)]
+    if len(path) < 2 and (field is None or section_classes(root, path[0])):
         if kind == "value_error":
-            return [f"{place}{line}." for line in str(item["ctx"]["error"]).split("\n")]
-        return [f"{place}must be a table of settings; found {display_value(item['input'])}."]
-    value = _value_at(table, path)
-    wrong = f"{f'[{path[0]}] ' if path[1:] else ''}{path[-1]} is {display_value(value)}"
+            return [f"{section}{line}." for line in str(item["ctx"]["error"]).split("\n")]
+        return [f"{section}must be a table of settings; found {display_value(item['input'])}."]
+    assert field is not None, f"pydantic reports an error in a setting that does not exist: {path}"
+    wrong = f"{section if path[1:] else ''}{path[-1]} is {display_value(value)}"
     if kind == "value_error":
         return [f"{wrong}; {item['ctx']['error']}."]
     return [f"{wrong}; it must be {_describe_type(field.annotation, field.metadata)}{_integer_hint(value, kind)}."]
 
 
-def _format_unknown_setting(root: _ConfigClass, path: Sequence[str]) -> str:
-    """Say that there is no such setting, and where it belongs or what it is most like."""
+def _format_unknown_setting(root: _ConfigClass, path: Sequence[str], architecture: Any) -> str:
     *parents, name = path
-    branches = {
-        part: field.annotation for part, field in root.model_fields.items() if _is_config_class(field.annotation)
-    }
-    homes = [f"[{part}]" for part, branch in branches.items() if name in branch.model_fields]
+    homes = [
+        part for part in root.model_fields if any(name in each.model_fields for each in section_classes(root, part))
+    ]
+    if parents == ["model"] and "model" in homes:
+        others = [other for other, config in MODEL_CONFIGS.items() if name in config.model_fields]
+        return f'[model] has no setting "{name}" for architecture "{architecture}"; it belongs to {_joined(others)}.'
     top = ["preset", *root.model_fields]
     if homes:
-        hint = f" It belongs in {' or '.join(homes)}."
+        hint = f" It belongs in {' or '.join(f'[{part}]' for part in homes)}."
     elif parents and name in top:
         hint = " It belongs at the top, above the first table."
+    elif parents == ["model"] and architecture in MODEL_CONFIGS:
+        hint = did_you_mean(name, list(MODEL_CONFIGS[architecture].model_fields))
     else:
-        hint = did_you_mean(name, list(branches[parents[0]].model_fields) if parents else top)
+        sections = section_classes(root, parents[0]) if parents else []
+        hint = did_you_mean(name, [key for section in sections for key in section.model_fields] if parents else top)
     return f'{f"[{parents[0]}]" if parents else "the recipe"} has no setting "{name}".{hint}'
 
 
 def _describe_type(kind: Any, limits: Sequence[Any] = ()) -> str:
-    """Say in words what a setting of this type, within these limits, may be."""
+    """Return in words which values a type and its limits allow."""
     parts = get_args(kind)
     if get_origin(kind) is Annotated:
         return _describe_type(parts[0], getattr(parts[1], "metadata", ()))
     if get_origin(kind) is Literal:
-        return f"{'one of ' if len(parts) > 1 else ''}{', '.join(map(display_value, parts))}"
+        return f"{'one of ' if len(parts) > 1 else ''}{_joined(parts)}"
     if get_origin(kind) is tuple and parts[-1] is Ellipsis:
         return f"a list, each {_describe_type(parts[0])}"
     if get_origin(kind) is tuple:
@@ -110,14 +135,18 @@ def _describe_type(kind: Any, limits: Sequence[Any] = ()) -> str:
     return f"{noun}, {words}" if words else noun
 
 
+def _joined(values: Any) -> str:
+    return ", ".join(map(display_value, values))
+
+
 def _integer_hint(value: Any, error: str) -> str:
-    """Say how to write a number like 1e5, which is not a whole one to TOML."""
+    """Return how to write a number like 1e5, which is a float in TOML, as an integer."""
     return f" (write {value:.0f})" if error == "int_type" and isinstance(value, float) and value.is_integer() else ""
 
 
 def _value_at(tree: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """Return what stands at a path of nested tables; None where it leads nowhere."""
-    here: Any = tree if path else None
+    """Return the value at a path of nested tables; None if there is none."""
+    value: Any = tree if path else None
     for key in path:
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return here
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value

@@ -22,8 +22,9 @@ from dragoman.bench.torch_baseline import TorchTraining, TorchTransformer, batch
 from dragoman.bench.training import DragomanTraining, TimedTraining
 from dragoman.errors import UserError
 from dragoman.interop.ctranslate2 import export_run, vocabulary_pieces
+from dragoman.model_config import TransformerConfig
 from dragoman.models.transformer import Transformer
-from dragoman.recipe import ModelConfig, Recipe
+from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.translator import load
 from dragoman.tokens import END
@@ -82,7 +83,7 @@ def test_the_plain_transformer_has_as_many_parameters_as_ours(size, norm):
     ("change", "possible"), [({}, True), ({"positions": "learned"}, False), ({"key_width": 3}, False)]
 )
 def test_some_models_of_ours_no_plain_transformer_can_be(change, possible):
-    assert is_torch_compatible(ModelConfig(**change)) == possible
+    assert is_torch_compatible(TransformerConfig(**change)) == possible
 
 
 def test_the_plain_loop_gets_the_very_batches_of_our_training(toy_material):
@@ -136,7 +137,7 @@ def test_ctranslate2_gives_our_translations_from_the_same_weights(trained, text,
 def test_hugging_face_answers_with_the_forced_length(text):
     pytest.importorskip("transformers")
     sources = [[*range(4, 19), END]] * 3
-    timed = TimedDecoder(HuggingFaceDecoder, (ModelConfig(**TINY["model"]), 40, OUTPUT_PIECES, 1), sources, 2)
+    timed = TimedDecoder(HuggingFaceDecoder, (TransformerConfig(**TINY["model"]), 40, OUTPUT_PIECES, 1), sources, 2)
     assert timed.run_turn("warm-up", 1).batch_size == "64 examples"
     for beam in (1, 4):
         assert {len(output) for output in timed.run_turn("bulk", beam).outputs} == {OUTPUT_PIECES}

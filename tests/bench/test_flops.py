@@ -7,9 +7,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.bench.flops import decoder_flops, decoding_flops, encoder_flops, memory_flops, training_flops
 from dragoman.bench.torch_baseline import TorchTransformer
-from dragoman.recipe import ModelConfig
+from dragoman.model_config import TransformerConfig
 
-SMALL = ModelConfig(layers=1, width=4, inner_width=8, heads=2, dropout=0.0)
+SMALL = TransformerConfig(layers=1, width=4, inner_width=8, heads=2, dropout=0.0)
 
 
 def test_an_encoder_layer_is_four_projections_two_inner_matrices_and_two_products_of_attention():
@@ -47,7 +47,7 @@ def test_heads_with_widths_of_their_own_count_as_wide_as_they_are():
 
 @pytest.mark.parametrize("choice", [{"norm": "pre"}, {"norm": "post"}, {"decoder_layers": 1}])
 def test_pytorch_counts_the_same_for_its_own_transformer(choice):
-    how = ModelConfig(layers=2, width=8, inner_width=12, heads=2, dropout=0.0, **choice)
+    how = TransformerConfig(layers=2, width=8, inner_width=12, heads=2, dropout=0.0, **choice)
     model = TorchTransformer(how, 20, 20).train()
     source, prefix = torch.full((1, 5), 7), torch.full((1, 3), 9)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:

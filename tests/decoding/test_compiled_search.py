@@ -5,12 +5,13 @@ import torch
 
 from dragoman.decoding.hypothesis import FAILED_HYPOTHESIS, max_output_lengths
 from dragoman.decoding.search import beam_search
+from dragoman.model_config import TransformerConfig
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.native import functions
 from dragoman.native.model import compile_model
 from dragoman.native.search import native_beam_search
-from dragoman.recipe import DecodingConfig, ModelConfig
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD
 
 pytestmark = pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
@@ -22,7 +23,7 @@ def model(seed=5):
     """A model of random parameters, large enough to be sure of something: outputs differ, end, and come back."""
     torch.manual_seed(seed)
     built = Transformer(
-        ModelConfig(layers=2, width=64, inner_width=96, heads=2, dropout=0.0, norm="pre"), PIECES, PIECES
+        TransformerConfig(layers=2, width=64, inner_width=96, heads=2, dropout=0.0, norm="pre"), PIECES, PIECES
     )
     with torch.no_grad():
         built.output_weight.mul_(6)

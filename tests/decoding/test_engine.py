@@ -197,4 +197,4 @@ def test_a_search_is_the_same_with_and_without_compiled_loops(monkeypatch):
 
 def random_batches(count, times):
     generator = random.Random(7)
-    return [generator.sample(range(count), Source.from_ids(min(count, generator.randint(1, 64)))) for _ in range(times)]
+    return [generator.sample(range(count), min(count, generator.randint(1, 64))) for _ in range(times)]

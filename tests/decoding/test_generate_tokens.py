@@ -7,9 +7,9 @@ from dragoman.decoding.generate import ContextWindow, SamplingOptions, choose_to
 from dragoman.decoding.hypothesis import output_log_probabilities
 from dragoman.decoding.token_losses import token_losses
 from dragoman.errors import UserError
+from dragoman.model_config import DecoderOnlyConfig
 from dragoman.models.decoder_only import DecoderOnly
 from dragoman.models.transducer import Source
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import END, START, UNKNOWN
 
 CPU = torch.device("cpu")
@@ -25,7 +25,7 @@ PATTERNS = [
 def language_model(**how):
     torch.manual_seed(1)
     model = DecoderOnly(
-        ModelConfig(architecture="joined", layers=2, width=16, inner_width=24, heads=4, norm="pre", **how),
+        DecoderOnlyConfig(layers=2, width=16, inner_width=24, heads=4, norm="pre", **how),
         VOCABULARY,
         VOCABULARY,
     )

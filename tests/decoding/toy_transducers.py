@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dragoman.model_config import build_model_config
 from dragoman.models.transducer import Memory, Source
 from dragoman.models.transformer import Transformer
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS
 
 WIDTH = 5
@@ -73,7 +73,7 @@ def small_transformer(vocabulary: int = 200, *, sharpness: float = 4.0, **how: o
     """Return a Transformer with random parameters that is sure of its choices and ends now and then."""
     torch.manual_seed(1)
     settings = {"layers": 2, "width": 32, "inner_width": 64, "heads": 4, "norm": "pre", "share_output": False, **how}
-    model = Transformer(ModelConfig.model_validate(settings), vocabulary, vocabulary).eval()
+    model = Transformer(build_model_config(settings), vocabulary, vocabulary).eval()
     last = model.decoder_norm if settings["norm"] == "pre" else model.decoder[-1].feed_forward_residual.norm
     with torch.no_grad():
         last.weight.mul_(sharpness)

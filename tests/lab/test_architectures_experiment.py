@@ -14,7 +14,7 @@ from dragoman.lab.architectures import (
     width_settings,
 )
 from dragoman.lab.lengths import bleu_in_range, format_range, is_in_range
-from dragoman.recipe import ModelConfig
+from dragoman.model_config import RecurrentConfig, TransformerConfig
 
 SMALL = {"layers": 2, "width": 16, "inner_width": 32, "heads": 2, "share_output": False}
 
@@ -47,13 +47,13 @@ def test_operations_of_a_transformer_are_those_of_the_formula():
     encoder = 2 * (4 * width * width + 2 * width * inner) + 2 * 2 * length * width
     decoder = 2 * (8 * width * width + 2 * width * inner) + 4 * 2 * length * width
     forward = 2 * (encoder + decoder) + 2 * width * pieces
-    assert count_flops_per_token(ModelConfig(**SMALL), pieces, pieces) == pytest.approx(3 * forward, rel=0.02)
+    assert count_flops_per_token(TransformerConfig(**SMALL), pieces, pieces) == pytest.approx(3 * forward, rel=0.02)
 
 
 def test_operations_of_a_recurrent_model_include_those_of_its_cells():
     """A cell of an LSTM has eight products of width by width; two directions of half the width in the encoder."""
     width, pieces = 16, 50
-    how = ModelConfig(**{**SMALL, "layers": 1}, architecture="recurrent", score="none")
+    how = RecurrentConfig(layers=1, width=SMALL["width"], dropout=0.0, score="none")
     least = 3 * 2 * (8 * width * width + 8 * (width // 2) * width + width * pieces)
     assert least * 0.8 < count_flops_per_token(how, pieces, pieces) < 2.5 * least
 

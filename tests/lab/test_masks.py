@@ -8,13 +8,13 @@ from small_lab import checked, shrink
 from toy_lab import toy_lab
 
 from dragoman.lab import masks
+from dragoman.model_config import TransformerConfig
 from dragoman.models.attention import causal_mask
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import START
 
-SMALLEST = ModelConfig(layers=2, width=16, inner_width=16, heads=2, dropout=0.0)
+SMALLEST = TransformerConfig(layers=2, width=16, inner_width=16, heads=2, dropout=0.0)
 
 
 def gradient_of_the_future(weigh):

@@ -18,8 +18,8 @@ from dragoman.lab.seeds import (
     plan_seeds,
     seed_statistics,
 )
+from dragoman.model_config import TransformerConfig
 from dragoman.models.architectures import build_model
-from dragoman.recipe import ModelConfig
 
 THREE = ["layer, post (the paper)", "layer, pre", "batch, post"]
 
@@ -75,7 +75,7 @@ def test_how_often_chance_would_say_the_same_is_counted(count, said):
 
 def test_the_gradient_of_a_layer_is_the_length_of_all_its_parameters_gradients():
     torch.manual_seed(1)
-    model = build_model(ModelConfig(layers=3, width=16, inner_width=16, heads=2), 20, 20)
+    model = build_model(TransformerConfig(layers=3, width=16, inner_width=16, heads=2), 20, 20)
     source = torch.randint(4, 20, (4, 5))
     lengths = normalisation.layer_gradients(model, (source, source, source))
     flat = torch.cat([parameter.grad.flatten() for parameter in model.decoder[1].parameters()])

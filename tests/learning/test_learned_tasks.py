@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from dragoman.decoding.engine import Engine
+from dragoman.model_config import TransformerConfig
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
-from dragoman.recipe import DecodingConfig, ModelConfig, TrainingConfig
+from dragoman.recipe import DecodingConfig, TrainingConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
 from dragoman.training.loop import TensorBatch, build_adam, train
 from dragoman.training.loss import cross_entropy_objective
@@ -51,7 +52,7 @@ def batch(task, seed, size):
 def share_right_after_training(task, seed, *, steps, layers=1, size=64):
     """Train a model on a task; return the share of new sentences that it then gets right in all words."""
     torch.manual_seed(seed)
-    how = ModelConfig(layers=layers, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
+    how = TransformerConfig(layers=layers, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
     plan = TrainingConfig(
         steps=steps, schedule="linear", rate=0.01, warmup=steps // 10, clip=1.0, seed=seed, precision="float32"
     )

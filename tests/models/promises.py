@@ -7,10 +7,11 @@ from small_models import SMALL, VOCABULARY, gradients, padded_by, random_rows
 
 from dragoman.decoding.scoring import score_targets
 from dragoman.decoding.search import beam_search
+from dragoman.model_config import applicable_settings, build_model_config
 from dragoman.models.architectures import build_model
 from dragoman.models.layers import Dropout, dropout_seed
 from dragoman.models.transducer import Memory, Source
-from dragoman.recipe import DecodingConfig, ModelConfig
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
 from dragoman.training.loss import projected_cross_entropy
 
@@ -20,7 +21,15 @@ CLOSE = {"atol": 1e-11, "rtol": 0}
 def small_rival(dtype=torch.float64, *, seed=1, **how):
     """Return a small model of any architecture, in which no two parameters are alike."""
     torch.manual_seed(seed)
-    model = build_model(ModelConfig.model_validate({**SMALL, **how}), VOCABULARY, VOCABULARY).to(dtype).eval()
+    model = (
+        build_model(
+            build_model_config({**applicable_settings(SMALL, how.get("architecture", "transformer")), **how}),
+            VOCABULARY,
+            VOCABULARY,
+        )
+        .to(dtype)
+        .eval()
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dragoman.model_config import build_model_config
 from dragoman.models.transformer import Transformer
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import PAD, RESERVED_TOKENS
 
 VOCABULARY = 13
@@ -15,7 +15,7 @@ SMALL = {"layers": 2, "width": 16, "inner_width": 24, "heads": 4, "dropout": 0.0
 def small_model(dtype: torch.dtype = torch.float64, *, seed: int = 1, **how: object) -> Transformer:
     """Return a model whose norms and biases are random too: at ones and zeros they could be swapped unseen."""
     torch.manual_seed(seed)
-    model = Transformer(ModelConfig.model_validate({**SMALL, **how}), VOCABULARY, VOCABULARY).to(dtype).eval()
+    model = Transformer(build_model_config({**SMALL, **how}), VOCABULARY, VOCABULARY).to(dtype).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))

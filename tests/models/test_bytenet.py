@@ -6,9 +6,9 @@ from promises import CLOSE, PROMISES, batch, learned, small_rival
 from small_models import VOCABULARY, random_rows
 from torch.nn import functional as F
 
+from dragoman.model_config import ByteNetConfig
 from dragoman.models.bytenet import ByteNet, layer_dilation
 from dragoman.models.transducer import Memory, Source
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import RESERVED_TOKENS, START
 
 VARIANTS = [
@@ -20,7 +20,7 @@ VARIANTS = [
 
 
 def dilated(dtype=torch.float64, **how):
-    return small_rival(dtype, architecture="dilated", **how)
+    return small_rival(dtype, architecture="bytenet", **how)
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
@@ -63,9 +63,7 @@ def test_the_dilation_doubles_and_begins_again_after_sixteen():
 def seeing(layers, kernel, words=100):
     """Return a model and a row of words, no two alike, by whose gradients it tells what it sees."""
     torch.manual_seed(1)
-    how = ModelConfig(
-        architecture="dilated", layers=layers, kernel=kernel, width=8, share_embeddings=False, share_output=False
-    )
+    how = ByteNetConfig(layers=layers, kernel=kernel, width=8, share_embeddings=False, share_output=False)
     vocabulary = RESERVED_TOKENS + words
     return ByteNet(how, vocabulary, vocabulary).double().eval(), torch.arange(RESERVED_TOKENS, vocabulary)
 
@@ -149,5 +147,5 @@ def test_the_state_holds_what_each_convolution_reaches_back():
 @pytest.mark.slow
 def test_it_learns_to_copy():
     torch.manual_seed(1)
-    model = ByteNet(ModelConfig(architecture="dilated", layers=2, width=32, dropout=0.0), VOCABULARY, VOCABULARY)
+    model = ByteNet(ByteNetConfig(layers=2, width=32, dropout=0.0), VOCABULARY, VOCABULARY)
     assert learned(model, lambda rows: rows, steps=50) > 0.9

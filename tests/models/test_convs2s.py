@@ -8,9 +8,9 @@ from promises import CLOSE, PROMISES, batch, learned, small_rival
 from small_models import VOCABULARY, random_rows
 from torch.nn import functional as F
 
+from dragoman.model_config import ConvS2SConfig
 from dragoman.models.convs2s import Convolution, ConvS2S
 from dragoman.models.transducer import Source
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import RESERVED_TOKENS, START
 
 VARIANTS = [
@@ -22,7 +22,7 @@ VARIANTS = [
 
 
 def convolutional(dtype=torch.float64, **how):
-    return small_rival(dtype, architecture="convolutional", **how)
+    return small_rival(dtype, architecture="convs2s", **how)
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
@@ -92,9 +92,7 @@ def sight(found, embedding, tokens):
 def seeing(layers, kernel, words=40):
     """Return a model and a row of words, no two alike, by whose gradients it tells what it sees."""
     torch.manual_seed(1)
-    how = ModelConfig(
-        architecture="convolutional", layers=layers, kernel=kernel, width=8, share_embeddings=False, share_output=False
-    )
+    how = ConvS2SConfig(layers=layers, kernel=kernel, width=8, share_embeddings=False, share_output=False)
     vocabulary = RESERVED_TOKENS + words
     return ConvS2S(how, vocabulary, vocabulary).double().eval(), torch.arange(RESERVED_TOKENS, vocabulary)
 
@@ -154,7 +152,7 @@ def test_the_state_does_not_grow_with_the_prefix():
 
 def test_signals_keep_their_size_through_many_layers():
     torch.manual_seed(1)
-    how = ModelConfig(architecture="convolutional", layers=12, width=64, dropout=0.0)
+    how = ConvS2SConfig(layers=12, width=64, dropout=0.0)
     model = ConvS2S(how, 100, 100)
     source, prefix = torch.randint(RESERVED_TOKENS, 100, (2, 8, 20))
 
@@ -168,6 +166,6 @@ def test_signals_keep_their_size_through_many_layers():
 @pytest.mark.slow
 def test_it_learns_to_reverse():
     torch.manual_seed(1)
-    how = ModelConfig(architecture="convolutional", layers=2, width=32, dropout=0.0)
+    how = ConvS2SConfig(layers=2, width=32, dropout=0.0)
     model = ConvS2S(how, VOCABULARY, VOCABULARY)
     assert learned(model, lambda rows: rows.flip(1), steps=100) > 0.9

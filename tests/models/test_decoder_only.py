@@ -17,10 +17,11 @@ from small_models import VOCABULARY, gradients, padded_by, random_rows
 from torch import nn
 
 from dragoman.decoding.search import beam_search
+from dragoman.model_config import DecoderOnlyConfig
 from dragoman.models.attention import causal_mask
 from dragoman.models.decoder_only import DecoderOnly
 from dragoman.models.transducer import Source
-from dragoman.recipe import DecodingConfig, ModelConfig
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
 
 VARIANTS = [
@@ -37,7 +38,7 @@ patterns = pytest.mark.parametrize("how", [how for how in VARIANTS if "pattern" 
 
 
 def joined(dtype=torch.float64, **how):
-    return small_rival(dtype, architecture="joined", **how)
+    return small_rival(dtype, architecture="decoder_only", **how)
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
@@ -242,6 +243,6 @@ def test_padding_takes_no_learned_positions():
 @pytest.mark.slow
 def test_it_learns_to_reverse():
     torch.manual_seed(1)
-    how = ModelConfig(architecture="joined", layers=2, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
+    how = DecoderOnlyConfig(layers=2, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
     model = DecoderOnly(how, VOCABULARY, VOCABULARY)
     assert learned(model, lambda rows: rows.flip(1), steps=80, words=3) > 0.8

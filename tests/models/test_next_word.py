@@ -5,10 +5,11 @@ import torch
 
 from dragoman.decoding.search import beam_search
 from dragoman.errors import UserError
+from dragoman.model_config import TransformerConfig
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.native.model import compile_model
-from dragoman.recipe import DecodingConfig, ModelConfig, Recipe
+from dragoman.recipe import DecodingConfig, Recipe
 from dragoman.tokens import END, PAD, START
 
 WORD, GOES_ON, TAG, BRACKET = 5, 20, 6, 10  # begins a word, goes on with one; deals with a word, does not
@@ -17,8 +18,8 @@ WORD, GOES_ON, TAG, BRACKET = 5, 20, 6, 10  # begins a word, goes on with one; d
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    how = ModelConfig(
-        layers=2, width=32, heads=2, inner_width=32, guide="words", share_embeddings=False, norm="pre", dropout=0.0
+    how = TransformerConfig(
+        layers=2, width=32, heads=2, inner_width=32, next_word=True, share_embeddings=False, norm="pre", dropout=0.0
     )
     found = Transformer(how, 30, 20).double().eval()
     begins, deals = torch.zeros(30, dtype=torch.long), torch.zeros(20, dtype=torch.long)
@@ -123,11 +124,11 @@ def test_the_compiled_search_leaves_a_guided_model_alone(model, sentences):
     assert [row[0].tokens for row in quick] == [row[0].tokens for row in plain]
 
 
-def test_a_task_without_a_token_for_each_word_is_refused_a_guide():
-    with pytest.raises(UserError, match='guide = "words" is for task parse, not for "translate"'):
-        Recipe.from_table({"model": {"guide": "words"}})
+def test_the_next_word_is_refused_for_a_task_without_a_token_for_each_word():
+    with pytest.raises(UserError, match='next_word is for task parse, not for "translate"'):
+        Recipe.from_table({"model": {"next_word": True}})
 
 
-def test_an_architecture_that_has_no_place_for_a_guide_is_refused_one():
-    with pytest.raises(UserError, match='guide "words" is for architecture "transformer", not for "recurrent"'):
-        Recipe.from_table({"task": "parse", "model": {"architecture": "recurrent"}})
+def test_an_architecture_without_the_feature_is_trained_without_it():
+    recipe = Recipe.from_table({"task": "parse", "model": {"architecture": "recurrent"}})
+    assert "next_word" not in recipe.model.model_dump()

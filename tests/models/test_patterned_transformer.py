@@ -6,12 +6,13 @@ from small_models import VOCABULARY, gradients, padded_by, random_rows, small_mo
 from torch.nn import functional as F
 
 from dragoman.decoding.search import beam_search
+from dragoman.model_config import build_model_config
 from dragoman.models.attention import MultiHeadAttention, dot_product
 from dragoman.models.local_attention import WindowPattern
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.native.model import can_compile
-from dragoman.recipe import DecodingConfig, ModelConfig
+from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
 
 PATTERNED = [
@@ -148,7 +149,7 @@ def test_it_learns_to_say_the_word_before(how):
     """The source is a single word and tells nothing: what was before must be found by restricted attention."""
     torch.manual_seed(1)
     sizes = {"layers": 2, "width": 32, "inner_width": 32, "heads": 2, "dropout": 0.0, "norm": "pre"}
-    model = Transformer(ModelConfig.model_validate({**sizes, **how, "window": 8}), VOCABULARY, VOCABULARY)
+    model = Transformer(build_model_config({**sizes, **how, "window": 8}), VOCABULARY, VOCABULARY)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
     for seed in range(100):

@@ -8,6 +8,7 @@ from promises import CLOSE, PROMISES, batch, learned, logits, small_rival
 from small_models import random_rows
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from dragoman.model_config import RecurrentConfig
 from dragoman.models.recurrent import (
     ATTENTIONS,
     CELLS,
@@ -18,7 +19,6 @@ from dragoman.models.recurrent import (
     reverse_sentences,
 )
 from dragoman.models.transducer import Memory, Source
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import PAD, START
 
 cells = pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -192,7 +192,7 @@ def test_the_state_of_another_model_is_refused():
 
 def test_two_vocabularies_cannot_share_one_embedding():
     with pytest.raises(AssertionError, match="9 source and 8 target pieces cannot share"):
-        Recurrent(ModelConfig(layers=1, width=8), 9, 8)
+        Recurrent(RecurrentConfig(layers=1, width=8), 9, 8)
 
 
 @pytest.mark.slow

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from dragoman.model_config import ModelConfig, TransformerConfig, build_model_config
 from dragoman.models.transformer import Transformer
-from dragoman.recipe import ModelConfig, Recipe
+from dragoman.recipe import Recipe
 
 VOCABULARY, WIDTH = 100, 8
 ONE_MATRIX = VOCABULARY * WIDTH
@@ -21,7 +22,7 @@ def count(how: ModelConfig, vocabulary: int = VOCABULARY) -> int:
 
 
 def narrow(**how: object) -> ModelConfig:
-    return ModelConfig.model_validate({"layers": 1, "width": WIDTH, "inner_width": 16, "heads": 2, **how})
+    return build_model_config({"layers": 1, "width": WIDTH, "inner_width": 16, "heads": 2, **how})
 
 
 def test_the_count_of_a_small_model_is_the_sum_done_by_hand():
@@ -99,7 +100,7 @@ def test_the_presets_have_their_sizes(preset, layers, width, inner_width, heads,
 def test_the_papers_presets_are_the_papers_in_all_else(preset):
     how = Recipe.from_table({}, preset=preset).model
     unpublished = {"layers", "width", "inner_width", "heads", "dropout"}
-    assert how.model_dump(exclude=unpublished) == ModelConfig().model_dump(exclude=unpublished)
+    assert how.model_dump(exclude=unpublished) == TransformerConfig().model_dump(exclude=unpublished)
     assert (how.norm, how.activation, how.positions) == ("post", "relu", "sinusoidal")
     assert how.share_embeddings
     assert how.share_output
@@ -138,4 +139,4 @@ def test_the_papers_presets_have_about_as_many_parameters_as_the_paper_says(pres
     ],
 )
 def test_every_row_of_table_three_has_its_count_with_a_vocabulary_of_41000(changed, millions):
-    assert count(ModelConfig.model_validate(changed), 41_000) == pytest.approx(millions * 1e6, rel=0.02)
+    assert count(build_model_config(changed), 41_000) == pytest.approx(millions * 1e6, rel=0.02)

@@ -5,11 +5,11 @@ import copy
 import pytest
 import torch
 
+from dragoman.model_config import TransformerConfig
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.native import functions
 from dragoman.native.model import NativeTransformer, compile_model
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import END, PAD, START
 
 pytestmark = pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
@@ -29,7 +29,7 @@ KINDS = {
 def model(kind="pre", **more):
     torch.manual_seed(5)
     settings = {"layers": 2, "width": 64, "inner_width": 96, "heads": 2, "dropout": 0.0} | KINDS[kind] | more
-    built = Transformer(ModelConfig(**settings), 71, 71).eval()
+    built = Transformer(TransformerConfig(**settings), 71, 71).eval()
     for parameter in built.parameters():  # biases and norms begin as zeros and ones, which would hide a mistake
         torch.nn.init.normal_(parameter, std=0.2) if parameter.dim() == 1 else None
     return built

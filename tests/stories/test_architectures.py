@@ -16,13 +16,14 @@ from dragoman.server.registry import _NO_WEIGHTS, ServedModel
 
 CHOICES = {
     **{name: [f"model.architecture={name}"] for name in ARCHITECTURES},
+    "concatenated embeddings": ["model.architecture=bag_of_embeddings", "model.pooling=concatenate"],
     "recurrent without attention": ["model.architecture=recurrent", "model.cell=gru", "model.score=none"],
     "batch": ["model.normalisation=batch"],
     "window": ["model.pattern=window", "model.window=2"],
 }
 KINDS = {
     "recurrent": {"cross"}, "recurrent without attention": set(),
-    "convolutional": {"cross"}, "dilated": set(), "averaged": set(), "concatenated": set(),
+    "convs2s": {"cross"}, "bytenet": set(), "bag_of_embeddings": set(), "concatenated embeddings": set(),
 }  # fmt: skip
 
 

@@ -160,7 +160,7 @@ def test_whoever_asks_for_a_translation_gets_what_follows(model):
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("model.architecture=transformer", 'needs [model] architecture = "joined", not "transformer"'),
+        ("model.architecture=transformer", 'needs [model] architecture = "decoder_only", not "transformer"'),
         ("tokenizer.kind=words", "needs [tokenizer] kind"),
         ("data.pairs=a.txt", 'task "generate" reads [data] file'),
     ],

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from dragoman import recipe
 from dragoman.errors import TrainingDiverged
+from dragoman.model_config import TransformerConfig
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.parallel import SINGLE_THREAD
@@ -28,7 +28,7 @@ def batch(numbers, length):
 
 def tiny(dropout=0.0):
     torch.manual_seed(1)
-    return Transformer(recipe.ModelConfig(layers=1, width=8, inner_width=8, heads=2, dropout=dropout), 10, 10).double()
+    return Transformer(TransformerConfig(layers=1, width=8, inner_width=8, heads=2, dropout=dropout), 10, 10).double()
 
 
 def gradient(batches):

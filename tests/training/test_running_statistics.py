@@ -14,10 +14,11 @@ from traces import everything
 import dragoman
 from dragoman import checkpoints
 from dragoman.errors import TrainingStopped, UserError
+from dragoman.model_config import TransformerConfig
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.models.weights import clone_tensors, named_weights, running_statistics
-from dragoman.recipe import ModelConfig, TrainingConfig
+from dragoman.recipe import TrainingConfig
 from dragoman.run import FORMAT_VERSION, read_tensors, to_json, write_weights
 from dragoman.tasks.info import run_info
 from dragoman.tokens import END, PAD, START
@@ -32,7 +33,7 @@ BATCH = ["model.normalisation=batch", "model.dropout=0.1", "training.steps=7"]
 
 def tiny() -> Transformer:
     torch.manual_seed(1)
-    how = ModelConfig(layers=1, width=8, inner_width=8, heads=2, dropout=0.0, normalisation="batch", norm="pre")
+    how = TransformerConfig(layers=1, width=8, inner_width=8, heads=2, dropout=0.0, normalisation="batch", norm="pre")
     return Transformer(how, 10, 10)
 
 

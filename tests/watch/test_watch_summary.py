@@ -61,7 +61,7 @@ def test_the_facts_name_the_task_and_its_files(tmp_path, recipe, facts):
 
 
 def test_a_model_of_one_stack_has_its_layers_counted_once(tmp_path):
-    (tmp_path / "recipe.toml").write_text('[model]\narchitecture = "joined"\nlayers = 3\nwidth = 8\nheads = 2\n')
+    (tmp_path / "recipe.toml").write_text('[model]\narchitecture = "decoder_only"\nlayers = 3\nwidth = 8\nheads = 2\n')
     assert WatchedRun(tmp_path).summary()["facts"]["Model"] == "3 layers, width 8, 2 heads"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dragoman.bench.config import BEAMS, BenchmarkConfig
 from dragoman.bench.ctranslate2_engine import CTranslate2Decoder, CTranslate2Options
@@ -20,6 +20,7 @@ from dragoman.bench.workers import OWN_PREFIX, EngineFactory, OnBenchmarkNotice,
 from dragoman.errors import UserError
 from dragoman.evaluation.scores import corpus_bleu
 from dragoman.interop.ctranslate2 import export_run, vocabulary_pieces
+from dragoman.model_config import TransformerConfig
 from dragoman.tasks.translator import Translator, load
 from dragoman.tokens import END
 
@@ -204,7 +205,7 @@ def _decoding_result(
     """Make figures of what a contender answered."""
     outputs = bulk[0].outputs
     lengths = [len(output) for output in outputs]
-    how, vocabulary = translator.recipe.model, len(translator.target_tokenizer)
+    how, vocabulary = cast(TransformerConfig, translator.recipe.model), len(translator.target_tokenizer)
     work = [
         decoding_flops(how, vocabulary, len(source), length, beam)
         for source, length in zip(sentences.sources, lengths, strict=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dragoman.bench.timing import TokenSequence
-from dragoman.recipe import ModelConfig
+from dragoman.model_config import TransformerConfig
 from dragoman.tokens import END, PAD, START
 
 _BATCH_SIZE = 64  # sentences
@@ -21,7 +21,7 @@ _BATCH_SIZE = 64  # sentences
 class HuggingFaceDecoder:
     """A Marian model that answers every source with `length` tokens."""
 
-    def __init__(self, model_config: ModelConfig, vocabulary: int, length: int, threads: int) -> None:
+    def __init__(self, model_config: TransformerConfig, vocabulary: int, length: int, threads: int) -> None:
         transformers: Any = import_module("transformers")
         torch.set_num_threads(threads)
         torch.manual_seed(1)

@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from dragoman.bench.data import BenchmarkCorpus
 from dragoman.data.batches import Order, collate
+from dragoman.model_config import ModelConfig, TransformerConfig
 from dragoman.models.positions import sinusoids
-from dragoman.recipe import ModelConfig, Recipe
+from dragoman.recipe import Recipe
 from dragoman.tokens import PAD
 
 _MAX_POSITIONS = 4096
@@ -22,7 +24,7 @@ class TorchTransformer(nn.Module):
 
     places: Tensor
 
-    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(self, config: TransformerConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.source = nn.Embedding(source_vocabulary, config.width, padding_idx=PAD)
         self.target = self.source if config.share_embeddings else nn.Embedding(target_vocabulary, config.width, PAD)
@@ -67,10 +69,12 @@ class TorchTransformer(nn.Module):
 
 
 def is_torch_compatible(config: ModelConfig) -> bool:
-    """Say whether `torch.nn.Transformer` can be a model like this one."""
+    """Return whether `torch.nn.Transformer` can express this model."""
+    if not isinstance(config, TransformerConfig):
+        return False
     share = config.width // config.heads
     paper = config.positions == "sinusoidal" and not config.rotary and config.score == "scaled_dot"
-    full = config.architecture == "transformer" and config.pattern == "full" and config.normalisation == "layer"
+    full = config.pattern == "full" and config.normalisation == "layer"
     return paper and full and {config.key_width, config.value_width} <= {None, share}
 
 
@@ -94,7 +98,9 @@ class TorchTraining:
         torch.set_num_threads(plan.threads)
         torch.manual_seed(plan.seed)
         self.config = plan
-        self.model = TorchTransformer(recipe.model, *map(len, corpus.read_tokenizers())).train()
+        self.model = TorchTransformer(
+            cast(TransformerConfig, recipe.model), *map(len, corpus.read_tokenizers())
+        ).train()
         self.optimizer = torch.optim.Adam(self.model.parameters())
         self.loss = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=plan.label_smoothing)
         self.batches = batch_loader(recipe, corpus)

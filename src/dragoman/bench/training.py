@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 
@@ -21,6 +21,7 @@ from dragoman.bench.workers import (
     start_engines,
 )
 from dragoman.malloc import keep_freed_memory
+from dragoman.model_config import TransformerConfig
 from dragoman.models.architectures import build_model
 from dragoman.recipe import Recipe
 from dragoman.run import Run
@@ -144,4 +145,6 @@ def _model_size(recipe: Recipe, corpus: BenchmarkCorpus) -> tuple[int, float]:
         model = build_model(recipe.model, source, target)
     pairs = corpus.open_pairs()
     lengths = zip(pairs.source_lengths.tolist(), pairs.target_lengths.tolist(), strict=True)
-    return sum(each.numel() for each in model.parameters()), training_flops(recipe.model, target, lengths)
+    return sum(each.numel() for each in model.parameters()), training_flops(
+        cast(TransformerConfig, recipe.model), target, lengths
+    )

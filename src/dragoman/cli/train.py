@@ -19,7 +19,7 @@ from dragoman.cli.options import PresetOption, SetOption
 from dragoman.cli.watch import DEFAULT_PORT, watch_in_background
 from dragoman.errors import UserError
 from dragoman.presets import default_preset
-from dragoman.recipe import Recipe, merge_tables, preset_settings
+from dragoman.recipe import Recipe, apply_preset, merge_tables
 from dragoman.toml import read_toml
 
 
@@ -77,7 +77,7 @@ def build_recipe(recipe: Path | None, given: dict[str, Any], preset: str | None,
         )
     table = read_toml(recipe) if recipe else {"preset": default_preset(given["task"] or "translate")}
     options = {name: value for name, value in given.items() if value}
-    table = merge_tables(merge_tables(table, preset_settings(preset, "--preset")), options)
+    table = merge_tables(apply_preset(table, preset, "--preset"), options)
     return Recipe.from_table(table, overrides, origin=str(recipe or "options"))
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dragoman.cache import fsync
 from dragoman.errors import UserError, did_you_mean
+from dragoman.model_config import TransformerConfig
 from dragoman.models.attention import MultiHeadAttention
 from dragoman.models.layers import FeedForward
 from dragoman.models.positions import LearnedPositions, NoPositions, sinusoids
@@ -115,11 +116,12 @@ def _check_supported(recipe: Recipe, run: Run) -> None:
             "does. Only a model that reads and writes plain text, such as a translator, can be."
         )
     for name, known in _SUPPORTED_SETTINGS.items():
-        if getattr(how, name) not in known:
+        if getattr(how, name, None) not in known:
             raise UserError(
                 f"{run} cannot be exported: its [model] {name} is {toml_value(getattr(how, name))}, which CTranslate2 "
                 f"cannot compute here. Only a model trained with {name} = {' or '.join(map(toml_value, known))} can be."
             )
+    assert isinstance(how, TransformerConfig), f"{how.architecture} should have been refused"
     share = how.width / how.heads
     for name, width in (("key_width", how.key_width), ("value_width", how.value_width)):
         if width not in (None, share):
@@ -194,7 +196,7 @@ def _model_spec(translator: Translator) -> Any:
         from ctranslate2.specs.common_spec import Activation
     except ImportError as error:
         raise UserError(f'CTranslate2 cannot be used ({error}); pip install "dragoman[bench]".') from None
-    how = translator.recipe.model
+    how = _transformer_config(translator.recipe)
     described = TransformerSpec.from_config(
         (how.layers, how.decoder_depth),
         how.heads,
@@ -207,6 +209,11 @@ def _model_spec(translator: Translator) -> Any:
     described.register_target_vocabulary(vocabulary_pieces(translator.target_tokenizer))
     _set_special_tokens(described.config)
     return described
+
+
+def _transformer_config(recipe: Recipe) -> TransformerConfig:
+    assert isinstance(recipe.model, TransformerConfig), f"{recipe.model.architecture} should have been refused"
+    return recipe.model
 
 
 def _transformer(translator: Translator) -> Transformer:
@@ -236,7 +243,7 @@ def _fill_encoder(encoder: Any, model: Transformer, recipe: Recipe) -> None:
     # The row of PAD goes along as it is: CTranslate2 tells padding by the lengths and never reads it.
     encoder.embeddings[0].weight = model.source_embedding.weight
     encoder.position_encodings.encodings = _position_vectors(model.source_positions, recipe)
-    if recipe.model.norm == "pre":
+    if _transformer_config(recipe).norm == "pre":
         _copy_parameters(encoder.layer_norm, model.encoder_norm)
     for described, module in zip(encoder.layer, model.encoder, strict=True):
         layer = cast(EncoderLayer, module)
@@ -249,7 +256,7 @@ def _fill_decoder(decoder: Any, model: Transformer, recipe: Recipe) -> None:
     decoder.embeddings.weight = model.target_embedding.weight
     decoder.position_encodings.encodings = _position_vectors(model.target_positions, recipe)
     decoder.projection.weight = model.output_weight
-    if recipe.model.norm == "pre":
+    if _transformer_config(recipe).norm == "pre":
         _copy_parameters(decoder.layer_norm, model.decoder_norm)
     for described, module in zip(decoder.layer, model.decoder, strict=True):
         layer = cast(DecoderLayer, module)

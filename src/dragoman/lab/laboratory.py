@@ -20,9 +20,10 @@ from dragoman.evaluation.scores import corpus_bleu
 from dragoman.lab.corpus import SplitCorpus
 from dragoman.lab.parallel_runs import can_resume, train_in_parallel
 from dragoman.lab.report import Json
+from dragoman.model_config import ModelConfig
 from dragoman.models.architectures import build_model
 from dragoman.processes import available_cores
-from dragoman.recipe import ModelConfig, Recipe, merge_tables
+from dragoman.recipe import Recipe, merge_tables
 from dragoman.run import Run, make_directory, read_metrics, to_json, write_atomically
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.translator import Translator, load
@@ -192,11 +193,11 @@ class Laboratory:
             "valid_source": str(corpus.valid[0]), "valid_target": str(corpus.valid[1]),
         }  # fmt: skip
         training = {"minutes": seconds / 60, "seed": seed}
-        table = merge_tables(SMALL_RECIPE, {"run": str(run), "data": files, "training": training})
+        table: dict[str, Any] = {"run": str(run), "data": files, "training": training}
         for setting, value in settings.items():
             branch, _, key = setting.partition(".")
             table = merge_tables(table, {branch: {key: value}})
-        return Recipe.from_table(table, origin=f"lab {self.name}")
+        return Recipe.from_table(table, origin=f"lab {self.name}", defaults=SMALL_RECIPE)
 
     def _load_or_train(self, recipe: Recipe, name: str) -> TrainedModel:
         """Train a run to its end, from wherever it is."""

@@ -9,6 +9,7 @@ Shapes: B batch, S source positions, T target positions, D width, F inner width,
 k words that the decoder reads (the setting `kernel`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -16,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dragoman.model_config import BagOfEmbeddingsConfig
 from dragoman.models.layers import ACTIVATIONS, Dropout, build_embeddings, initialise_weights
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import PAD
 
 _MAX_CONCATENATED_POSITIONS = (
@@ -29,7 +30,7 @@ _MAX_CONCATENATED_POSITIONS = (
 class AveragePooling(nn.Module):
     """A source as the mean of its embeddings, whatever their order."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: BagOfEmbeddingsConfig) -> None:
         super().__init__()
         self.inner = nn.Linear(config.width, config.inner_width)
 
@@ -42,7 +43,7 @@ class AveragePooling(nn.Module):
 class ConcatenatePooling(nn.Module):
     """A source as its first embeddings side by side: `longest` of the recipe, but 64 at most; the rest is not seen."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: BagOfEmbeddingsConfig) -> None:
         super().__init__()
         self.inner = nn.Linear(min(config.longest, _MAX_CONCATENATED_POSITIONS) * config.width, config.inner_width)
 
@@ -50,6 +51,12 @@ class ConcatenatePooling(nn.Module):
         """Return what embeddings (B S D, zeros at padding) give to the first hidden layer (B F)."""
         wide = states.flatten(1)[:, : self.inner.in_features]
         return F.linear(wide, self.inner.weight[:, : wide.shape[1]], self.inner.bias)  # places left empty add nothing
+
+
+POOLINGS: dict[str, Callable[[BagOfEmbeddingsConfig], nn.Module]] = {
+    "average": AveragePooling,
+    "concatenate": ConcatenatePooling,
+}
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,14 @@ class NgramState:
 class BagOfEmbeddings(nn.Module):
     """A feed-forward translator; a `Transducer`."""
 
-    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int, pooling: nn.Module) -> None:
+    def __init__(self, config: BagOfEmbeddingsConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.source_embedding, self.target_embedding, self.projection = build_embeddings(
             config, source_vocabulary, target_vocabulary
         )
         width, inner = config.width, config.inner_width
         self.ngram_length = config.kernel
-        self.pooling = pooling
+        self.pooling = POOLINGS[config.pooling](config)
         self.recent = nn.Linear(config.kernel * width, inner, bias=False)  # the context brings the bias
         self.middle = nn.ModuleList(nn.Linear(inner, inner) for _ in range(config.layers - 1))
         self.outer = nn.Linear(inner, width)
@@ -131,13 +138,3 @@ class BagOfEmbeddings(nn.Module):
         for layer in self.middle:
             x = self.activation(layer(self.dropout(x)))
         return cast(Tensor, self.outer(self.dropout(x)))
-
-
-def build_averaged(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> BagOfEmbeddings:
-    """Build the floor that loses the order of the source."""
-    return BagOfEmbeddings(config, source_vocabulary, target_vocabulary, AveragePooling(config))
-
-
-def build_concatenated(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> BagOfEmbeddings:
-    """Build the floor that keeps the order, in a very wide input layer."""
-    return BagOfEmbeddings(config, source_vocabulary, target_vocabulary, ConcatenatePooling(config))

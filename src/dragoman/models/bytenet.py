@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dragoman.model_config import ByteNetConfig
 from dragoman.models.convs2s import Convolution, ConvolutionCache
 from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
 from dragoman.models.positions import build_positions
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State
-from dragoman.recipe import ModelConfig
 
 # Target places for each source place: ByteNet's a for English to German (its b is 0). A fraction, for 25 times the 1.2
 # of single precision is more than 30.
@@ -36,7 +36,7 @@ def layer_dilation(layer: int) -> int:
 class ByteNetBlock(nn.Module):
     """ByteNet's residual block: to half the width, along the sentence, and back; a norm and a ReLU before each map."""
 
-    def __init__(self, config: ModelConfig, layer: int) -> None:
+    def __init__(self, config: ByteNetConfig, layer: int) -> None:
         super().__init__()
         inner = max(1, config.width // 2)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for width in (config.width, inner, inner))
@@ -70,7 +70,7 @@ class ByteNetBlock(nn.Module):
 class ByteNet(nn.Module):
     """ByteNet; a `Transducer`. ByteNet itself has positions = "none": its places are told apart by counting."""
 
-    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(self, config: ByteNetConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.source_embedding, self.target_embedding, self.projection = build_embeddings(
             config, source_vocabulary, target_vocabulary

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dragoman.model_config import ConvS2SConfig
 from dragoman.models.attention import SCORE_FUNCTIONS, attend
 from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
 from dragoman.models.positions import build_positions
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
-from dragoman.recipe import ModelConfig
 
 _SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two
 # A gate that is σ(b) lets E[σ(b)²] of a variance through: a quarter while b is small, as that paper's are, but a third
@@ -88,7 +88,7 @@ class ConvolutionCache:
 class ConvS2SEncoderLayer(nn.Module):
     """Dropout, a convolution, gates, and the way around them."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
         self.dropout = Dropout(config.dropout)
         self.convolution = Convolution(config.width, 2 * config.width, config.kernel)
@@ -101,7 +101,7 @@ class ConvS2SEncoderLayer(nn.Module):
 class ConvS2SDecoderLayer(nn.Module):
     """Dropout, a convolution that looks back only, gates, a look at the source, and the way around all of it."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
         self.dropout = Dropout(config.dropout)
         self.convolution = Convolution(config.width, 2 * config.width, config.kernel)
@@ -137,7 +137,7 @@ class ConvS2SDecoderLayer(nn.Module):
 class ConvS2S(nn.Module):
     """ConvS2S; a `Transducer`. Its memory holds [z; z + e] along D: what is compared, and what is read."""
 
-    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(self, config: ConvS2SConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.source_embedding, self.target_embedding, self.projection = build_embeddings(
             config, source_vocabulary, target_vocabulary

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dragoman.model_config import DecoderOnlyConfig
 from dragoman.models.attention import AttentionPattern, MultiHeadAttention, attend
 from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
 from dragoman.models.positions import build_positions
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
 from dragoman.models.transformer import EncoderLayer, KeyValue, select_rows
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import token_mask
 
 
@@ -91,7 +91,7 @@ class DecoderOnly(nn.Module):
     Its memory holds the keys and values of the source in every layer, side by side along D: B S L(HK + HK).
     """
 
-    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(self, config: DecoderOnlyConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.source_embedding, self.target_embedding, self.projection = build_embeddings(
             config, source_vocabulary, target_vocabulary

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dragoman.model_config import ModelConfig
 from dragoman.native import functions as kernels
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import PAD
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}

@@ -12,8 +12,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from dragoman.model_config import TransformerConfig
 from dragoman.models.transducer import Memory, Source
-from dragoman.recipe import ModelConfig
 
 
 class NextWord(Protocol):
@@ -88,11 +88,9 @@ class NextWordFeature(nn.Module):
 
 
 def build_next_word_feature(
-    config: ModelConfig, source_vocabulary: int, target_vocabulary: int
+    config: TransformerConfig, source_vocabulary: int, target_vocabulary: int
 ) -> NextWordFeature | NoNextWordFeature:
     """Build the guide that a recipe asks for."""
     return (
-        NextWordFeature(config.width, source_vocabulary, target_vocabulary)
-        if config.guide == "words"
-        else NoNextWordFeature()
+        NextWordFeature(config.width, source_vocabulary, target_vocabulary) if config.next_word else NoNextWordFeature()
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from dragoman.recipe import ModelConfig
+from dragoman.model_config import PositionsConfig
 
 
 def sinusoids(length: int, width: int) -> Tensor:
@@ -75,13 +75,13 @@ class NoPositions(nn.Module):
         return self.zeros.new_zeros(length, len(self.zeros))
 
 
-POSITIONS: dict[str, Callable[[ModelConfig], nn.Module]] = {
+POSITIONS: dict[str, Callable[[PositionsConfig], nn.Module]] = {
     "sinusoidal": lambda how: SinusoidalPositions(how.width),
     "learned": lambda how: LearnedPositions(how.width, how.longest),
     "none": lambda how: NoPositions(how.width),
 }
 
 
-def build_positions(config: ModelConfig) -> nn.Module:
+def build_positions(config: PositionsConfig) -> nn.Module:
     """Build the positions that a recipe asks for."""
     return POSITIONS[config.positions](config)

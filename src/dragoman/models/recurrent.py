@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dragoman.model_config import RecurrentConfig
 from dragoman.models.attention import AdditiveScore, ScoreFunction, attend, dot_product, scaled_dot_product
 from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
-from dragoman.recipe import ModelConfig
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 _STATE_PARTS = {"lstm": 2, "gru": 1}
@@ -236,7 +236,7 @@ class RecurrentState:
 class Recurrent(nn.Module):
     """The recurrent encoder–decoder; a `Transducer`."""
 
-    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(self, config: RecurrentConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.source_embedding, self.target_embedding, self.projection = build_embeddings(
             config, source_vocabulary, target_vocabulary

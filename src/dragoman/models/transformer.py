@@ -3,12 +3,14 @@
 Shapes: B batch, S source positions, T target positions, D width, H heads, K width of one head, V vocabulary, W beam.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from dragoman.model_config import SelfAttentionConfig, TransformerConfig
 from dragoman.models.attention import SCORE_FUNCTIONS, AttentionPattern, MultiHeadAttention, causal_mask
 from dragoman.models.layers import (
     NORMS,
@@ -23,7 +25,6 @@ from dragoman.models.local_attention import PATTERNS
 from dragoman.models.next_word import build_next_word_feature
 from dragoman.models.positions import build_positions
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
-from dragoman.recipe import ModelConfig
 from dragoman.tokens import token_mask
 
 KeyValue = tuple[Tensor, Tensor]
@@ -34,7 +35,7 @@ _INITIAL_CAPACITY = 16  # positions that a new cache has room for
 class EncoderLayer(nn.Module):
     """The left box of figure 1."""
 
-    def __init__(self, config: ModelConfig, layer_index: int = 0, *, causal: bool = False) -> None:
+    def __init__(self, config: SelfAttentionConfig, layer_index: int = 0, *, causal: bool = False) -> None:
         super().__init__()
         self.attention = _build_self_attention(config, layer_index, causal=causal)
         self.feed_forward = FeedForward(config.width, config.inner_width, config.activation)
@@ -52,7 +53,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """The right box of figure 1."""
 
-    def __init__(self, config: ModelConfig, layer_index: int = 0) -> None:
+    def __init__(self, config: TransformerConfig, layer_index: int = 0) -> None:
         super().__init__()
         self.attention = _build_self_attention(config, layer_index, causal=True)
         self.cross_attention = _build_attention(config)
@@ -159,7 +160,7 @@ def select_rows(layers: list[KeyValue], rows: Tensor) -> list[KeyValue]:
 class Transformer(nn.Module):
     """The encoder–decoder of figure 1; a `Transducer`."""
 
-    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(self, config: TransformerConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.source_embedding, self.target_embedding, self.projection = build_embeddings(
             config, source_vocabulary, target_vocabulary
@@ -171,8 +172,8 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(config, number) for number in range(config.layers))
         self.decoder = nn.ModuleList(DecoderLayer(config, number) for number in range(config.decoder_depth))
         # Only norm-first needs a last norm: after the paper's order every layer ends with one.
-        self.encoder_norm = NORMS[config.normalisation](config.width) if config.norm == "pre" else nn.Identity()
-        self.decoder_norm = NORMS[config.normalisation](config.width) if config.norm == "pre" else nn.Identity()
+        self.encoder_norm = _norm_class(config)(config.width) if config.norm == "pre" else nn.Identity()
+        self.decoder_norm = _norm_class(config)(config.width) if config.norm == "pre" else nn.Identity()
         self.native_models: dict[str, Any] = {}  # what native/model.py keeps for the next search
         initialise_weights(self)
 
@@ -255,7 +256,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(x) @ self.output_weight.T, state
 
 
-def _build_self_attention(config: ModelConfig, layer_index: int, *, causal: bool) -> MultiHeadAttention:
+def _build_self_attention(config: SelfAttentionConfig, layer_index: int, *, causal: bool) -> MultiHeadAttention:
     """Build the self-attention of a layer (counted from 0), which may be restricted to a pattern."""
     return _build_attention(
         config, pattern=PATTERNS[config.pattern](config.window, layer_index), causal=causal, rotary=config.rotary
@@ -263,7 +264,7 @@ def _build_self_attention(config: ModelConfig, layer_index: int, *, causal: bool
 
 
 def _build_attention(
-    config: ModelConfig, *, pattern: AttentionPattern | None = None, causal: bool = False, rotary: bool = False
+    config: SelfAttentionConfig, *, pattern: AttentionPattern | None = None, causal: bool = False, rotary: bool = False
 ) -> MultiHeadAttention:
     """Build the attention that a recipe asks for; unless told otherwise the heads share the width."""
     share = config.width // config.heads
@@ -274,6 +275,10 @@ def _build_attention(
     )
 
 
-def _build_residual(config: ModelConfig) -> Residual:
+def _build_residual(config: SelfAttentionConfig) -> Residual:
     """Build the way around a sub-layer that a recipe asks for."""
-    return Residual(config.width, config.dropout, config.norm, NORMS[config.normalisation])
+    return Residual(config.width, config.dropout, config.norm, _norm_class(config))
+
+
+def _norm_class(config: SelfAttentionConfig) -> Callable[[int], nn.Module]:
+    return NORMS[config.normalisation if isinstance(config, TransformerConfig) else "layer"]

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.checkpoints import checkpoint_dirs, find_damage, newest_checkpoint, read_progress
+from dragoman.model_config import ModelConfig, RecurrentConfig, SelfAttentionConfig, TransformerConfig
 from dragoman.models.layers import is_running_statistic
-from dragoman.recipe import ModelConfig, TokenizerConfig
+from dragoman.recipe import TokenizerConfig
 from dragoman.run import Run, read_metrics, read_tensors
 from dragoman.tasks.registry import TASKS
 
@@ -17,11 +18,10 @@ _SCORE_DESCRIPTIONS = {
 }
 _ARCHITECTURE_NAMES = {  # of architectures other than the Transformer
     "recurrent": "recurrent ({cell})",
-    "convolutional": "convolutional (kernel {kernel})",
-    "dilated": "dilated convolutions (kernel {kernel})",
-    "averaged": "averaged embeddings",
-    "concatenated": "concatenated embeddings",
-    "joined": "one stack for source and target",
+    "convs2s": "convolutional (kernel {kernel})",
+    "bytenet": "dilated convolutions (kernel {kernel})",
+    "bag_of_embeddings": "bag of embeddings ({pooling})",
+    "decoder_only": "decoder-only Transformer",
 }
 
 
@@ -32,21 +32,21 @@ def describe_model(config: ModelConfig) -> str:
         if config.architecture in _ARCHITECTURE_NAMES
         else []
     )
-    parts.append(f"{config.layers}{'' if config.architecture == 'joined' else f'+{config.decoder_depth}'} layers")
+    parts.append(f"{config.layers}{'' if config.architecture == 'decoder_only' else f'+{config.decoder_depth}'} layers")
     parts.append(f"width {config.width}")
-    if config.architecture in ("transformer", "joined"):
+    if isinstance(config, SelfAttentionConfig):
         parts += [f"{config.heads} heads", f"{config.norm}-norm", *_describe_variations(config)]
-    elif config.architecture == "recurrent":
+    elif isinstance(config, RecurrentConfig):
         parts.append(
             _SCORE_DESCRIPTIONS.get(config.score, "no attention" if config.score == "none" else "scaled dot products")
         )
     return ", ".join(parts)
 
 
-def _describe_variations(config: ModelConfig) -> list[str]:
+def _describe_variations(config: SelfAttentionConfig) -> list[str]:
     return [
         *([_SCORE_DESCRIPTIONS[config.score]] if config.score in _SCORE_DESCRIPTIONS else []),
-        *(["batch normalisation"] if config.normalisation == "batch" else []),
+        *(["batch normalisation"] if isinstance(config, TransformerConfig) and config.normalisation == "batch" else []),
         *([] if config.positions == "sinusoidal" else [f"{config.positions.replace('none', 'no')} positions"]),
         *(["rotary self-attention"] if config.rotary else []),
         *([] if config.pattern == "full" else [f"{config.pattern} attention over {config.window} places"]),

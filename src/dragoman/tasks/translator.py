@@ -18,12 +18,13 @@ from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.decoding.windows import join_texts, split_long_text
 from dragoman.errors import UserError
+from dragoman.model_config import ModelConfig, TransformerConfig
 from dragoman.models.architectures import build_model as build_architecture
 from dragoman.models.head_ablation import HeadIndex
 from dragoman.models.transducer import IncrementalDecoder, Transducer
 from dragoman.models.weights import named_weights as weights_of
 from dragoman.parallel import thread_pool
-from dragoman.recipe import DecodingConfig, DecodingPrecision, ModelConfig, Recipe
+from dragoman.recipe import DecodingConfig, DecodingPrecision, Recipe
 from dragoman.run import Run, check_weights_match, copy_weights, read_tensors
 from dragoman.tasks.building import build_model
 from dragoman.tasks.continuation import Continuation, ContinuationStream, ignore_notice
@@ -358,7 +359,9 @@ def load(run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int |
 
 
 def _has_expected_shapes(weights: dict[str, Tensor], config: ModelConfig, vocabulary: int) -> bool:
-    """Say whether a Transformer of this recipe is as large as the weights, by a few of them; all would take seconds."""
+    """Return whether a few weights have the shapes of this Transformer; checking all of them would take seconds."""
+    if not isinstance(config, TransformerConfig):
+        return False
     heads = (config.key_width or config.width // config.heads) * config.heads
     expected = {
         "source_embedding.weight": (vocabulary, config.width),
@@ -366,7 +369,7 @@ def _has_expected_shapes(weights: dict[str, Tensor], config: ModelConfig, vocabu
         f"decoder.{config.decoder_depth - 1}.feed_forward.inner.weight": (config.inner_width, config.width),
     }
     found = {name: tuple(weights[name].shape) for name in expected if name in weights}
-    usual = config.architecture == "transformer" and config.positions == "sinusoidal" and config.value_width is None
+    usual = config.positions == "sinusoidal" and config.value_width is None
     return usual and found == expected
 
 

@@ -14,12 +14,12 @@ from dataclasses import asdict, replace
 import torch
 
 from dragoman import checkpoints
-from dragoman.models.transducer import Source
 from dragoman.checkpoints import TrainingProgress
 from dragoman.data.arrays import TokenPairs
 from dragoman.data.batches import IndexArray, Order, collate
 from dragoman.errors import TrainingStopped, UserError
 from dragoman.malloc import keep_freed_memory
+from dragoman.models.transducer import Source
 from dragoman.models.weights import running_statistics
 from dragoman.parallel import ThreadPool
 from dragoman.processes import available_cores

@@ -125,7 +125,8 @@ def _recipe_facts(recipe: dict[str, Any]) -> dict[str, str]:
     if not model:
         return {}
     layers = model.get("layers")
-    stacks = layers if model.get("architecture") == "joined" else f"{layers} + {model.get('decoder_layers') or layers}"
+    is_one_stack = model.get("architecture") in ("decoder_only", "joined")
+    stacks = layers if is_one_stack else f"{layers} + {model.get('decoder_layers') or layers}"
     named = [data[name] for name in DATA_FILE_KEYS if data.get(name) and not name.startswith("valid_")]
     texts = [str(file) for some in named for file in (some if isinstance(some, list) else [some])]
     return {
