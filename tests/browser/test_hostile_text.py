@@ -37,8 +37,8 @@ def test_a_hostile_translation_is_shown_as_it_is(page):
 
 def test_hostile_names_are_names(visit, served):
     named = {"name": HOSTILE, "source": "en", "target": "de", "source_name": HOSTILE, "target_name": "x"}
-    kind = {"languages": True, "plain": True, "whole": False, "goes_on": False}
-    models = [{**named, **kind, "noun": HOSTILE, "asks": HOSTILE}]
+    kind = {"has_language_pair": True, "raw_text_io": True, "never_split": False, "is_language_model": False}
+    models = [{**named, **kind, "noun": HOSTILE, "input_hint": HOSTILE}]
 
     def rename(page):
         page.route("**/v1/info", lambda route: route.fulfill(json={"version": "1", "models": models}))

@@ -80,7 +80,7 @@ def test_pointing_at_a_word_shows_where_it_looked_and_another_word_looks_elsewhe
     second = viewer.evaluate(WEIGHTS)
     assert any(float(weight) > 0 for weight in first)
     assert first != second
-    record = model.look(SENTENCE)
+    record = model.inspect(SENTENCE)
     word = viewer_document(record)["target"]["words"][2]
     weights = record.cross.mean((0, 1))[word["first"] : word["end"]].mean(0)
     source = viewer_document(record)["source"]["words"]
@@ -109,12 +109,12 @@ def test_a_head_opens_large_and_its_cells_tell_the_weights_that_were_used(viewer
     drawn(viewer)
     said = viewer.locator("#view .dv-read").text_content()
     weight = float(re.search(r"weight ([\d.]+)\.$", said)[1])
-    assert weight == pytest.approx(model.look(SENTENCE).cross[0, 1, 1, 1], abs=0.005)
+    assert weight == pytest.approx(model.inspect(SENTENCE).cross[0, 1, 1, 1], abs=0.005)
 
 
 def test_a_head_that_is_switched_off_changes_the_translation_as_the_model_without_it_does(viewer, model):
     kind, places = "encoder", [("encoder", layer, head) for layer in range(2) for head in range(2)]
-    without = next(place for place in places if model.look(SENTENCE, without=[place]).target_text)
+    without = next(place for place in places if model.inspect(SENTENCE, without=[place]).target_text)
     viewer.locator(f"#view .dv-grid[aria-label^='{kind.capitalize()}'] .dv-thumb").nth(
         2 * without[1] + without[2]
     ).click()
@@ -122,17 +122,17 @@ def test_a_head_that_is_switched_off_changes_the_translation_as_the_model_withou
         viewer.click("#view button:has-text('Switch this head off')")
     assert asked.value.post_data_json["without"] == [list(without)]
     viewer.wait_for_selector("#view .dv-changes")
-    assert translation(viewer) == words_of(model.look(SENTENCE, without=[without]))
+    assert translation(viewer) == words_of(model.inspect(SENTENCE, without=[without]))
     viewer.click("#view button:has-text('Undo all')")
     viewer.wait_for_selector("#view .dv-changes", state="detached")
-    assert translation(viewer) == words_of(model.look(SENTENCE))
+    assert translation(viewer) == words_of(model.inspect(SENTENCE))
 
 
 def test_the_beam_tree_can_be_walked_and_continued_from(viewer, model):
     open_tab(viewer, "Beam")
     nodes = viewer.locator("#view [role=treeitem]")
     viewer.wait_for_selector("#view [role=treeitem]")
-    tree = model.look(SENTENCE, trace=True).beam
+    tree = model.inspect(SENTENCE, trace=True).beam
     assert nodes.count() == len(tree.nodes)
     viewer.press("#view [role=treeitem][tabindex='0']", "ArrowRight")
     viewer.wait_for_selector("#view .dv-card:has-text('step 2')")
@@ -141,12 +141,12 @@ def test_the_beam_tree_can_be_walked_and_continued_from(viewer, model):
         viewer.click("#view button:has-text('Continue from here')")
     prefix = asked.value.post_data_json["prefix"]
     viewer.wait_for_selector("#view .dv-changes")
-    assert translation(viewer) == words_of(model.look(SENTENCE, prefix=prefix))
+    assert translation(viewer) == words_of(model.inspect(SENTENCE, prefix=prefix))
 
 
 def test_the_alignment_is_the_models_own_and_its_method_is_named(viewer, model):
     open_tab(viewer, "Alignment")
-    aligned = viewer_document(model.look(SENTENCE))["alignment"]
+    aligned = viewer_document(model.inspect(SENTENCE))["alignment"]
     pharaoh = aligned["methods"][aligned["chosen"]]["pharaoh"]
     assert viewer.text_content("#view .dv-code") == pharaoh
 

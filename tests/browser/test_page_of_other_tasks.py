@@ -5,11 +5,15 @@ import json
 WRITTEN = "wanted => document.querySelector('#target').textContent === wanted"
 
 PARSER = {
-    "name": "parser", "source": "", "target": "", "noun": "parser", "asks": "Type a sentence", "languages": False,
-    "plain": False, "whole": True, "goes_on": False,
+    "name": "parser", "source": "", "target": "", "noun": "parser", "input_hint": "Type a sentence",
+    "has_language_pair": False,
+    "raw_text_io": False, "never_split": True, "is_language_model": False,
 }  # fmt: skip
-INFLECTOR = {**PARSER, "name": "inflector", "noun": "inflector", "asks": "lemma\tV;PST"}
-WRITER = {**PARSER, "name": "writer", "noun": "language model", "asks": "Begin", "plain": True, "goes_on": True}
+INFLECTOR = {**PARSER, "name": "inflector", "noun": "inflector", "input_hint": "lemma\tV;PST"}
+WRITER = {
+    **PARSER, "name": "writer", "noun": "language model", "input_hint": "Begin", "raw_text_io": True,
+    "is_language_model": True,
+}  # fmt: skip
 
 
 HOSTILE = "<script>parent.document.title = 'hurt'</script>"

@@ -1,6 +1,6 @@
 """Real servers for the tests of the service: processes of their own, on free ports of this machine."""
 
-import http.client_address
+import http.client
 import json
 import os
 import signal
@@ -39,10 +39,10 @@ class Served:
     port: int
     log: Path
     token: str | None = None
-    opened: list[http.client_address.HTTPConnection] = field(default_factory=list)
+    opened: list[http.client.HTTPConnection] = field(default_factory=list)
 
-    def connection(self, timeout: float = 60) -> http.client_address.HTTPConnection:
-        self.opened.append(http.client_address.HTTPConnection("127.0.0.1", self.port, timeout=timeout))
+    def connection(self, timeout: float = 60) -> http.client.HTTPConnection:
+        self.opened.append(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout))
         return self.opened[-1]
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
@@ -86,7 +86,7 @@ class Served:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Let the worker do nothing for a while: what is asked meanwhile waits."""
+        """Suspend the worker: requests wait meanwhile."""
         worker = self.worker()
         os.kill(worker, signal.SIGSTOP)
         try:
@@ -96,7 +96,7 @@ class Served:
                 os.kill(worker, signal.SIGCONT)
 
     def memory(self) -> int:
-        """Return the resident bytes of the front."""
+        """Return the resident bytes of the HTTP server."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def stop(self) -> int:
@@ -133,7 +133,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
 
 @pytest.fixture(scope="session")
 def run(toy_recipe: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run called toy that has learned enough of its language to say something else for each sentence."""
+    """A run called toy that has learned enough to give each sentence another translation."""
     learned = (
         "model.width=32", "model.inner_width=64", "model.dropout=0.0", "training.steps=300", "training.rate=0.01",
         "training.batch_tokens=512", "training.warmup=30", "training.validate_every=1000", "training.average=1",
@@ -144,16 +144,29 @@ def run(toy_recipe: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def server(start: Callable[..., Served], run: Path) -> Served:
-    """A server with a toy model from English into German, as it comes, not to be stopped."""
+    """A server with a toy model from English into German and the default limits; tests do not stop it."""
     return start(run, "--languages", "toy=en:de", "--log-requests")
 
 
+def limited(*limits: str) -> list[str]:
+    """Return the options that set limits."""
+    return [word for limit in limits for word in ("--limit", limit)]
+
+
 @pytest.fixture(scope="session")
-def strict_server(start: Callable[..., Served], run: Path) -> Served:
-    """A server with little room and little patience."""
-    limits = (
-        "waiting=4", "header_seconds=0.5", "body_seconds=0.5", "idle_seconds=1", "write_seconds=0.5",
-        "deadline_seconds=8", "connections=24", "per_client=2", "look_pieces=20",
+def small_server(start: Callable[..., Served], run: Path) -> Served:
+    """A server with a short queue, and with times so long that a busy machine does not exceed them."""
+    limits = limited(
+        "queued_requests=4", "requests_per_client=2", "attention_tokens=20", "deadline_seconds=600", "body_seconds=600",
     )  # fmt: skip
-    options = [word for limit in limits for word in ("--limit", limit)]
-    return start(run, "--languages", "toy=en:de", "--behind-proxy", *options)
+    return start(run, "--languages", "toy=en:de", "--behind-proxy", *limits)
+
+
+@pytest.fixture(scope="session")
+def hasty_server(start: Callable[..., Served], run: Path) -> Served:
+    """A server with short timeouts and few connections."""
+    limits = limited(
+        "header_seconds=0.5", "body_seconds=0.5", "idle_seconds=1", "write_seconds=0.5", "connections=24",
+        "deadline_seconds=600",
+    )  # fmt: skip
+    return start(run, "--languages", "toy=en:de", *limits)

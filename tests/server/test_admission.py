@@ -1,11 +1,11 @@
-"""D1, D2, D5, D6: only so much is let in, and whoever leaves takes their work along."""
+"""D1, D2, D5, D6: the queue is bounded, and the work of a client that disconnects is dropped."""
 
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from patience import until
+from waiting import until
 
 from dragoman.errors import UserError
 from dragoman.server.admission import Admission
@@ -13,12 +13,12 @@ from dragoman.server.limits import Limits
 from dragoman.server.problems import Problem
 
 
-def test_over_capacity_is_refused_at_once_with_retry_after_and_the_admitted_are_answered(strict_server):
-    ask = lambda _: strict_server.post("/v1/translate", {"text": "a b c"})  # noqa: E731
+def test_over_capacity_is_refused_at_once_with_retry_after_and_the_admitted_are_answered(small_server):
+    ask = lambda _: small_server.post("/v1/translate", {"text": "a b c"})  # noqa: E731
     with ThreadPoolExecutor(8) as pool:
-        with strict_server.paused():
+        with small_server.paused():
             admitted = [pool.submit(ask, n) for n in range(4)]
-            until(lambda: strict_server.metric("waiting ") == 4)
+            until(lambda: small_server.metric("waiting ") == 4)
             refused = [ask(n) for n in range(20)]  # while the worker does nothing: they wait for none of its work
             assert not any(each.done() for each in admitted)
         answers = [each.result() for each in admitted]
@@ -28,15 +28,15 @@ def test_over_capacity_is_refused_at_once_with_retry_after_and_the_admitted_are_
     assert {answer.status for answer in answers} == {200}
 
 
-def test_one_address_has_only_its_share(strict_server):
-    ask = lambda who: strict_server.post("/v1/translate", {"text": "a"}, x_forwarded_for=f"1.1.1.1, {who}")  # noqa: E731
+def test_one_address_has_only_its_share(small_server):
+    ask = lambda who: small_server.post("/v1/translate", {"text": "a"}, x_forwarded_for=f"1.1.1.1, {who}")  # noqa: E731
     with ThreadPoolExecutor(8) as pool:
-        with strict_server.paused():
+        with small_server.paused():
             first = [pool.submit(ask, "10.0.0.1") for _ in range(2)]
-            until(lambda: strict_server.metric("waiting ") == 2)
+            until(lambda: small_server.metric("waiting ") == 2)
             third = ask("10.0.0.1")
             other = pool.submit(ask, "10.0.0.2")
-            until(lambda: strict_server.metric("waiting ") == 3)
+            until(lambda: small_server.metric("waiting ") == 3)
         assert third.status == 429
         assert third.headers["retry-after"] == "1"
         assert [each.result().status for each in (*first, other)] == [200, 200, 200]
@@ -69,34 +69,11 @@ ADVERSARIES = {
 
 
 @pytest.mark.parametrize("kind", ADVERSARIES)
-def test_adversarial_text_is_answered_within_the_deadline(server, kind):
-    answer = server.post("/v1/translate", {"text": ADVERSARIES[kind], "beam": 2})
+def test_adversarial_text_is_translated_line_by_line(small_server, kind):
+    answer = small_server.post("/v1/translate", {"text": ADVERSARIES[kind], "beam": 2})
     assert answer.status == 200
     written = answer.json()["translations"][0][0]["text"]
     assert written.count("\n") == ADVERSARIES[kind].count("\n")
-
-
-def test_a_short_text_does_not_wait_for_a_huge_one(server):
-    huge = {"texts": ["a b c d e f. " * 380] * 12, "beam": 4}
-    decoded = server.metric("decoded_total")
-    with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(server.post, "/v1/translate", huge)
-        until(lambda: server.metric("waiting ") == 1)
-        server.translate("a b c")
-        meanwhile = server.metric("decoded_total") - decoded
-        assert not slow.done(), "it was to be still under way"
-        assert slow.result().status == 200
-    assert meanwhile < 0.5 * (server.metric("decoded_total") - decoded), "of both"
-
-
-def test_memory_stays_where_it_was_under_bodies_of_full_size(strict_server):
-    body = {"texts": ["é" * 1000] * 32, "nonsense": "x" * 60_000}
-    for _ in range(60):
-        strict_server.post("/v1/translate", body)
-    before = strict_server.memory()
-    for _ in range(60):
-        assert strict_server.post("/v1/translate", body).status == 422
-    assert strict_server.memory() - before < 5e6
 
 
 def test_more_text_than_can_be_done_in_time_is_refused():
@@ -117,9 +94,17 @@ def test_more_text_than_can_be_done_in_time_is_refused():
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [("waitin=3", 'Did you mean "waiting"'), ("waiting=0", "a whole number above 0"), ("texts=x", "a whole number"),
-     ("deadline_seconds=-1", "a number above 0")],
-)  # fmt: skip
-def test_a_wrong_limit_says_what_is_wrong(change, words):
+    [
+        ("queued_request=3", 'Did you mean "queued_requests"'),
+        ("waiting=0", "queued_requests must be a positive integer"),
+        ("texts=x", "must be a positive integer"),
+        ("deadline_seconds=-1", "must be a positive number"),
+    ],
+)
+def test_an_invalid_limit_is_explained(change, words):
     with pytest.raises(UserError, match=words):
         Limits().with_changes([change])
+
+
+def test_limits_of_version_0_1_are_accepted_by_their_old_names():
+    assert Limits().with_changes(["waiting=3", "look_pieces=7"]) == Limits(queued_requests=3, attention_tokens=7)

@@ -17,7 +17,7 @@ def test_libretranslates_own_client_works_unchanged(server, model):
     client = LibreTranslateAPI(f"http://127.0.0.1:{server.port}")
     assert client.translate("a b c", "en", "de") == model.translate("a b c")
     assert client.languages()[0] == {"code": "en", "name": "English", "targets": ["de"]}
-    assert client.detect_language("a b c") == [{"confidence": 100.0, "language": "en"}]
+    assert client.detect("a b c") == [{"confidence": 100.0, "language": "en"}]
 
 
 def test_libretranslates_shapes_are_kept(server, model):
@@ -119,18 +119,33 @@ def test_a_stream_that_cannot_begin_is_an_ordinary_error(server):
     assert server.post("/v1/translate", {"text": "a", "model": "nobody", "stream": True}).status == 404
 
 
-def test_a_look_is_the_viewers_document(server, model):
-    asked = {"text": "a b c", "without": [["cross", 0, 1]], "trace": True}
-    shown = server.post("/v1/attention", asked).json()
+def test_the_answer_of_the_attention_route_is_the_viewers_document(server, model):
+    asked = {"text": "a b c", "ablate_heads": [["cross", 0, 1]], "trace": True}
+    answer = server.post("/v1/attention", asked)
+    assert "deprecation" not in answer.headers
+    shown = answer.json()
     assert shown["model"] == "toy"
     assert shown["source"]["text"] == "a b c"
     assert shown["kinds"]["cross"]["heads"] == 2
     assert shown["without"] == [["cross", 0, 1]]
     assert shown["beam"]["nodes"]
-    assert shown["target"]["text"] == model.look("a b c", without=[("cross", 0, 1)]).target_text
+    assert shown["target"]["text"] == model.inspect("a b c", without=[("cross", 0, 1)]).target_text
 
 
-def test_a_look_at_a_saved_checkpoint_is_a_look_at_that_model(server, run):
+def test_the_old_name_of_a_field_is_accepted_with_a_deprecation_header(server):
+    fields = {"text": "a b c", "trace": False}
+    answer = server.post("/v1/attention", {**fields, "without": [["cross", 0, 1]]})
+    assert answer.headers["deprecation"].startswith("@")
+    assert answer.body == server.post("/v1/attention", {**fields, "ablate_heads": [["cross", 0, 1]]}).body
+
+
+def test_info_has_the_old_names_of_a_models_flags_too(server):
+    (model,) = server.get("/v1/info").json()["models"]
+    pairs = {"goes_on": "is_language_model", "whole": "never_split", "plain": "raw_text_io", "asks": "input_hint"}
+    assert all(model[old] == model[new] for old, new in pairs.items())
+
+
+def test_the_attention_of_a_saved_checkpoint_is_that_of_its_weights(server, run):
     saved = server.get("/v1/checkpoints?model=toy").json()["checkpoints"]
     assert [each["step"] for each in saved] == [int(place.name) for place in sorted((run / "checkpoints").iterdir())]
     step = saved[0]["step"]
@@ -138,15 +153,15 @@ def test_a_look_at_a_saved_checkpoint_is_a_look_at_that_model(server, run):
     assert shown["target"]["text"] == dragoman.load(run, checkpoint=step).translate("a b c")
 
 
-def test_a_look_at_a_checkpoint_that_is_not_there_does_not_tell_where_the_runs_are(server):
-    """The answer named the run's directory; a request that nobody had thought of showed it."""
+def test_a_missing_checkpoint_is_reported_without_the_path_of_the_run(server):
+    """The error once named the run's directory."""
     answer = server.post("/v1/attention", {"text": "a b c", "checkpoint": 671})
     assert answer.status == 422
-    assert answer.json()["error"] == "There is no whole checkpoint of step 671; /v1/checkpoints lists what there is."
+    assert answer.json()["error"] == "There is no complete checkpoint of step 671; /v1/checkpoints lists them."
 
 
-def test_too_long_a_sentence_is_not_shown(strict_server):
-    answer = strict_server.post("/v1/attention", {"text": "a b c d e f g " * 5})
+def test_too_long_a_sentence_is_not_shown(small_server):
+    answer = small_server.post("/v1/attention", {"text": "a b c d e f g " * 5})
     assert answer.status == 422
     assert "at most 20" in answer.json()["error"]
 

@@ -31,7 +31,7 @@ def test_scores_are_those_of_translating_alone(server, run):
         assert [each["score"] for each in row] == pytest.approx([each.score for each in others], abs=1e-4)
 
 
-def line_of(threads=2):
+def scheduler_of(threads=2):
     clock = [100.0]
     return BatchScheduler(threads, clock=lambda: clock[0]), clock
 
@@ -41,92 +41,92 @@ def job(number, *sizes, key="k", budget=1024):
 
 
 def taken(batch):
-    return [(each.number, place) for each, place in batch.units]
+    return [(job.message_id, index) for job, index in batch.units]
 
 
 def test_a_batch_takes_from_each_request_in_turn():
-    line, _ = line_of(threads=1)
-    line.submit(job(1, *[10] * 100))
-    line.submit(job(2, 10))
-    assert taken(line.next_batch())[:3] == [(1, 0), (2, 0), (1, 1)]
+    scheduler, _ = scheduler_of(threads=1)
+    scheduler.submit(job(1, *[10] * 100))
+    scheduler.submit(job(2, 10))
+    assert taken(scheduler.next_batch())[:3] == [(1, 0), (2, 0), (1, 1)]
 
 
 def test_a_batch_stays_within_its_budget_and_its_kind():
-    line, _ = line_of(threads=1)
-    line.submit(job(1, *[32] * 10, budget=128))
-    line.submit(job(2, 32, key="other"))
-    first = line.next_batch()
+    scheduler, _ = scheduler_of(threads=1)
+    scheduler.submit(job(1, *[32] * 10, budget=128))
+    scheduler.submit(job(2, 32, key="other"))
+    first = scheduler.next_batch()
     assert taken(first) == [(1, 0), (1, 1), (1, 2), (1, 3)]
-    line.cancel(1)
-    line.finish_batch(first)
-    line.recent_load = 0
-    assert taken(line.next_batch()) == [(2, 0)]
+    scheduler.cancel(1)
+    scheduler.finish_batch(first)
+    scheduler.recent_load = 0
+    assert taken(scheduler.next_batch()) == [(2, 0)]
 
 
 def test_threads_share_what_is_there():
-    line, _ = line_of(threads=2)
+    scheduler, _ = scheduler_of(threads=2)
     for number in range(64):
-        line.submit(job(number))
-    assert [len(line.next_batch().units), len(line.next_batch().units)] == [32, 32]
+        scheduler.submit(job(number))
+    assert [len(scheduler.next_batch().units), len(scheduler.next_batch().units)] == [32, 32]
 
 
 def test_a_lone_request_does_not_wait_for_company_and_one_in_a_crowd_does_so_briefly():
-    line, clock = line_of(threads=1)
-    line.submit(job(1))
-    assert line.batching_delay() == 0
-    line.recent_load = 40
-    line.queue_started_at = clock[0]
-    assert line.batching_delay() == pytest.approx(BATCHING_DELAY_SECONDS)
+    scheduler, clock = scheduler_of(threads=1)
+    scheduler.submit(job(1))
+    assert scheduler.batching_delay() == 0
+    scheduler.recent_load = 40
+    scheduler.queue_started_at = clock[0]
+    assert scheduler.batching_delay() == pytest.approx(BATCHING_DELAY_SECONDS)
     clock[0] += BATCHING_DELAY_SECONDS
-    assert line.batching_delay() <= 0
+    assert scheduler.batching_delay() <= 0
 
 
 def test_while_short_sentences_wait_only_one_thread_is_with_long_ones():
-    line, _ = line_of(threads=2)
-    line.submit(job(1, *[MAX_SHORT_TOKENS + 1] * 4, budget=MAX_SHORT_TOKENS))
-    line.submit(job(2, *[5] * 100))
-    assert [line.next_batch().lane, line.next_batch().lane] == ["long", "short"]
+    scheduler, _ = scheduler_of(threads=2)
+    scheduler.submit(job(1, *[MAX_SHORT_TOKENS + 1] * 4, budget=MAX_SHORT_TOKENS))
+    scheduler.submit(job(2, *[5] * 100))
+    assert [scheduler.next_batch().lane, scheduler.next_batch().lane] == ["long", "short"]
 
 
 def test_a_thread_with_long_sentences_lets_short_ones_pass_if_no_other_does():
-    line, _ = line_of(threads=1)
-    line.submit(job(1, MAX_SHORT_TOKENS + 1))
-    assert line.next_batch().lane == "long"
-    assert line.next_short_batch() is None
-    line.submit(job(2, 5))
-    passing = line.next_short_batch()
+    scheduler, _ = scheduler_of(threads=1)
+    scheduler.submit(job(1, MAX_SHORT_TOKENS + 1))
+    assert scheduler.next_batch().lane == "long"
+    assert scheduler.next_short_batch() is None
+    scheduler.submit(job(2, 5))
+    passing = scheduler.next_short_batch()
     assert passing.lane == "short"
-    line.submit(job(3, 5))
-    assert line.next_short_batch() is None, "somebody is with short ones"
-    line.finish_batch(passing)
-    assert taken(line.next_short_batch()) == [(3, 0)]
+    scheduler.submit(job(3, 5))
+    assert scheduler.next_short_batch() is None, "somebody is with short ones"
+    scheduler.finish_batch(passing)
+    assert taken(scheduler.next_short_batch()) == [(3, 0)]
 
 
-def test_of_looks_there_is_one_at_a_time():
-    line, _ = line_of(threads=2)
+def test_one_inspection_runs_at_a_time():
+    scheduler, _ = scheduler_of(threads=2)
     for number in range(2):
-        line.submit(Job(number, None, [0], 0, fixed_lane="look"))
-    line.submit(job(2, 5))
-    first = line.next_batch()
-    assert [first.lane, line.next_batch().lane] == ["look", "short"]
-    assert line.next_lane() is None
-    line.finish_batch(first)
-    assert line.next_lane() == "look"
+        scheduler.submit(Job(number, None, [0], 0, fixed_lane="inspect"))
+    scheduler.submit(job(2, 5))
+    first = scheduler.next_batch()
+    assert [first.lane, scheduler.next_batch().lane] == ["inspect", "short"]
+    assert scheduler.next_lane() is None
+    scheduler.finish_batch(first)
+    assert scheduler.next_lane() == "inspect"
 
 
 def test_a_request_that_is_gone_is_neither_taken_nor_answered():
-    line, _ = line_of(threads=1)
-    line.submit(job(1, 10, 10))
-    line.submit(job(2, 10))
-    batch = line.next_batch()
-    line.cancel(1)
+    scheduler, _ = scheduler_of(threads=1)
+    scheduler.submit(job(1, 10, 10))
+    scheduler.submit(job(2, 10))
+    batch = scheduler.next_batch()
+    scheduler.cancel(1)
     assert batch.is_wanted
-    assert [each.message_id for each in line.record_results(batch, ["x"] * len(batch.units))] == [2]
-    line.cancel(2)
+    assert [each.message_id for each in scheduler.record_results(batch, ["x"] * len(batch.units))] == [2]
+    scheduler.cancel(2)
     assert not batch.is_wanted
-    line.finish_batch(batch)
-    assert not any(line.queued_units.values())
-    assert not line.jobs
+    scheduler.finish_batch(batch)
+    assert not any(scheduler.queued_units.values())
+    assert not scheduler.jobs
 
 
 @pytest.mark.long

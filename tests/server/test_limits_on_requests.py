@@ -1,5 +1,6 @@
 """D3, D4: nothing too large is read, and nobody too slow is waited for."""
 
+import asyncio
 import gzip
 import json
 import socket
@@ -8,14 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from dragoman.server.access import AccessPolicy
+from dragoman.server.connections import ConnectionTable
+from dragoman.server.limits import Limits, RouteLimits
+from dragoman.server.middleware import GuardMiddleware
+
 HEAD = b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 QUESTION = json.dumps({"text": "a b c"}).encode()
+WATCHDOG_SECONDS = 120  # nothing is proven by it but that the server has hung
 
 
 def answer_to(own):
-    """Return all that comes back until the other side closes, and how long that took."""
-    began_at = time.monotonic()
-    own.settimeout(20)
+    """Return all that comes back until the other side closes."""
+    own.settimeout(WATCHDOG_SECONDS)
     received = b""
     try:
         while chunk := own.recv(1 << 16):
@@ -23,58 +29,47 @@ def answer_to(own):
     except ConnectionResetError:
         pass
     own.close()
-    return received, time.monotonic() - began_at
+    return received
 
 
-def test_a_body_of_64_megabytes_is_refused_and_costs_no_memory(server):
+def test_a_body_of_64_megabytes_is_refused_and_not_kept_in_memory(server):
     server.translate("a b c")
     before = server.memory()
     own = server.raw(HEAD + b"Content-Length: 64000000\r\n\r\n")
     block = b" " * 1_000_000
     for _ in range(64):
         own.sendall(block)
-    received, _ = answer_to(own)
+    received = answer_to(own)
     assert b" 413 " in received.splitlines()[0]
     assert len(received) < 2000
-    assert server.memory() - before < 5e6
+    assert server.memory() - before < 32e6
 
 
-def test_a_body_in_chunks_is_counted_while_it_comes(server):
-    server.translate("a b c")
-    before = server.memory()
+def test_a_body_in_chunks_is_counted_while_it_arrives(server):
     own = server.raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-    one = b"1\r\n \r\n"
-    own.sendall(one * 600_000)
-    received, _ = answer_to(own)
-    assert b" 413 " in received.splitlines()[0]
-    assert server.memory() - before < 5e6
+    own.sendall(b"1\r\n \r\n" * 600_000)
+    assert b" 413 " in answer_to(own).splitlines()[0]
 
 
-def test_a_length_that_says_too_much_ends_in_a_timeout_and_one_that_says_too_little_in_no_answer(strict_server):
-    long = strict_server.raw(HEAD + b"Content-Length: 500\r\n\r\n" + QUESTION)
-    received, seconds = answer_to(long)
-    assert b" 408 " in received.splitlines()[0]
-    assert seconds < 9, "the limit is half a second, otherwise ten"
-    short = strict_server.raw(HEAD + b"Content-Length: 5\r\n\r\n" + QUESTION)
-    received, _ = answer_to(short)
-    assert b" 400 " in received.splitlines()[0]
-    assert json.loads(received.rpartition(b"\r\n\r\n")[2])["code"] == "not_http"
+def test_a_length_above_the_body_ends_in_a_timeout_and_one_below_it_in_a_400(hasty_server):
+    long = hasty_server.raw(HEAD + b"Content-Length: 500\r\n\r\n" + QUESTION)
+    assert b" 408 " in answer_to(long).splitlines()[0]
+    short = hasty_server.raw(HEAD + b"Content-Length: 5\r\n\r\n" + QUESTION)
+    assert b" 400 " in answer_to(short).splitlines()[0]
 
 
-def test_a_packed_body_is_not_unpacked(server):
+def test_a_compressed_body_is_not_decompressed(server):
     bomb = gzip.compress(b" " * 10_000_000)
     assert server.post("/v1/translate", bomb, content_encoding="gzip").status == 415
 
 
-@pytest.mark.parametrize("name", ["header", "request line"])
-def test_a_head_without_end_is_dropped(server, name):
-    begin = {"header": b"GET / HTTP/1.1\r\nX: ", "request line": b"GET /"}[name]
-    own = server.raw(begin)
-    began_at = time.monotonic()
+@pytest.mark.parametrize("begin", [b"GET / HTTP/1.1\r\nX: ", b"GET /"], ids=["header", "request line"])
+def test_a_head_without_end_is_dropped(small_server, begin):
+    own = small_server.raw(begin, timeout=WATCHDOG_SECONDS)
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
-        while time.monotonic() - began_at < 4:  # after five it would be too slow, not too long
+        for _ in range(10_000):  # a hundred megabytes: the limit is 32 KiB
             own.sendall(b"x" * 10_000)
-            time.sleep(0.01)
+            time.sleep(0.001)
 
 
 SLOW = {
@@ -85,41 +80,111 @@ SLOW = {
 
 
 @pytest.mark.parametrize("kind", SLOW)
-def test_a_slow_client_is_dropped_however_it_trickles(strict_server, kind):
-    own = strict_server.raw(SLOW[kind])
-    began_at = time.monotonic()
-    with pytest.raises((ConnectionResetError, BrokenPipeError, TimeoutError)):
+def test_a_slow_client_is_dropped_however_it_trickles(hasty_server, kind):
+    own = hasty_server.raw(SLOW[kind])
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
         own.settimeout(0.1)
-        while time.monotonic() - began_at < 10:
+        for _ in range(10 * WATCHDOG_SECONDS):
             own.sendall(b"x")
             try:
                 if own.recv(1 << 16) == b"":
                     raise ConnectionResetError
             except TimeoutError:
                 continue
-    assert time.monotonic() - began_at < 5, "the limit is half a second, otherwise five"
 
 
-def test_a_client_that_does_not_read_is_dropped(strict_server):
+def test_a_client_that_does_not_read_is_dropped(hasty_server):
     question = json.dumps({"texts": ["a b c d. " * 500] * 2, "n_best": 8}).encode()
     request = HEAD + f"Content-Length: {len(question)}\r\n\r\n".encode() + question
     own = socket.socket()
     own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-    own.connect(("127.0.0.1", strict_server.port))
+    own.connect(("127.0.0.1", hasty_server.port))
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
-        own.settimeout(60)
-        for _ in range(1000):
+        own.settimeout(WATCHDOG_SECONDS)
+        for _ in range(10_000):
             own.sendall(request)
             time.sleep(0.01)
     own.close()
 
 
-def test_many_slow_connections_do_not_keep_the_others_out(strict_server):
-    """Ten times as many as there is room for, each opened again when it is dropped."""
-    slow = [strict_server.raw(HEAD) for _ in range(240)]
-    time.sleep(0.5)  # who has only just come is heard out first
+def test_many_slow_connections_do_not_keep_the_others_out(hasty_server):
+    """Ten times as many as the server accepts."""
+    slow = [hasty_server.raw(HEAD) for _ in range(240)]
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: strict_server.post("/v1/translate", {"text": "a b c"}), range(20)))
+        answers = list(pool.map(lambda _: until_answered(hasty_server), range(20)))
     assert {answer.status for answer in answers} == {200}
     for own in slow:
         own.close()
+
+
+def until_answered(server):
+    """Send a request again as long as the server has no room or drops the connection, as it may at first."""
+    for _ in range(10 * WATCHDOG_SECONDS):
+        try:
+            answer = server.post("/v1/translate", {"text": "a b c"})
+        except OSError:
+            continue
+        if answer.status != 503:
+            return answer
+        time.sleep(0.1)
+    raise AssertionError("the slow connections keep everybody out")
+
+
+class Waiting:
+    """A connection without a socket: what `ConnectionTable` and its timeouts need of one."""
+
+    def __init__(self, client, waiting_since, responses_sent=0):
+        self.client, self.waiting_since, self.responses_sent = client, waiting_since, responses_sent
+        self.is_surplus, self.is_evictable, self.head_started_at, self.aborted = False, True, None, False
+        self.transport = self
+
+    def abort(self):
+        self.aborted = True
+
+
+def test_a_new_connection_replaces_the_one_that_has_waited_longest_without_a_request():
+    async def fill():
+        now = asyncio.get_running_loop().time()
+        table = ConnectionTable(Limits(connections=3))
+        busy, older, old = Waiting(1, now - 9), Waiting(2, now - 8, responses_sent=1), Waiting(3, now - 5)
+        busy.is_evictable = False
+        for connection in (busy, older, old, new := Waiting(4, now)):
+            table.add(connection)
+        assert [each.aborted for each in (busy, older, old, new)] == [False, False, True, False]
+        table.add(newer := Waiting(5, now))
+        assert older.aborted
+        table.add(surplus := Waiting(6, now))
+        assert [each.is_surplus for each in (new, newer, surplus)] == [False, False, True]
+
+    asyncio.run(fill())
+
+
+def test_the_limits_of_a_route_hold_for_that_route_alone():
+    """The middleware enforces them before the application has read anything."""
+
+    async def app(_scope, receive, send):
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    limits = Limits(body_bytes=10)
+    uploads = RouteLimits(body_bytes=100, body_seconds=60, deadline_seconds=60)
+    guard = GuardMiddleware(app, limits, AccessPolicy(None), routes={"/upload": uploads})
+
+    async def status_of(path, size):
+        events = [{"type": "http.request", "body": b"x" * size}]
+        sent = []
+
+        async def receive():
+            return events.pop(0)
+
+        async def send(event):
+            sent.append(event)
+
+        headers = [(b"host", b"localhost"), (b"content-length", str(size).encode())]
+        await guard({"type": "http", "path": path, "method": "POST", "headers": headers, "state": {}}, receive, send)
+        return sent[0]["status"]
+
+    statuses = [asyncio.run(status_of(path, size)) for path in ("/", "/upload") for size in (10, 11, 100, 101)]
+    assert statuses == [200, 413, 413, 413, 200, 200, 200, 413]

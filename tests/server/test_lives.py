@@ -6,9 +6,10 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from patience import until
+from waiting import until
 
 import dragoman
 
@@ -42,9 +43,6 @@ def test_a_killed_worker_costs_those_in_flight_a_503_and_another_takes_its_place
         assert {answer.status for answer in answers} == {503}
         assert {answer.json()["code"] for answer in answers} == {"restarting"}
         assert all("retry-after" in answer.headers for answer in answers)
-    assert server.get("/readyz").status == 503
-    assert server.get("/healthz").status == 503
-    assert server.post("/v1/translate", {"text": "a"}).status == 503
     until(lambda: server.get("/readyz").status == 200)  # benchmarks/server_load.py measures how soon
     assert server.get("/healthz").status == 200
     assert server.worker() != first
@@ -62,7 +60,7 @@ def test_a_server_that_is_asked_to_stop_answers_what_it_has_accepted(start, run)
         until(lambda: asked(kept) == (503, "close"))
         os.kill(server.worker(), signal.SIGCONT)
         assert [each.result().status for each in inside] == [200] * 8
-    assert server.process.wait(20) == 0
+    assert server.process.wait(120) == 0
     with pytest.raises(ConnectionRefusedError):
         server.get("/readyz")
 
@@ -78,12 +76,15 @@ def asked(connection):
 def test_the_worker_ends_with_a_front_that_was_killed(hurried):
     worker = hurried.worker()
     hurried.process.kill()
-    until(lambda: not os.path.exists(f"/proc/{worker}") or "Z" in state(worker))  # noqa: PTH110
+    until(lambda: not is_running(worker))
 
 
-def state(process):
-    with open(f"/proc/{process}/stat") as file:  # noqa: PTH123
-        return file.read().split()[2]
+def is_running(process):
+    """Return whether a process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
 
 
 def test_new_weights_are_taken_whole_while_requests_go_on(start, own_run, run):

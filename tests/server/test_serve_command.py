@@ -1,4 +1,4 @@
-"""`dragoman serve` says in a sentence what is wrong, and opens no door that nobody asked for."""
+"""`dragoman serve` explains invalid options in a sentence and requires a token on non-loopback hosts."""
 
 import shutil
 import socket
@@ -21,9 +21,9 @@ def listening():
     ("options", "words"),
     [
         (["--host", "0.0.0.0"], "without --token anyone there may use it"),
-        (["--host", "0.0.0.0", "--without-token"], "say both --without-token and --open-to-all"),
-        (["--host", "::", "--open-to-all"], "say both --without-token and --open-to-all"),
-        (["--token", "short"], "8 to 512 letters"),
+        (["--host", "0.0.0.0", "--without-token"], "give both --without-token and --open-to-all"),
+        (["--host", "::", "--open-to-all"], "give both --without-token and --open-to-all"),
+        (["--token", "short"], "8 to 512 ASCII letters"),
         (["--token", "with some spaces"], "without spaces"),
         (["--languages", "toy"], "as in NAME=en:de"),
         (["--languages", "toy=en"], "as in NAME=en:de"),
@@ -56,7 +56,7 @@ def test_two_runs_that_nobody_could_tell_apart_are_refused(command, run, tmp_pat
     twin = shutil.copytree(run, tmp_path / "toy")
     outcome = command("serve", run, twin, "--port", 0)
     assert outcome.code == 2
-    assert f"{run} and {twin} have the same name and do the same (source-target)" in outcome.err
+    assert f"{run} and {twin} have the same name and do the same (source-target); rename" in outcome.err
     assert "Traceback" not in outcome.err
 
 

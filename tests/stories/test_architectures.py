@@ -11,7 +11,7 @@ from dragoman.errors import UserError
 from dragoman.interop.ctranslate2 import export_run
 from dragoman.models.architectures import ARCHITECTURES
 from dragoman.models.weights import running_statistics
-from dragoman.server.alignment import translation_details
+from dragoman.server.inspection import translation_details
 from dragoman.server.registry import _NO_WEIGHTS, ServedModel
 
 CHOICES = {

@@ -1,5 +1,4 @@
-"""How much work is let in: so many requests, so much text, so many from one address, and no more than can be done in
-time."""
+"""Admission control: bounds the requests and characters that are queued, per client and by what can be done in time."""
 
 import time
 from collections import Counter
@@ -10,35 +9,40 @@ from dragoman.server.limits import Limits
 from dragoman.server.problems import Problem, server_busy
 
 _MEASUREMENT_SECONDS = 0.5
-_RATE_DECAY = 0.9
-_MIN_RATE = 100.0  # characters a second: less is a stall, from which nothing is to be learned
+_RATE_DECAY = 0.9  # per measurement: with few requests the measured rate is below what is possible
+_MIN_RATE = 100.0  # characters per second; a lower rate is a stall
+_MAX_RETRY_SECONDS = 30
 
 
 class Admission:
-    """Counts what is inside."""
+    """Counts queued requests and their characters, and measures how fast the worker finishes them."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self.clock = clock
-        self.characters_done = 0  # characters translated
-        self.window_started_at = 0.0
         self.requests = 0
-        self.text_sizes: Counter[int] = Counter()  # of the texts inside, in characters
         self.by_client: Counter[str] = Counter()
-        self.rate = 0.0  # characters a second that the worker gets done, all clients together; 0: unknown
+        self.text_sizes: Counter[int] = Counter()  # characters of each queued text
+        self.rate = 0.0  # characters per second of all clients together; 0: not measured yet
+        self._characters_done = 0  # in the present measurement
+        self._window_started_at = 0.0
+
+    @property
+    def characters(self) -> int:
+        """The number of queued characters."""
+        return sum(size * count for size, count in self.text_sizes.items())
 
     def check(self, client: str | None) -> None:
-        """Refuse a request for which there is no room."""
-        if self.requests >= self.limits.waiting:
+        """Raise a problem if a request of this client cannot be queued."""
+        if self.requests >= self.limits.queued_requests:
             raise server_busy(self.retry_after_seconds())
-        if client is not None and self.by_client[client] >= self.limits.per_client:
-            raise Problem(
-                429, "too_many", f"At most {self.limits.per_client} requests at a time, please.", retry_after=1
-            )
+        limit = self.limits.requests_per_client
+        if client is not None and self.by_client[client] >= limit:
+            raise Problem(429, "too_many", f"A client may have at most {limit} requests at a time.", retry_after=1)
 
     @contextmanager
     def admit(self, client: str | None) -> Iterator[None]:
-        """Let a request in until it is answered."""
+        """Count a request as queued until it is answered."""
         self.check(client)
         self.requests += 1
         if client is not None:
@@ -54,46 +58,38 @@ class Admission:
 
     @contextmanager
     def reserve(self, characters: int) -> Iterator[None]:
-        """Let so much text in, unless it is too much beside what is there; whoever is alone is always let in."""
+        """Count text as queued; refuse it if it would not be done in time, unless nothing else is queued."""
         if self.text_sizes and (
-            self.exceeds_share(characters) or self.estimated_seconds(characters) > self.limits.deadline_seconds / 2
+            self._exceeds_share(characters) or self.estimated_seconds(characters) > self.limits.deadline_seconds / 2
         ):
             raise server_busy(self.retry_after_seconds())
         if not self.text_sizes:
-            self.characters_done, self.window_started_at = 0, self.clock()
+            self._characters_done, self._window_started_at = 0, self.clock()
         self.text_sizes[characters] += 1
         try:
             yield
-            self.record_finished(characters)
+            self._record_finished(characters)
         finally:
             self.text_sizes[characters] -= 1
             if not self.text_sizes[characters]:
                 del self.text_sizes[characters]
 
-    @property
-    def characters(self) -> int:
-        """Return how much text is inside."""
-        return sum(size * count for size, count in self.text_sizes.items())
-
-    def exceeds_share(self, characters: int) -> bool:
-        """Say whether a text is more than its share of all that may wait, and more than there is room for."""
-        share = self.limits.waiting_characters // self.limits.waiting
-        return characters > share and self.characters + characters > self.limits.waiting_characters
-
-    def record_finished(self, characters: int) -> None:
-        """Count text that was translated, and now and then learn from it how fast that goes."""
-        self.characters_done += characters
-        seconds = self.clock() - self.window_started_at
-        if seconds >= _MEASUREMENT_SECONDS:
-            # Little is done where little is asked for, so a lower rate is believed only slowly.
-            self.rate = max(self.characters_done / seconds, _RATE_DECAY * self.rate, _MIN_RATE)
-            self.characters_done, self.window_started_at = 0, self.clock()
-
     def estimated_seconds(self, characters: int) -> float:
-        """Guess when so much more text would be done: all take turns, so nobody waits for the rest of a longer text."""
-        before = sum(min(size, characters) * count for size, count in self.text_sizes.items())
-        return (before + characters) / self.rate if self.rate else 0.0
+        """Estimate when further text would be done; requests take turns, so it need not wait for longer ones."""
+        ahead = sum(min(size, characters) * count for size, count in self.text_sizes.items())
+        return (ahead + characters) / self.rate if self.rate else 0.0
 
     def retry_after_seconds(self) -> int:
-        """Return when to try again."""
-        return max(1, min(30, round(self.characters / self.rate))) if self.rate else 1
+        """Return the value of Retry-After."""
+        return max(1, min(_MAX_RETRY_SECONDS, round(self.characters / self.rate))) if self.rate else 1
+
+    def _exceeds_share(self, characters: int) -> bool:
+        share = self.limits.queued_characters // self.limits.queued_requests
+        return characters > share and self.characters + characters > self.limits.queued_characters
+
+    def _record_finished(self, characters: int) -> None:
+        self._characters_done += characters
+        seconds = self.clock() - self._window_started_at
+        if seconds >= _MEASUREMENT_SECONDS:
+            self.rate = max(self._characters_done / seconds, _RATE_DECAY * self.rate, _MIN_RATE)
+            self._characters_done, self._window_started_at = 0, self.clock()

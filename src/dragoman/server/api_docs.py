@@ -5,42 +5,42 @@ from typing import Any
 
 
 def render_api_docs(description: dict[str, Any]) -> str:
-    """Return the page."""
+    """Return the page as HTML."""
+    schemas = description.get("components", {}).get("schemas", {})
     routes = [
-        _render_route(method.upper(), path, operation)
+        _render_route(method.upper(), path, operation, schemas)
         for path, methods in description["paths"].items()
         for method, operation in methods.items()
     ]
     return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Dragoman: the API</title>'
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Dragoman API</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<link rel="stylesheet" href="page/page.css"><main><h1>Dragoman: the API</h1>'
-        '<p>For programs: <a href="openapi.json">openapi.json</a>. Errors are '
-        "<code>{error, code, field, request_id}</code>; 429 and 503 say in <code>Retry-After</code> when to try "
-        "again.</p>" + "".join(routes) + "</main></html>"
+        '<link rel="stylesheet" href="page/page.css"><main><h1>Dragoman API</h1>'
+        '<p>Machine-readable: <a href="openapi.json">openapi.json</a>. Errors are '
+        "<code>{error, code, field, request_id}</code>; 429 and 503 have a <code>Retry-After</code> header.</p>"
+        + "".join(routes)
+        + "</main></html>"
     )
 
 
-def _render_route(method: str, path: str, operation: dict[str, Any]) -> str:
-    """Return the part about one route."""
-    body: dict[str, Any] = operation.get("requestBody", {}).get("content", {})
-    schema: dict[str, Any] = next((kind["schema"] for kind in body.values()), {})
-    fields = "".join(
-        _render_field(name, about, name in schema.get("required", ())) for name, about in _schema_properties(schema)
+def _render_route(method: str, path: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
+    content: dict[str, Any] = operation.get("requestBody", {}).get("content", {})
+    schema: dict[str, Any] = next((body["schema"] for body in content.values()), {})
+    if "$ref" in schema:
+        schema = schemas[schema["$ref"].rpartition("/")[2]]
+    required = schema.get("required", ())
+    rows = "".join(
+        _render_field(name, field, name in required)
+        for name, field in schema.get("properties", {}).items()
+        if not field.get("deprecated")
     )
-    table = f"<table><tr><th>field<th>what it is<th>default</tr>{fields}</table>" if fields else ""
-    sent = f"<p>Sent as {' or '.join(f'<code>{escape(kind)}</code>' for kind in body)}.</p>" if body else ""
-    return (
-        f"<h2><code>{method} {escape(path)}</code></h2><p>{escape(operation.get('description', ''))}</p>{sent}{table}"
-    )
-
-
-def _schema_properties(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the fields of a body."""
-    return list(schema.get("properties", {}).items())
+    table = f"<table><tr><th>field<th>description<th>default</tr>{rows}</table>" if rows else ""
+    formats = " or ".join(f"<code>{escape(name)}</code>" for name in content)
+    body = f"<p>Body: {formats}.</p>" if content else ""
+    description = escape(operation.get("description", ""))
+    return f"<h2><code>{method} {escape(path)}</code></h2><p>{description}</p>{body}{table}"
 
 
 def _render_field(name: str, schema: dict[str, Any], required: bool) -> str:
-    """Return a row of the table of fields."""
     default = "required" if required else escape(str(schema.get("default")))
     return f"<tr><td><code>{escape(name)}</code><td>{escape(schema.get('description', ''))}<td>{default}</tr>"

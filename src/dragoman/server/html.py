@@ -1,4 +1,4 @@
-"""HTML to translate: its tags stay as they are, the text between them is translated."""
+"""Splits HTML into sentences to translate; tags, comments, scripts and code are kept as they are."""
 
 import html
 import re
@@ -13,50 +13,50 @@ _UNTRANSLATED_ELEMENT = re.compile(r"<(script|style|code|pre)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class SegmentedHtml:
-    """A piece of HTML taken apart: texts, and the tags before, between and behind them."""
+    """HTML split into texts and the tags before, between and after them."""
 
     texts: tuple[SegmentedText, ...]
-    tags: tuple[str, ...]  # one more than there are texts
+    tags: tuple[str, ...]  # one more than texts
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Return all sentences to translate."""
-        return tuple(sentence for layout in self.texts for sentence in layout.sentences)
+        """The sentences to translate."""
+        return tuple(sentence for text in self.texts for sentence in text.sentences)
 
     def fill(self, translations: Sequence[str]) -> str:
-        """Return the HTML with translations in the places of the sentences; what they hold is text, not tags."""
-        rest = iter(translations)
-        written = [self.tags[0]]
-        for layout, tag in zip(self.texts, self.tags[1:], strict=True):
-            text = layout.fill([next(rest) for _ in layout.sentences])
-            written += [html.escape(text, quote=False), tag]
-        return "".join(written)
+        """Return the HTML with translations instead of the sentences, escaped as text."""
+        remaining = iter(translations)
+        parts = [self.tags[0]]
+        for text, tag in zip(self.texts, self.tags[1:], strict=True):
+            filled = text.fill([next(remaining) for _ in text.sentences])
+            parts += [html.escape(filled, quote=False), tag]
+        return "".join(parts)
 
 
 def split_html(page: str) -> SegmentedHtml:
-    """Take HTML apart."""
-    layouts, tags, first = [], [""], 0
+    """Split HTML into texts and tags."""
+    texts, tags, first = [], [""], 0
     for start, end in [*_tag_spans(page), (len(page), len(page))]:
         if start > first:
-            layouts.append(split_text(html.unescape(page[first:start])))
+            texts.append(split_text(html.unescape(page[first:start])))
             tags.append("")
         tags[-1] += page[start:end]
         first = end
-    return SegmentedHtml(tuple(layouts), tuple(tags))
+    return SegmentedHtml(tuple(texts), tuple(tags))
 
 
 def _tag_spans(page: str) -> Iterator[tuple[int, int]]:
-    """Yield where each tag, comment, or element that is not to be translated begins and ends."""
-    small, at = page.lower(), 0
-    while (at := page.find("<", at)) >= 0:
-        end = _tag_end(page, small, at)
-        if end > at:
-            yield at, end
-        at = max(end, at + 1)
+    """Yield the start and end of each tag, comment, and element whose text is not translated."""
+    lowered, start = page.lower(), 0
+    while (start := page.find("<", start)) >= 0:
+        end = _tag_end(page, lowered, start)
+        if end > start:
+            yield start, end
+        start = max(end, start + 1)
 
 
 def _tag_end(page: str, lowered: str, start: int) -> int:
-    """Return where what begins at this "<" ends, or 0 if it is just a character."""
+    """Return the end of what begins at this "<"; 0 if it is an ordinary character."""
     if page.startswith("<!--", start):
         return page.find("-->", start) + 3 if "-->" in page[start:] else 0
     tag = _TAG.match(page, start)

@@ -1,9 +1,9 @@
-"""The names of languages by their codes, and the codes of a run by the names of its files."""
+"""Names of languages by code, and the languages of a run by the names of its files."""
 
 import re
 from pathlib import PurePath
 
-# ISO 639-1, and the languages of the parallel corpora that most people begin with.
+# ISO 639-1, and languages of widely used parallel corpora.
 _LANGUAGE_NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
     "bn": "Bengali", "br": "Breton", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech", "cy": "Welsh", "da": "Danish",
@@ -25,20 +25,19 @@ _LANGUAGE_NAMES = {
     "yi": "Yiddish", "yo": "Yoruba", "zh": "Chinese", "zu": "Zulu",
 }  # fmt: skip
 
-_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})*|source|target", re.IGNORECASE)
 _LANGUAGE_PAIR = re.compile(r"(?<![a-z])([a-z]{2,3})[-_.]([a-z]{2,3})(?![a-z])")
 
 
 def language_name(code: str) -> str:
-    """Return what a language is called; a code that nobody knows is its own name."""
+    """Return the English name of a language; for an unknown code, the code itself."""
     return _LANGUAGE_NAMES.get(code.lower().split("-")[0], code)
 
 
 def guess_languages(source: str | None, target: str | None, pairs: str | None, run: str) -> tuple[str, str]:
-    """Return the two codes that the names of a run's files tell: train.en and train.de, or ende.en-de.tsv."""
-    found = _language_suffix(source), _language_suffix(target)
-    if found[0] and found[1] and found[0] != found[1]:
-        return found[0], found[1]
+    """Return the language codes in file names: `train.en` and `train.de`, `news.cs-en.tsv`, or the run's own name."""
+    left, right = _language_suffix(source), _language_suffix(target)
+    if left and right and left != right:
+        return left, right
     for text in (PurePath(pairs or "").name, run):
         for first, second in _LANGUAGE_PAIR.findall(text.lower()):
             if first in _LANGUAGE_NAMES and second in _LANGUAGE_NAMES and first != second:
@@ -47,6 +46,5 @@ def guess_languages(source: str | None, target: str | None, pairs: str | None, r
 
 
 def _language_suffix(path: str | None) -> str | None:
-    """Return the code at the end of a file's name, if there is one."""
     suffix = PurePath((path or "").removesuffix(".gz")).suffix.removeprefix(".").lower()
     return suffix if suffix in _LANGUAGE_NAMES or suffix in ("source", "target") else None

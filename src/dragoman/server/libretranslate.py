@@ -1,16 +1,160 @@
-"""LibreTranslate's API, so that its clients work unchanged: its fields, its answers, its status codes."""
+"""LibreTranslate's API, so that its clients work unchanged: its fields, responses and status codes."""
 
-from collections.abc import Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, TypeVar
 
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+
+from dragoman.server.access import AccessPolicy, unauthorized
 from dragoman.server.html import SegmentedHtml, split_html
 from dragoman.server.languages import language_name
+from dragoman.server.limits import RouteLimits
 from dragoman.server.problems import Problem
-from dragoman.server.schemas import LibreTranslateRequest
+from dragoman.server.responses import error_responses, json_response, validation_problem
+from dragoman.server.schemas import (
+    DetectedLanguage,
+    DetectRequest,
+    LibreLanguage,
+    LibreTranslateRequest,
+    LibreTranslateResponse,
+)
 from dragoman.server.segmentation import SegmentedText, split_text
 from dragoman.server.service import TranslationService
 
-_FRONTEND_TIMEOUT_MILLISECONDS = 500  # that their page waits after the last key
+_FRONTEND_TIMEOUT_MILLISECONDS = 500  # that LibreTranslate's page waits after the last key
+_MAX_FIELDS = 200
+_JSON, _URLENCODED, _MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
+
+_Schema = TypeVar("_Schema", bound=BaseModel)
+router = APIRouter()
+
+
+# ---- requests: JSON or a form, with the token in the field api_key
+
+
+async def read_fields(request: Request) -> dict[str, Any]:
+    """Return the fields of the query and of the body; a repeated field is a list. Refuse a missing or wrong token."""
+    access: AccessPolicy = request.app.state.access
+    try:
+        fields = {**_group_fields(request.query_params.multi_items()), **await _read_body(request)}
+    except HTTPException:
+        if not request.state.is_authorized:
+            raise unauthorized() from None
+        raise
+    api_key = fields.get("api_key")
+    key = api_key.encode("utf-8", "replace") if isinstance(api_key, str) else b""
+    if not request.state.is_authorized and not access.matches_token(key):
+        raise unauthorized()
+    return fields
+
+
+async def _read_body(request: Request) -> dict[str, Any]:
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await request.body() if content_type in ("", _JSON) else b""
+    if content_type == _JSON or body.startswith(b"{"):
+        try:
+            fields = json.loads(body)
+        except (ValueError, RecursionError):
+            raise Problem(400, "not_json", "The body is not valid JSON.") from None
+        if not isinstance(fields, dict):
+            raise Problem(400, "not_json", "The body must be a JSON object.")
+        return fields
+    if content_type in (_URLENCODED, _MULTIPART):
+        form = await request.form(max_files=0, max_fields=_MAX_FIELDS)
+        return _group_fields([(name, value) for name, value in form.multi_items() if isinstance(value, str)])
+    if body or content_type:
+        raise Problem(415, "content_type", f"Send {_JSON} or a form.")
+    return {}
+
+
+def _group_fields(items: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    grouped: dict[str, list[str]] = {}
+    for name, value in items:
+        grouped.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in grouped.items()}
+
+
+Fields = Annotated[dict[str, Any], Depends(read_fields)]
+
+
+def _validated(schema: type[_Schema]) -> Callable[[dict[str, Any]], Coroutine[Any, Any, _Schema]]:
+    """Return a dependency that validates the fields; LibreTranslate's status for invalid ones is 400."""
+
+    async def validate(fields: Fields) -> _Schema:
+        try:
+            return schema.model_validate(fields)
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_context=False, include_input=False)
+            raise validation_problem(details, 400) from None
+
+    return validate
+
+
+async def _get_service(request: Request) -> TranslationService:
+    service: TranslationService = request.app.state.service
+    return service
+
+
+_Service = Annotated[TranslationService, Depends(_get_service)]
+
+
+def _request_body(schema: type[BaseModel]) -> dict[str, Any]:
+    json_schema = {"schema": schema.model_json_schema(ref_template="#/components/schemas/{model}")}
+    return {"requestBody": {"required": True, "content": {_JSON: json_schema, _URLENCODED: json_schema}}}
+
+
+# ---- routes
+
+
+@router.post(
+    "/translate",
+    responses={200: {"model": LibreTranslateResponse}, **error_responses(404, body=True)},
+    openapi_extra=_request_body(LibreTranslateRequest),
+)
+async def libre_translate(
+    body: Annotated[LibreTranslateRequest, Depends(_validated(LibreTranslateRequest))], service: _Service
+) -> Response:
+    """Translate one or several texts, as LibreTranslate does."""
+    return json_response(await translate(service, body), service.limits)
+
+
+@router.post(
+    "/detect",
+    responses={200: {"model": list[DetectedLanguage]}, **error_responses(404, body=True)},
+    openapi_extra=_request_body(DetectRequest),
+)
+async def libre_detect(
+    body: Annotated[DetectRequest, Depends(_validated(DetectRequest))], service: _Service
+) -> Response:
+    """Rank the served source languages for a text."""
+    return json_response(await service.detect_language(body.q), service.limits)
+
+
+@router.get("/languages", responses={200: {"model": list[LibreLanguage]}, **error_responses()})
+async def libre_languages(service: _Service, _fields: Fields) -> Response:
+    """List the source languages and the targets of each, as LibreTranslate does."""
+    return json_response(languages(service), service.limits)
+
+
+@router.get("/frontend/settings", responses={200: {"model": dict[str, Any]}, **error_responses()})
+async def libre_settings(request: Request, service: _Service, _fields: Fields) -> Response:
+    """Return the settings that LibreTranslate's page reads."""
+    settings = frontend_settings(service, key_required=request.app.state.access.needs_token)
+    return json_response(settings, service.limits)
+
+
+def route_limits(default: RouteLimits) -> Mapping[str, RouteLimits]:
+    """Return the limits of these routes; the middleware leaves the check of `api_key` to `read_fields`."""
+    with_key = replace(default, accepts_api_key=True)
+    queued = replace(with_key, is_queued=True)
+    return {"/translate": queued, "/detect": queued, "/languages": with_key, "/frontend/settings": with_key}
+
+
+# ---- answers
 
 
 async def translate(service: TranslationService, request: LibreTranslateRequest) -> dict[str, Any]:
@@ -19,47 +163,35 @@ async def translate(service: TranslationService, request: LibreTranslateRequest)
     service.check_lengths(texts)
     detected = await _detect_language(service, texts[0]) if request.source == "auto" else None
     model = _find_model(service, detected["language"] if detected else request.source, request.target)
-    parts: list[SegmentedHtml | SegmentedText] = [
-        split_html(text) if request.format == "html" else split_text(text) for text in texts
-    ]
-    sentences = [sentence for part in parts for sentence in part.sentences]
-    found = (
-        await service.run_operation("translate", model, sentences, n_best=request.alternatives + 1) if sentences else []
-    )
-    rest = iter(found)
-    ranked = [
-        _distinct_translations(part, [next(rest) for _ in part.sentences], request.alternatives + 1) for part in parts
-    ]
-    return _format_response(ranked, several=not isinstance(request.q, str), request=request, detected=detected)
-
-
-def _distinct_translations(
-    part: SegmentedHtml | SegmentedText, found: Sequence[Sequence[dict[str, Any]]], count: int
-) -> list[str]:
-    """Return so many different translations of one text, the best first; fewer if there are fewer."""
-    ranked = [part.fill([row[min(rank, len(row) - 1)]["text"] for row in found]) for rank in range(count)]
-    return list(dict.fromkeys(ranked))
-
-
-def _format_response(
-    ranked: list[list[str]], *, several: bool, request: LibreTranslateRequest, detected: dict[str, Any] | None
-) -> dict[str, Any]:
-    """Return an answer in their shape."""
+    split = split_html if request.format == "html" else split_text
+    segmented: list[SegmentedHtml | SegmentedText] = [split(text) for text in texts]
+    sentences = [sentence for text in segmented for sentence in text.sentences]
+    count = request.alternatives + 1
+    results = iter(await service.run_operation("translate", model, sentences, n_best=count) if sentences else [])
+    ranked = [_distinct_translations(text, [next(results) for _ in text.sentences], count) for text in segmented]
     best, others = [row[0] for row in ranked], [row[1:] for row in ranked]
-    answer: dict[str, Any] = {"translatedText": best if several else best[0]}
+    is_list = not isinstance(request.q, str)
+    answer: dict[str, Any] = {"translatedText": best if is_list else best[0]}
     if request.alternatives:
-        answer["alternatives"] = others if several else others[0]
+        answer["alternatives"] = others if is_list else others[0]
     if detected:
-        answer["detectedLanguage"] = [detected] * len(ranked) if several else detected
+        answer["detectedLanguage"] = [detected] * len(ranked) if is_list else detected
     return answer
 
 
+def _distinct_translations(
+    text: SegmentedHtml | SegmentedText, sentences: Sequence[Sequence[dict[str, Any]]], count: int
+) -> list[str]:
+    ranked = [text.fill([row[min(rank, len(row) - 1)]["text"] for row in sentences]) for rank in range(count)]
+    return list(dict.fromkeys(ranked))
+
+
 def _find_model(service: TranslationService, source: str, target: str) -> dict[str, Any]:
-    """Return the model for a pair of languages; theirs is a 400 where ours is a 404."""
+    """Return the model for a language pair; LibreTranslate's status for an unknown one is 400."""
     field = "source"
     try:
         model = service.find_model(source=source, target=target)
-        if model["languages"]:
+        if model["has_language_pair"]:
             return model
     except Problem as problem:
         field = problem.field or field
@@ -67,23 +199,22 @@ def _find_model(service: TranslationService, source: str, target: str) -> dict[s
 
 
 async def _detect_language(service: TranslationService, text: str) -> dict[str, Any]:
-    """Return the language that a text is most likely in."""
-    found = await service.detect_language(text)
-    if not found:
+    ranked = await service.detect_language(text)
+    if not ranked:
         raise Problem(400, "unknown", "No translator is served here.", field="source")
-    return found[0]
+    return ranked[0]
 
 
 def languages(service: TranslationService) -> list[dict[str, Any]]:
-    """Answer `GET /languages`: each language that is translated from, and what it is translated into."""
+    """Answer `GET /languages`."""
     targets: dict[str, list[str]] = {}
     for model in service.translators:
-        listed = targets.setdefault(model["source"], [])
-        if model["target"] not in listed:
-            listed.append(model["target"])
-    for model in service.translators:  # their clients look up the target here too
+        known = targets.setdefault(model["source"], [])
+        if model["target"] not in known:
+            known.append(model["target"])
+    for model in service.translators:  # clients look up the target here too
         targets.setdefault(model["target"], [])
-    return [{"code": code, "name": language_name(code), "targets": listed} for code, listed in targets.items()]
+    return [{"code": code, "name": language_name(code), "targets": codes} for code, codes in targets.items()]
 
 
 def frontend_settings(service: TranslationService, *, key_required: bool) -> dict[str, Any]:

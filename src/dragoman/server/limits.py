@@ -1,4 +1,4 @@
-"""What the service grants to anyone who can reach it: every bound in one place, shown by `/v1/info`."""
+"""Limits of the service: what a request may ask for, how long anything may take, how much may run at once."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -8,45 +8,68 @@ from dragoman.errors import UserError, did_you_mean
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on what a request may ask for, how long anything may take, and how much may be under way at once."""
+    """All limits of a server; `/v1/info` shows them and `--limit NAME=VALUE` changes them."""
 
     body_bytes: int = 256 << 10
-    answer_bytes: int = 4 << 20
+    response_bytes: int = 4 << 20
     text_characters: int = 5000  # of one text
-    texts: int = 32  # in one request
-    beam: int = 8  # and as many alternatives
-    waiting: int = 64  # requests admitted and not yet answered
-    waiting_characters: int = 320_000  # in all of them together
-    per_client: int = 8  # of them, from one address
+    texts: int = 32  # per request
+    beam: int = 8  # also of n_best
+    queued_requests: int = 64  # admitted and not yet answered
+    queued_characters: int = 320_000  # in all of them together
+    requests_per_client: int = 8  # queued, from one address
     connections: int = 256
     header_seconds: float = 5.0
     body_seconds: float = 10.0
     idle_seconds: float = 5.0  # between two requests on one connection
-    write_seconds: float = 10.0  # for a client to take what was written to it
-    deadline_seconds: float = 30.0  # from the whole request to the whole answer
-    look_pieces: int = 120  # on either side of a sentence whose attention is shown
+    write_seconds: float = 10.0  # for a client to read what was written to it
+    deadline_seconds: float = 30.0  # from the complete request to the complete response
+    attention_tokens: int = 120  # of a source or target whose attention is shown
 
     def with_changes(self, changes: Iterable[str]) -> "Limits":
-        """Return the limits with changes like "waiting=128"."""
+        """Return the limits with changes such as "queued_requests=128"."""
         changed = self
         for change in changes:
             changed = replace(changed, **_parse_change(change))  # type: ignore[arg-type]
         return changed
 
 
-_LIMIT_TYPES = {field.name: field.type for field in fields(Limits)}
+@dataclass(frozen=True)
+class RouteLimits:
+    """The limits of one route, which the middleware enforces before and while the application runs."""
+
+    body_bytes: int
+    body_seconds: float
+    deadline_seconds: float
+    is_queued: bool = False  # needs the worker: counts as a queued request
+    accepts_api_key: bool = False  # the token may be sent as `api_key` in the query or in the body
+
+    @classmethod
+    def default(cls, limits: Limits) -> "RouteLimits":
+        """Return the limits of a route that sets none of its own."""
+        return cls(limits.body_bytes, limits.body_seconds, limits.deadline_seconds)
+
+
+_NAMES = [field.name for field in fields(Limits)]
+_OLD_NAMES = {  # of version 0.1
+    "answer_bytes": "response_bytes",
+    "waiting": "queued_requests",
+    "waiting_characters": "queued_characters",
+    "per_client": "requests_per_client",
+    "look_pieces": "attention_tokens",
+}
 
 
 def _parse_change(change: str) -> dict[str, float]:
-    """Read one change, or say what is wrong with it."""
     name, _, value = change.partition("=")
-    if name not in _LIMIT_TYPES:
-        raise UserError(f'--limit {change}: no limit is called "{name}".{did_you_mean(name, list(_LIMIT_TYPES))}')
-    whole = isinstance(getattr(Limits(), name), int)
+    name = _OLD_NAMES.get(name, name)
+    if name not in _NAMES:
+        raise UserError(f'--limit {change}: there is no limit "{name}".{did_you_mean(name, _NAMES)}')
+    is_integer = isinstance(getattr(Limits(), name), int)
     try:
-        number = int(value) if whole else float(value)
+        number = int(value) if is_integer else float(value)
     except ValueError:
         number = 0
     if not 0 < number < 1 << 40:
-        raise UserError(f"--limit {change}: {name} is {'a whole number' if whole else 'a number'} above 0.")
+        raise UserError(f"--limit {change}: {name} must be a positive {'integer' if is_integer else 'number'}.")
     return {name: number}

@@ -1,8 +1,7 @@
-"""The guard: a plain ASGI application in front of the other, past which nothing too large, too slow or too much comes.
+"""ASGI middleware in front of the application: access, admission, body size, timeouts, headers, metrics, log.
 
-In this order: the host, the origin, the token; room for the request; its body, counted while it is read, within its
-time; then the application, within its deadline. Every answer leaves with the same headers. No answer and no log line
-repeats what a client has sent.
+The order is: host, origin, token; room in the queue; then the application, whose `receive` counts the body and limits
+its time. Every response gets the same headers. No response and no log line repeats what a client has sent.
 """
 
 import asyncio
@@ -11,30 +10,21 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 
-from dragoman.server.access import AccessPolicy, Headers, unauthorized
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dragoman.server.access import AccessPolicy, unauthorized
 from dragoman.server.admission import Admission
-from dragoman.server.connections import Connection
-from dragoman.server.forms import api_key
-from dragoman.server.limits import Limits
+from dragoman.server.connections import ConnectionTable
+from dragoman.server.limits import Limits, RouteLimits
 from dragoman.server.metrics import ServerMetrics
 from dragoman.server.problems import Problem, deadline_exceeded, internal_error
 
-_Scope = MutableMapping[str, Any]
-_AsgiEvent = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[_AsgiEvent]]
-_Send = Callable[[_AsgiEvent], Awaitable[None]]
-_AsgiApp = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
-
 logger = logging.getLogger("dragoman.server")
 
-_DECODING_PATHS = frozenset({"/translate", "/detect", "/v1/translate", "/v1/attention"})  # what the worker is asked for
-_API_KEY_PATHS = frozenset({"/translate", "/detect", "/languages", "/frontend/settings"})  # LibreTranslate's way
-_DISCARD_SECONDS = 5.0  # to throw the rest of a refused body away, so that the client reads the answer
+_DISCARD_SECONDS = 5.0  # to read the rest of a refused body: a client that is still sending would not see the response
 _CONTENT_SECURITY_POLICY = (
     b"default-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'self'; object-src 'none'; "
     b"frame-ancestors 'none'"
@@ -50,200 +40,203 @@ _SECURITY_HEADERS = [
 ]
 
 
-class _ClientDisconnected(Exception):
-    """The client has gone away."""
+class _ResponseStarted(Exception):
+    """A request failed after the response had begun; the connection is closed."""
 
 
-@dataclass
 class _Exchange:
-    """One request on its way through."""
+    """One request and its response."""
 
-    scope: _Scope
-    receive: _Receive
-    send: _Send
-    headers: Headers
-    draining: bool = False
-    request_id: str = field(default_factory=lambda: os.urandom(8).hex())
-    started_at: float = field(default_factory=time.perf_counter)
-    status: int = 0  # 0: nothing has been answered
-    code: str = ""
-    has_unread_body: bool = True  # the body, or the rest of it
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: RouteLimits) -> None:
+        self.scope, self.receive, self.send, self.limits = scope, receive, send, limits
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.request_id = os.urandom(8).hex()
+        self.started_at = time.perf_counter()
+        self.status = 0  # 0: no response has begun
+        self.code = ""
+        self.close_connection = False
+        has_body = self.headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in self.headers
+        self.has_unread_body = has_body
+        self.body_bytes = 0
+        self.on_body_complete: Callable[[], None] = lambda: None
 
-    def __post_init__(self) -> None:
-        connection = self.scope.get("dragoman.connection")
-        self.connection = connection if isinstance(connection, Connection) else None
+    async def receive_body(self) -> Message:
+        """Receive an event for the application; raise a problem if the body is too large."""
+        event = await self.receive()
+        if event["type"] == "http.request" and self.has_unread_body:
+            self.body_bytes += len(event.get("body", b""))
+            if self.body_bytes > self.limits.body_bytes:
+                raise self.body_too_large()
+            if not event.get("more_body", False):
+                self.has_unread_body = False
+                self.on_body_complete()
+        return event
 
-    @property
-    def has_whole_body(self) -> bool:
-        """Say whether the whole body is there, read or not."""
-        return not self.has_unread_body or (self.connection is not None and not self.connection.is_evictable)
+    def check_body(self) -> None:
+        """Refuse a body that is compressed or that is too large by its own account."""
+        if self.headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise Problem(415, "packed_body", "Send the body without a Content-Encoding.")
+        length = self.headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length[:20]) > self.limits.body_bytes:
+            raise self.body_too_large()
 
-    async def send_response_event(self, event: _AsgiEvent) -> None:
-        """Pass an event of the answer on, with our headers."""
+    def body_too_large(self) -> Problem:
+        """Return the response to a body that is too large."""
+        return Problem(413, "too_large", f"The body may have at most {self.limits.body_bytes} bytes.")
+
+    async def send_event(self, event: Message) -> None:
+        """Send an event of the response; add headers to the first, and discard an unread body before the last."""
         if event["type"] == "http.response.start":
             self.status = event["status"]
-            own = [*event.get("headers", ()), *_SECURITY_HEADERS, (b"x-request-id", self.request_id.encode())]
-            event["headers"] = [*own, (b"connection", b"close")] if self.draining or self.has_unread_body else own
+            headers = [*event.get("headers", ()), *_SECURITY_HEADERS, (b"x-request-id", self.request_id.encode())]
+            if self.close_connection or self.has_unread_body:
+                headers.append((b"connection", b"close"))
+            event = {**event, "headers": headers}
+        elif self.has_unread_body and not event.get("more_body", False):
+            await self.send({**event, "more_body": True})
+            await self._discard_body()
+            event = {"type": "http.response.body", "body": b"", "more_body": False}
         await self.send(event)
 
     async def send_problem(self, problem: Problem) -> None:
-        """Answer with a problem, unless something has been answered already; then the connection just ends."""
+        """Answer with a problem, unless a response has begun."""
         if self.status:
-            raise _ClientDisconnected
+            raise _ResponseStarted
         self.code = problem.code
-        self.has_unread_body = not self.has_whole_body
+        if problem.status != 408:
+            await self._discard_body(seconds=0)  # keeps the connection if the whole body has arrived
         body = problem.body(self.request_id)
-        headers = [*problem.headers(), (b"content-length", str(len(body)).encode())]
-        await self.send_response_event({"type": "http.response.start", "status": problem.status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body, "more_body": self.has_unread_body})
-        if self.has_unread_body:
-            if problem.status != 408:  # of a body that does not come there is nothing to throw away
-                await self.discard_body()
-            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+        headers = {**(problem.headers or {}), "content-type": "application/json", "content-length": str(len(body))}
+        raw_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self.send_event({"type": "http.response.start", "status": problem.status, "headers": raw_headers})
+        await self.send_event({"type": "http.response.body", "body": body})
 
-    async def discard_body(self) -> None:
-        """Throw the rest of the body away: a client that is still sending would not see an answer."""
-        if self.headers.get(b"expect"):
-            return  # and has not been told to go on
-        if self.connection:
-            self.connection.is_discarding = True
-        with suppress(TimeoutError, _ClientDisconnected):
-            async with asyncio.timeout(_DISCARD_SECONDS):
-                while await self.next_body_chunk() is not None:
-                    pass
-
-    async def next_body_chunk(self) -> bytes | None:
-        """Return some more of the body, None after its end."""
-        if not self.has_unread_body:
-            return None
-        event = await self.receive()
-        if event["type"] == "http.disconnect":
-            raise _ClientDisconnected
-        self.has_unread_body = event.get("more_body", False)
-        return bytes(event.get("body", b""))
+    async def _discard_body(self, seconds: float = _DISCARD_SECONDS) -> None:
+        if b"expect" in self.headers or self.status == 408:
+            return  # the client waits for "100 Continue", or has stopped sending
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.has_unread_body:
+                    event = await self.receive()
+                    self.has_unread_body = event["type"] == "http.request" and event.get("more_body", False)
 
 
 class GuardMiddleware:
-    """Stands before the application."""
+    """Checks and limits every request before the application sees it."""
 
-    def __init__(self, app: _AsgiApp, limits: Limits, access: AccessPolicy, *, behind_proxy: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        access: AccessPolicy,
+        *,
+        routes: Mapping[str, RouteLimits] | None = None,
+        behind_proxy: bool = False,
+    ) -> None:
         self.app = app
-        self.limits = limits
         self.access = access
+        self.routes = routes or {}
+        self.default_limits = RouteLimits.default(limits)
         self.behind_proxy = behind_proxy
         self.admission = Admission(limits)
+        self.connections = ConnectionTable(limits)
         self.metrics = ServerMetrics()
-        self.draining = False
-        self.on_deadline: Callable[[], None] = lambda: None  # what to do when a deadline has passed
+        self.is_draining = False
+        self.on_deadline: Callable[[], None] = lambda: None
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
-        """Let one request through, or answer it here."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
         if scope["type"] != "http":
             return
-        visit = _Exchange(scope, receive, send, dict(scope["headers"]), self.draining)
-        if visit.connection:
-            visit.connection.request_task = asyncio.current_task()
+        exchange = _Exchange(scope, receive, send, self.routes.get(scope["path"], self.default_limits))
+        connection = self.connections.find(scope)
+        if connection:
+            connection.begin_request()
+        exchange.close_connection = self.is_draining or bool(connection and connection.is_surplus)
         try:
-            await self.handle(visit)
-        except (_ClientDisconnected, asyncio.CancelledError):
+            await self._handle(exchange)
+        except (_ResponseStarted, asyncio.CancelledError):
             self.metrics.abandoned += 1
         finally:
-            if visit.connection:
-                visit.connection.request_task = None
-            self.record_response(visit)
+            if connection:
+                connection.end_request()
+            self._record(exchange)
 
-    async def handle(self, exchange: _Exchange) -> None:
-        """Answer a request, with a problem if need be."""
+    async def _handle(self, exchange: _Exchange) -> None:
         try:
-            await self.admit_and_forward(exchange)
+            await self._check_and_forward(exchange)
         except Problem as problem:
             await exchange.send_problem(problem)
         except TimeoutError:
-            self.on_deadline()
-            await exchange.send_problem(deadline_exceeded())
-        except _ClientDisconnected:
+            if not exchange.has_unread_body:
+                self.on_deadline()
+                await exchange.send_problem(deadline_exceeded())
+            else:
+                message = "The body of the request did not arrive in time."
+                await exchange.send_problem(Problem(408, "slow_body", message))
+        except _ResponseStarted:
             raise
         except Exception as error:
             logger.error("request %s failed: %s", exchange.request_id, _error_location(error))
             if not exchange.status:
                 await exchange.send_problem(internal_error())
 
-    async def admit_and_forward(self, exchange: _Exchange) -> None:
-        """Check a request, read it and hand it on."""
+    async def _check_and_forward(self, exchange: _Exchange) -> None:
+        scope, limits, connection = exchange.scope, exchange.limits, self.connections.find(exchange.scope)
+        if connection and connection.is_surplus:
+            raise Problem(503, "busy", "There are too many connections.", retry_after=1)
         self.access.check_host(exchange.headers)
         self.access.check_origin(exchange.headers)
-        work, client = (
-            exchange.scope["path"] in _DECODING_PATHS and exchange.scope["method"] == "POST",
-            self.client_address(exchange),
-        )
-        shown = self.access.has_valid_token(exchange.headers)
-        if not shown and exchange.scope["path"] not in _API_KEY_PATHS:
+        is_authorized = self.access.has_valid_token(exchange.headers)
+        if not is_authorized and not limits.accepts_api_key:
             raise unauthorized()
-        if work:
+        client = self._client_address(exchange)
+        is_queued = limits.is_queued and scope["method"] == "POST"
+        if is_queued:
             self.admission.check(client)
-        body = await self.read_body(exchange)
-        if not shown and not self.access.matches_token(api_key(body, exchange.headers, exchange.scope["query_string"])):
-            raise unauthorized()
-        exchange.scope["state"] |= {"body": body, "request_id": exchange.request_id, "code": ""}
-        with self.admission.admit(client) if work else nullcontext():
-            async with asyncio.timeout(self.limits.deadline_seconds):
-                await self.app(exchange.scope, exchange.receive, exchange.send_response_event)
+        exchange.check_body()
+        scope["state"] |= {"request_id": exchange.request_id, "code": "", "is_authorized": is_authorized}
 
-    async def read_body(self, exchange: _Exchange) -> bytes:
-        """Return the whole body, if it is not too large, not packed and not too slow."""
-        if exchange.headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise Problem(415, "packed_body", "Send the body as it is, without a Content-Encoding.")
-        length = exchange.headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length[:20]) > self.limits.body_bytes:
-            raise self.body_too_large()
-        if exchange.has_whole_body:
-            return await self.read_bounded_body(exchange)
-        try:
-            async with asyncio.timeout(self.limits.body_seconds):
-                return await self.read_bounded_body(exchange)
-        except TimeoutError:
-            raise Problem(408, "slow_body", "The body of the request did not arrive in time.") from None
+        with ExitStack() as stack:
+            async with asyncio.timeout(limits.body_seconds) as timeout:
 
-    async def read_bounded_body(self, exchange: _Exchange) -> bytes:
-        """Read the body and count it, whatever its length was said to be."""
-        parts: list[bytes] = []
-        size = 0
-        while (part := await exchange.next_body_chunk()) is not None:
-            parts.append(part)
-            size += len(part)
-            if size > self.limits.body_bytes:
-                raise self.body_too_large()
-        return b"".join(parts)
+                def on_body_complete() -> None:
+                    timeout.reschedule(asyncio.get_running_loop().time() + limits.deadline_seconds)
+                    if connection:
+                        connection.is_evictable = False
+                    if is_queued:
+                        stack.enter_context(self.admission.admit(client))
 
-    def body_too_large(self) -> Problem:
-        """Return the answer to a body that is too large."""
-        return Problem(413, "too_large", f"The body of a request may have {self.limits.body_bytes} bytes at most.")
+                if exchange.has_unread_body:
+                    exchange.on_body_complete = on_body_complete
+                else:
+                    on_body_complete()
+                await self.app(scope, exchange.receive_body, exchange.send_event)
 
-    def client_address(self, exchange: _Exchange) -> str | None:
-        """Say whose request it is; this machine's own are not counted, as they may be anyone's behind a proxy."""
+    def _client_address(self, exchange: _Exchange) -> str | None:
+        """Return the client's address; None for this machine, whose requests may be anyone's behind a proxy."""
         peer = (exchange.scope.get("client") or ("",))[0]
         if self.behind_proxy:
-            peer = exchange.headers.get(b"x-forwarded-for", b"").decode("latin-1").rpartition(",")[2].strip() or peer
+            forwarded = exchange.headers.get(b"x-forwarded-for", b"").decode("latin-1")
+            peer = forwarded.rpartition(",")[2].strip() or peer
         try:
             return None if ipaddress.ip_address(peer).is_loopback else peer
         except ValueError:
             return peer
 
-    def record_response(self, exchange: _Exchange) -> None:
-        """Count the answer and, if somebody listens, log it: never what was asked."""
+    def _record(self, exchange: _Exchange) -> None:
+        """Count and log the response, without anything from the request but its method and route."""
         route = getattr(exchange.scope.get("route"), "path", "other")
-        seconds = time.perf_counter() - exchange.started_at
-        self.metrics.record_response(route, exchange.status or 499, seconds)
+        seconds, status = time.perf_counter() - exchange.started_at, exchange.status or 499
+        self.metrics.record_response(route, status, seconds)
         code = exchange.code or exchange.scope["state"].get("code", "")
         if code:
             self.metrics.rejections[code] += 1
-        logger.info(
-            "%s %s %s %d %.1f ms %s",
-            exchange.request_id, exchange.scope["method"], route, exchange.status or 499, 1000 * seconds, code,
-        )  # fmt: skip
+        method = exchange.scope["method"]
+        logger.info("%s %s %s %d %.1f ms %s", exchange.request_id, method, route, status, 1000 * seconds, code)
 
 
 def _error_location(error: BaseException) -> str:
-    """Say what kind of error it was and where; its own words may hold what a client has sent."""
+    """Return the type and place of an exception; its message may contain what a client has sent."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     return f"{type(error).__name__} at " + ", ".join(f"{frame.name}:{frame.lineno}" for frame in frames)

@@ -1,52 +1,78 @@
-"""What can be wrong with a request, as an exception and as JSON. Nothing that a client has sent is ever in it."""
+"""Error responses, as exceptions and as JSON. They never contain anything that a client has sent."""
 
 import json
 from typing import Any
 
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
-class Problem(Exception):
-    """An answer other than the one that was asked for."""
+
+class Problem(HTTPException):
+    """An error response: status, a code for programs, a message for people, the field that is wrong."""
 
     def __init__(
         self, status: int, code: str, message: str, *, field: str | None = None, retry_after: int | None = None
     ) -> None:
-        super().__init__(message)
+        headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+        if status == 401:
+            headers["www-authenticate"] = 'Basic realm="dragoman", charset="UTF-8"'
+        super().__init__(status, message, headers)
         self.status = status
         self.code = code
         self.message = message
         self.field = field
         self.retry_after = retry_after
 
-    def body(self, request_id: str) -> bytes:
-        """Return the JSON of the answer; `error` is all that LibreTranslate's clients look for."""
-        said: dict[str, Any] = {"error": self.message, "code": self.code, "field": self.field, "request_id": request_id}
-        return json.dumps(said, ensure_ascii=False).encode()
+    def __str__(self) -> str:
+        return self.message
 
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers that belong to the answer."""
-        found = [(b"content-type", b"application/json")]
-        if self.retry_after is not None:
-            found.append((b"retry-after", str(self.retry_after).encode()))
-        if self.status == 401:
-            found.append((b"www-authenticate", b'Basic realm="dragoman", charset="UTF-8"'))
-        return found
+    def body(self, request_id: str) -> bytes:
+        """Return the JSON of the response; LibreTranslate's clients read `error` only."""
+        content = {"error": self.message, "code": self.code, "field": self.field, "request_id": request_id}
+        return json.dumps(content, ensure_ascii=False).encode()
 
 
 def server_busy(retry_after: int = 1) -> Problem:
-    """Return the answer to a request for which there is no room."""
-    return Problem(503, "busy", "The translator has as much work as it can finish in time.", retry_after=retry_after)
+    """Return the response to a request that cannot be queued."""
+    return Problem(503, "busy", "The server is busy; try again later.", retry_after=retry_after)
 
 
 def worker_restarting() -> Problem:
-    """Return the answer to requests whose worker died."""
-    return Problem(503, "restarting", "The translator was interrupted and is starting again.", retry_after=2)
+    """Return the response to requests whose worker died."""
+    return Problem(503, "restarting", "The decoding worker is restarting.", retry_after=2)
 
 
 def deadline_exceeded() -> Problem:
-    """Return the answer to a request that was not finished in time."""
-    return Problem(503, "deadline", "The translation was not finished in time.", retry_after=5)
+    """Return the response to a request that was not finished in time."""
+    return Problem(503, "deadline", "The request was not finished in time.", retry_after=5)
 
 
 def internal_error() -> Problem:
-    """Return the answer for a fault of ours."""
-    return Problem(500, "internal", "A fault of ours; the server's log has the request id.")
+    """Return the response to an exception in the server."""
+    return Problem(500, "internal", "Internal server error; the log has this request id.")
+
+
+async def http_error_response(request: Request, error: Exception) -> Response:
+    """Answer with a problem, or with an error of the framework in the same form."""
+    assert isinstance(error, HTTPException), "registered for these only"
+    problem = error
+    if not isinstance(problem, Problem):
+        message = _FRAMEWORK_MESSAGES.get(error.status_code, "The request cannot be answered.")
+        problem = Problem(error.status_code, "http", message)
+    request.state.code = problem.code
+    headers = {**(error.headers or {}), **(problem.headers or {}), "content-type": "application/json"}
+    return Response(problem.body(request.state.request_id), problem.status, headers)
+
+
+async def internal_error_response(request: Request, _error: Exception) -> Response:
+    """Answer with a 500; the middleware logs the exception."""
+    return await http_error_response(request, internal_error())
+
+
+_FRAMEWORK_MESSAGES = {
+    400: "The request cannot be parsed.",
+    404: "There is nothing at this path.",
+    405: "This path does not support that method.",
+}
+EXCEPTION_HANDLERS: dict[Any, Any] = {HTTPException: http_error_response, Exception: internal_error_response}

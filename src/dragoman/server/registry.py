@@ -1,6 +1,6 @@
-"""The models that are served: loaded from their runs, described, and replaced when their training commits new weights.
+"""The models that are served: loaded from run directories, and reloaded when a training writes new weights.
 
-Runs in the worker. A replaced model stays alive as long as something is decoded with it.
+Runs in the worker. A replaced model stays alive while something is decoded with it.
 """
 
 import threading
@@ -21,14 +21,14 @@ from dragoman.server.languages import guess_languages
 from dragoman.tasks.inspection import attention_sizes
 from dragoman.tasks.translator import Translator, load
 
-_WeightsStamp = tuple[str, int, int, int]  # of the file with the weights: its name, number, size and time
+_WeightsStamp = tuple[str, int, int, int]  # of the weights file: name, inode, size, modification time
 _NO_WEIGHTS: _WeightsStamp = ("", 0, 0, 0)
-_MAX_CHECKPOINT_MODELS = 3  # models of other checkpoints that were looked at last
+_MAX_CHECKPOINT_MODELS = 3  # models of saved checkpoints that are kept in memory
 
 
 @dataclass(eq=False)
 class ServedModel:
-    """One model, and where it comes from."""
+    """One model and the run that it was loaded from."""
 
     name: str
     run: Path
@@ -36,37 +36,42 @@ class ServedModel:
     target: str
     translator: Translator
     stamp: _WeightsStamp
-    precision: DecodingPrecision | None = None  # None: as the recipe says
-    decodings: dict[tuple[int | None, int], DecodingConfig] = field(default_factory=dict)
+    precision: DecodingPrecision | None = None  # None: the recipe's
+    _configs: dict[tuple[int | None, int], DecodingConfig] = field(default_factory=dict)
 
     def decoding_config(self, beam: int | None, n_best: int) -> DecodingConfig:
-        """Return how to search, always the same object for the same wish."""
-        wish = beam, n_best
-        if wish not in self.decodings:
-            self.decodings[wish] = self.translator.decoding_config(
+        """Return the decoding config; equal arguments give the same object, which marks sentences of one batch."""
+        key = beam, n_best
+        if key not in self._configs:
+            self._configs[key] = self.translator.decoding_config(
                 beam and max(beam, n_best), n_best=n_best, precision=self.precision
             )
-        return self.decodings[wish]
+        return self._configs[key]
 
     def engine(self, config: DecodingConfig) -> Engine:
-        """Return an engine that works in the calling thread."""
-        own = self.translator
-        tokenizers = own.source_tokenizer, own.target_tokenizer
-        constrain = partial(own.task.constrain, tokenizers=tokenizers, config=config)
-        return Engine(own.model, config, own.device, shortlist=own._shortlist_for(config), constrain=constrain)
+        """Return an engine for the calling thread."""
+        translator = self.translator
+        tokenizers = translator.source_tokenizer, translator.target_tokenizer
+        constrain = partial(translator.task.constrain, tokenizers=tokenizers, config=config)
+        shortlist = translator._shortlist_for(config)
+        return Engine(translator.model, config, translator.device, shortlist=shortlist, constrain=constrain)
 
     @property
     def label(self) -> str:
-        """What the model does, in short: its languages, or its task."""
+        """The languages of a translator, the task of another model."""
         return f"{self.source}-{self.target}" if self.source else self.translator.task.name
 
     @cached_property
     def attention_sizes(self) -> dict[AttentionKind, tuple[int, int]]:
-        """How many layers and heads the model has of each kind of attention, of the kinds that it has."""
+        """The number of layers and heads of each kind of attention that the model has."""
         return attention_sizes(self.translator.model, self.translator.device)
 
+    def warm_up(self) -> None:
+        """Translate something, so that whatever is compiled or packed at first use is ready before a request comes."""
+        self.engine(self.decoding_config(None, 1)).search([self.translator.source_tokens("a")])
+
     def describe(self) -> dict[str, Any]:
-        """Return what is known about the model without using it."""
+        """Return the model's entry in `/v1/info`."""
         recipe, task = self.translator.recipe, self.translator.task
         return {
             "name": self.name,
@@ -74,11 +79,11 @@ class ServedModel:
             "target": self.target,
             "task": task.name,
             "noun": task.noun,
-            "asks": task.input_hint,
-            "languages": task.has_language_pair,
-            "plain": task.raw_text_io,
-            "whole": task.never_split,
-            "goes_on": task.is_language_model,
+            "input_hint": task.input_hint,
+            "has_language_pair": task.has_language_pair,
+            "raw_text_io": task.raw_text_io,
+            "never_split": task.never_split,
+            "is_language_model": task.is_language_model,
             "architecture": recipe.model.architecture,
             "layers": recipe.model.layers,
             "width": recipe.model.width,
@@ -86,43 +91,43 @@ class ServedModel:
             "attention": {
                 kind: {"layers": layers, "heads": heads} for kind, (layers, heads) in self.attention_sizes.items()
             },
-            "parameters": sum(each.numel() for each in self.translator.model.parameters()),
+            "parameters": sum(parameter.numel() for parameter in self.translator.model.parameters()),
             "vocabulary": [len(self.translator.source_tokenizer), len(self.translator.target_tokenizer)],
             "beam": recipe.decoding.beam,
             "precision": self.decoding_config(None, 1).precision,
-            "longest": self.translator.max_length,
+            "max_length": self.translator.max_length,
             "weights": self.stamp[0],
         }
 
 
 class ModelRegistry:
-    """The models by name; the first is the one to use when nobody says which."""
+    """The served models by name; the first is the default."""
 
     def __init__(self, device: str, precision: DecodingPrecision | None = None) -> None:
         self.device, self.precision = device, precision
         self.models: dict[str, ServedModel] = {}
-        self.checkpoint_models: dict[tuple[str, int], ServedModel] = {}  # as they were at saved checkpoints
+        self.checkpoint_models: dict[tuple[str, int], ServedModel] = {}
         self.checkpoint_lock = threading.Lock()
 
     def load_all(self, runs: Iterable[str], languages: dict[str, tuple[str, str]]) -> None:
-        """Load every run; refuse two that nobody could tell apart."""
-        found = [self.load_run(Path(run), languages) for run in runs]
-        unused = languages.keys() - {model.name for model in found}
+        """Load every run; raise UserError if two could not be told apart."""
+        models = [self.load_run(Path(run), languages) for run in runs]
+        unused = languages.keys() - {model.name for model in models}
         if unused:
-            known = ", ".join(model.name for model in found)
-            raise UserError(f"--languages {min(unused)}=…: no run of that name is served; there is {known}.")
-        names = Counter(model.name for model in found)
-        for model in found:
+            known = ", ".join(model.name for model in models)
+            raise UserError(f"--languages {min(unused)}=…: no run of this name is served; the names are {known}.")
+        names = Counter(model.name for model in models)
+        for model in models:
             self.add(model, ambiguous=names[model.name] > 1)
 
     def add(self, model: ServedModel, *, ambiguous: bool) -> None:
-        """Put a model on the shelf; of two runs of one name each is called by what it does too."""
+        """Add a model; the names of runs with equal names get their languages or task appended."""
         if ambiguous:
             model.name = f"{model.name}.{model.label}"
         if model.name in self.models:
             raise UserError(
                 f"{self.models[model.name].run} and {model.run} have the same name and do the same "
-                f"({model.label}), so nobody could tell them apart; rename one of the directories."
+                f"({model.label}); rename one of the directories."
             )
         self.models[model.name] = model
 
@@ -131,56 +136,55 @@ class ModelRegistry:
         stamp = _newest_weights(run)
         translator = load(run, device=self.device)
         data = translator.recipe.data
-        source = target = ""  # a model that is no translator leads from no language into another
+        source = target = ""  # of a model that does not translate
         if translator.task.has_language_pair:
             source, target = languages.get(translator.name) or guess_languages(
                 data.source, data.target, data.pairs, run.name
             )
         elif translator.name in languages:
-            raise UserError(f"--languages {translator.name}=…: {run} is a {translator.task.noun}, which has none.")
+            noun = translator.task.noun
+            raise UserError(f"--languages {translator.name}=…: {run} is a {noun}, which has no languages.")
         served = ServedModel(translator.name, run, source, target, translator, stamp, self.precision)
-        served.decoding_config(None, 1)  # says what is wrong with the precision
+        served.decoding_config(None, 1)  # raises if the precision is not supported
         return served
 
     def reload_changed(self, on_change: Callable[[ServedModel], None]) -> None:
-        """Load again what has new weights; in one assignment the next request has the new model."""
+        """Reload models whose weights have changed; requests that are being decoded finish with the old ones."""
         for name, model in list(self.models.items()):
             stamp = _newest_weights(model.run, model.stamp)
             if stamp in (model.stamp, _NO_WEIGHTS):
                 continue
             translator = load(model.run, device=self.device)
-            fresh = replace(model, translator=translator, stamp=stamp, decodings={})
-            fresh.engine(fresh.decoding_config(1, 1)).search(
-                [translator.source_tokens("a")]
-            )  # pack it before anyone waits for it
+            fresh = replace(model, translator=translator, stamp=stamp, _configs={})
+            fresh.warm_up()
             self.models[name] = fresh
             on_change(fresh)
 
     def at_checkpoint(self, name: str, checkpoint: int | None) -> ServedModel:
-        """Return a model, or what it was at the step of a saved checkpoint."""
+        """Return a model, or the same model with the weights of a saved checkpoint."""
         if checkpoint is None:
             return self.models[name]
         with self.checkpoint_lock:
             if (name, checkpoint) not in self.checkpoint_models:
-                now = self.models[name]
-                then = load(now.run, device=self.device, checkpoint=checkpoint)
+                current = self.models[name]
+                saved = load(current.run, device=self.device, checkpoint=checkpoint)
                 stamp = (f"checkpoints/{checkpoint:09d}", 0, 0, 0)
-                self.checkpoint_models[name, checkpoint] = replace(now, translator=then, stamp=stamp, decodings={})
+                self.checkpoint_models[name, checkpoint] = replace(current, translator=saved, stamp=stamp, _configs={})
                 for old in list(self.checkpoint_models)[:-_MAX_CHECKPOINT_MODELS]:
                     del self.checkpoint_models[old]
             return self.checkpoint_models[name, checkpoint]
 
 
 def _newest_weights(folder: Path, known: _WeightsStamp = _NO_WEIGHTS) -> _WeightsStamp:
-    """Say which weights `load` would take now; a checkpoint that is known to be whole is not read again."""
+    """Return the stamp of the weights that `load` would read; a `known` checkpoint is not checked again."""
     run = Run(folder)
     try:
-        found = run.weights_file.stat()
-        return run.weights_file.name, found.st_ino, found.st_size, found.st_mtime_ns
+        status = run.weights_file.stat()
+        return run.weights_file.name, status.st_ino, status.st_size, status.st_mtime_ns
     except FileNotFoundError:
         pass
-    for place in checkpoint_dirs(run.checkpoints_dir):
-        stamp = f"checkpoints/{place.name}", place.stat().st_ino, 0, 0
-        if stamp == known or find_damage(place) is None:
+    for path in checkpoint_dirs(run.checkpoints_dir):
+        stamp = f"checkpoints/{path.name}", path.stat().st_ino, 0, 0
+        if stamp == known or find_damage(path) is None:
             return stamp
     return _NO_WEIGHTS

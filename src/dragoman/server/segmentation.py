@@ -1,7 +1,6 @@
-"""A text of any length as sentences to translate, and their translations as a text with the same line breaks.
+"""Splits a text into sentences, and joins their translations with the line breaks, blank lines and indents of the text.
 
-Cuts where a sentence ends, by its marks and the space after them, but not after an abbreviation or an initial. What
-stands between the sentences, line breaks, blank lines and indents, is kept as it is.
+A sentence ends at its final punctuation and the space after it, but not after an abbreviation, initial or ordinal.
 """
 
 import re
@@ -13,24 +12,24 @@ from dragoman.decoding.windows import SENTENCE_END, UNSPACED_SCRIPT
 
 _LINE_END = re.compile(r"\n+")
 
-# A full stop after these ends no sentence, also before a capital letter.
+# A full stop after these does not end a sentence, even before a capital letter.
 _ABBREVIATION = re.compile(
     "approx|bd|bzw|ca|capt|cf|co|col|corp|d.h|dept|dr|e.g|evtl|fig|gen|ggf|gov|hr|hrn|i.e|inc|inkl|jr|lt|ltd|m.e|mio|"
     "mlle|mme|mr|mrd|mrs|ms|nr|pp|prof|rev|s.o|s.u|sen|sgt|sr|st|str|tel|u.a|u.s|vgl|vol|vs|z.b|z.t"
 )
 _LAST_WORD = re.compile(r"([^\s(\[\"'„“«]+)\.[\"'”’)\]»]*\s*$")
-_ORDINAL = re.compile(r"\d{1,2}")  # "am 3. Mai"; a year ends a sentence more often than not
+_ORDINAL = re.compile(r"\d{1,2}")  # "am 3. Mai"; a year more often ends a sentence
 
 
 @dataclass(frozen=True)
 class SegmentedText:
-    """A text taken apart: its sentences, and what stands before, between and behind them."""
+    """A text split into sentences and the gaps before, between and after them."""
 
     sentences: tuple[str, ...]
-    gaps: tuple[str, ...]  # one more than there are sentences
+    gaps: tuple[str, ...]  # one more than sentences
 
     def fill(self, translations: Sequence[str]) -> str:
-        """Return the text with translations in the places of the sentences."""
+        """Return the text with translations instead of the sentences."""
         assert len(translations) == len(self.sentences), f"{len(translations)} for {len(self.sentences)} sentences"
         texts = [text.strip() for text in translations]
         gaps = (
@@ -40,7 +39,7 @@ class SegmentedText:
 
 
 def split_text(text: str, *, split: bool = True) -> SegmentedText:
-    """Take a text apart; without `split` only at the ends of lines."""
+    """Split a text into sentences; with `split=False`, into lines only."""
     sentences: list[str] = []
     gaps = [""]
     for part in _split_parts(text, split):

@@ -1,33 +1,29 @@
-"""One server from its start to its end: socket, worker, guard, uvicorn; and how it leaves without dropping anyone."""
+"""Runs one server: the listening socket, the worker, the application, uvicorn, and a shutdown that loses no request."""
 
 import asyncio
 import ipaddress
-import logging
-import os
+import signal
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import uvicorn
 
 from dragoman.errors import UserError
+from dragoman.processes import available_cores
 from dragoman.server.access import AccessPolicy
-from dragoman.server.app import DirectRouter, build_app
-from dragoman.server.connections import Connection, sweep_connections
+from dragoman.server.app import build_app, route_limits
 from dragoman.server.limits import Limits
 from dragoman.server.metrics import resident_memory_bytes
 from dragoman.server.middleware import GuardMiddleware
 from dragoman.server.service import TranslationService
-from dragoman.server.shutdown import StoppableServer
 from dragoman.server.worker_client import WorkerClient
 
-logger = logging.getLogger("dragoman.server")
 _BACKLOG = 1024
-_SEND_BUFFER_BYTES = 256 << 10  # bytes that the system keeps for a client that does not read; otherwise megabytes
-_DRAIN_GRACE_SECONDS = 0.3  # in which clients with an open connection may still ask, and hear that it closes
+_SEND_BUFFER_BYTES = 256 << 10  # that the system keeps for a client that does not read; its default is megabytes
+_DRAIN_GRACE_SECONDS = 0.3  # in which clients with an open connection may still send a request
 
 
 @dataclass(frozen=True)
@@ -39,24 +35,43 @@ class ServerConfig:
     port: int = 8000
     token: str | None = None
     languages: dict[str, tuple[str, str]] = field(default_factory=dict)
-    host_names: tuple[str, ...] = ()  # that this machine is called by
+    host_names: tuple[str, ...] = ()  # of this machine, besides localhost
     behind_proxy: bool = False
-    threads: int = 0  # 0: one a core
+    threads: int = 0  # that decode; 0: one per core
     device: str = "auto"
     limits: Limits = field(default_factory=Limits)
-    precision: str | None = None  # of the weights; None: as each recipe says
+    precision: str | None = None  # of the weights; None: each recipe's
 
     def worker_config(self) -> dict[str, Any]:
-        """Return what the worker has to know."""
-        threads = self.threads or max(2, len(os.sched_getaffinity(0)))
+        """Return the part that the worker needs."""
         return {
-            "runs": self.runs, "languages": self.languages, "threads": threads, "device": self.device,
-            "precision": self.precision, "limits": vars(self.limits),
-        }  # fmt: skip
+            "runs": self.runs,
+            "languages": self.languages,
+            "threads": self.threads or max(2, available_cores()),
+            "device": self.device,
+            "precision": self.precision,
+            "limits": vars(self.limits),
+        }
+
+
+class StoppableServer(uvicorn.Server):
+    """A uvicorn server that calls `stop` on SIGTERM and SIGINT and exits with code 0."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Call `stop` on SIGTERM and SIGINT."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        yield
+
+    def stop(self) -> None:
+        """Stop at once, without waiting for requests."""
+        self.should_exit = self.force_exit = True
 
 
 class DrainingServer(StoppableServer):
-    """Hears everyone out before it leaves."""
+    """A server that answers all accepted requests before it stops."""
 
     def __init__(
         self, config: uvicorn.Config, guard: GuardMiddleware, service: TranslationService, listen_socket: socket.socket
@@ -65,13 +80,13 @@ class DrainingServer(StoppableServer):
         self.guard, self.service, self.listen_socket = guard, service, listen_socket
 
     def stop(self) -> None:
-        """Begin to leave; asked twice, leave at once."""
+        """Stop after all accepted requests are answered; a second call stops at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
-        self.guard.draining = self.service.is_draining = True
+        self.guard.is_draining = self.service.is_draining = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take in whoever is at the door, let open connections have their last answer, then close."""
+        """Accept the connections in the backlog, give open ones time for a last request, then close."""
         self.listen_socket.listen(0)
         await asyncio.sleep(_DRAIN_GRACE_SECONDS)
         await super().shutdown(sockets)
@@ -80,82 +95,73 @@ class DrainingServer(StoppableServer):
 async def serve(
     config: ServerConfig, listen_socket: socket.socket, on_ready: Callable[[TranslationService], None]
 ) -> None:
-    """Serve until asked to stop; `opened` is called when requests are welcome."""
-    guard = GuardMiddleware(
-        _unbuilt_app, config.limits, AccessPolicy(config.token, config.host_names), behind_proxy=config.behind_proxy
-    )
-    keeper = WorkerClient(config.worker_config(), guard.metrics)
-    service = TranslationService(keeper, guard.admission, config.limits, guard.metrics)
-    guard.app = DirectRouter(build_app(service, key_required=config.token is not None))
-    guard.on_deadline = keeper.schedule_hang_check
-    await keeper.start()
-    server = DrainingServer(uvicorn_config(guard, config.limits), guard, service, listen_socket)
-    _register_gauges(guard, service, server)
-    sweeping = asyncio.create_task(_sweep_server(server, config.limits))
+    """Serve until the process is asked to stop; call `on_ready` when requests are accepted."""
+    limits, access = config.limits, AccessPolicy(config.token, config.host_names)
+    guard = GuardMiddleware(_unbuilt_app, limits, access, routes=route_limits(limits), behind_proxy=config.behind_proxy)
+    worker = WorkerClient(config.worker_config(), guard.metrics)
+    service = TranslationService(worker, guard.admission, limits, guard.metrics)
+    guard.app = build_app(service, access)
+    guard.on_deadline = worker.schedule_hang_check
+    guard.metrics.gauges |= {
+        "waiting": lambda: guard.admission.requests,
+        "waiting_characters": lambda: guard.admission.characters,
+        "connections": lambda: len(guard.connections),
+        "worker_ready": lambda: float(worker.is_ready),
+        "memory_bytes": resident_memory_bytes,
+        "worker_memory_bytes": worker.memory_bytes,
+    }
+    await worker.start()
+    server = DrainingServer(uvicorn_config(guard, limits), guard, service, listen_socket)
+    timeouts = asyncio.create_task(guard.connections.enforce_timeouts_forever())
     on_ready(service)
     try:
         await server.serve(sockets=[listen_socket])
     finally:
-        sweeping.cancel()
-        await keeper.stop()
-
-
-def uvicorn_config(guard: GuardMiddleware, limits: Limits) -> uvicorn.Config:
-    """Return how uvicorn is to work: parse and write, while all else is ours."""
-    turned_away: set[Connection] = set()
-    config = uvicorn.Config(
-        guard, http=partial(Connection, limits=limits, rejected=turned_away), ws="none", lifespan="off",  # type: ignore[arg-type]
-        log_config=None, access_log=False, server_header=False, backlog=_BACKLOG, proxy_headers=False,
-        timeout_keep_alive=max(1, round(limits.idle_seconds)),
-        timeout_graceful_shutdown=max(1, round(limits.deadline_seconds)),
-    )  # fmt: skip
-    config.turned_away = turned_away  # type: ignore[attr-defined]
-    return config
-
-
-async def _sweep_server(server: DrainingServer, limits: Limits) -> None:
-    """Watch the clock for all connections of a server."""
-    turned_away: set[Connection] = server.config.turned_away  # type: ignore[attr-defined]
-    await sweep_connections(server.server_state.connections, turned_away, limits)
+        timeouts.cancel()
+        await worker.stop()
 
 
 async def _unbuilt_app(_scope: Any, _receive: Any, _send: Any) -> None:
-    """Stand in for the application until it is built."""
     raise AssertionError("the application is built before the first request")
 
 
-def _register_gauges(guard: GuardMiddleware, service: TranslationService, server: DrainingServer) -> None:
-    """Name the numbers that are read when someone asks for them."""
-    guard.metrics.gauges |= {
-        "waiting": lambda: guard.admission.requests,
-        "waiting_characters": lambda: guard.admission.characters,
-        "connections": lambda: len(server.server_state.connections),
-        "worker_ready": lambda: float(service.worker.is_ready),
-        "memory_bytes": resident_memory_bytes,
-        "worker_memory_bytes": service.worker.memory_bytes,
-    }
+def uvicorn_config(guard: GuardMiddleware, limits: Limits) -> uvicorn.Config:
+    """Return the uvicorn config; the middleware and its connections enforce the limits."""
+    return uvicorn.Config(
+        guard,
+        http=guard.connections.create_protocol,  # type: ignore[arg-type]
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        proxy_headers=False,
+        timeout_keep_alive=max(1, round(limits.idle_seconds)),
+        timeout_graceful_shutdown=max(1, round(limits.deadline_seconds)),
+    )
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens, or say why it cannot."""
+    """Return a listening socket; raise UserError if the address cannot be used."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
-        listening.bind(address)
-        listening.listen(_BACKLOG)
+        listen_socket = socket.socket(family, kind, protocol)
+        listen_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listen_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        listen_socket.bind(address)
+        listen_socket.listen(_BACKLOG)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise UserError(f"Cannot listen on {host}, port {port}: {why}. Choose another --port or --host.") from None
+        reason = error.strerror or str(error)
+        raise UserError(f"Cannot listen on {host}, port {port}: {reason}. Choose another --port or --host.") from None
     except UnicodeError:
-        raise UserError(f"--host {host}: no possible name of a host.") from None
-    listening.setblocking(False)
-    return listening
+        raise UserError(f"--host {host}: not a valid host name.") from None
+    listen_socket.setblocking(False)
+    return listen_socket
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine can reach an address."""
+    """Return whether an address can be reached from this machine only."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"

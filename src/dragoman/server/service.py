@@ -1,4 +1,4 @@
-"""What the routes do: choose a model, take texts apart, ask the worker, put answers together. Knows no HTTP."""
+"""What the routes do: choose a model, split texts, send requests to the worker, join the results. Knows no HTTP."""
 
 import asyncio
 import math
@@ -15,245 +15,252 @@ from dragoman.server.schemas import AttentionRequest, TranslateRequest
 from dragoman.server.segmentation import SegmentedText, split_text
 from dragoman.server.worker_client import WorkerClient
 
-_RankedTranslations = list[dict[str, Any]]  # translations of one text, the best first
+_Ranked = list[dict[str, Any]]  # translations of one text, best first
 _HEALTH_TIMEOUT_SECONDS = 5.0
 _PROBE_TEXT = "1"
+_SAMPLING_FIELDS = ("length", "temperature", "top_k", "top_p", "seed", "stop")
+_OLD_MODEL_FIELDS = {  # of `/v1/info` in version 0.1; sent beside the new ones until 0.3
+    "asks": "input_hint",
+    "languages": "has_language_pair",
+    "plain": "raw_text_io",
+    "whole": "never_split",
+    "goes_on": "is_language_model",
+    "longest": "max_length",
+}
 
 
 class TranslationService:
-    """Everything that is served."""
+    """Answers the requests of all routes."""
 
     def __init__(self, worker: WorkerClient, admission: Admission, limits: Limits, metrics: ServerMetrics) -> None:
         self.worker, self.admission, self.limits, self.metrics = worker, admission, limits, metrics
         self.is_draining = False
-        self.health_probe: asyncio.Task[bool] | None = None
+        self._health_probe: asyncio.Task[bool] | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are accepted: the models are loaded, and the server is not stopping."""
+        return self.worker.is_ready and not self.is_draining
+
+    @property
+    def translators(self) -> list[dict[str, Any]]:
+        """The models that translate between two languages."""
+        return [model for model in self.worker.models if model["has_language_pair"]]
 
     def find_model(
         self, name: str | None = None, source: str | None = None, target: str | None = None
     ) -> dict[str, Any]:
-        """Return the model that is meant, the first if there are several."""
-        for field, wanted in (("name", name), ("source", source), ("target", target)):
-            if wanted is not None and all(model[field] != wanted for model in self.worker.models):
-                raise Problem(404, "unknown", f"No such {_FIELD_NAMES[field]} is served.", field=_FIELD_NAMES[field])
-        wish = {"name": name, "source": source, "target": target}
+        """Return the first model with this name and these languages."""
+        wanted = {"name": name, "source": source, "target": target}
+        for key, value in wanted.items():
+            if value is not None and all(model[key] != value for model in self.worker.models):
+                field = "model" if key == "name" else key
+                raise Problem(404, "unknown", f"This {field} is not served; /v1/info lists the models.", field=field)
         for model in self.worker.models:
-            if all(value is None or model[key] == value for key, value in wish.items()):
+            if all(value is None or model[key] == value for key, value in wanted.items()):
                 return model
-        raise Problem(404, "unknown", "No model is served from this language into that one.", field="target")
-
-    @property
-    def translators(self) -> list[dict[str, Any]]:
-        """The models that lead from one language into another."""
-        return [model for model in self.worker.models if model["languages"]]
+        raise Problem(404, "unknown", "No model translates between these languages.", field="target")
 
     async def translate(self, request: TranslateRequest) -> dict[str, Any]:
         """Answer `/v1/translate`."""
-        texts = self.request_texts(request)
-        model = self.find_model(request.model, request.source, request.target)
-        _check_supported(request, model)
-        wish = _search_options(request)
-        if model["goes_on"]:
-            found = await self.run_operation("write", model, texts, n_best=request.n_best, **request.sampling_options)
+        texts, model = self._texts_and_model(request)
+        if model["is_language_model"]:
+            options = {"n_best": request.n_best, **_sampling_options(request)}
+            translations = await self.run_operation("generate", model, texts, **options)
         elif request.prefix:
-            found = await self.run_operation("continue", model, texts, prefix=request.prefix, **wish)
+            options = {"prefix": request.prefix, **_search_options(request)}
+            translations = await self.run_operation("translate_with_prefix", model, texts, **options)
         else:
-            found = await self.translate_segmented(
-                model, [split_text(text, split=_should_split(request, model)) for text in texts], **wish
-            )
-        return {"translations": found, "model": model["name"]}
-
-    def request_texts(self, request: TranslateRequest) -> list[str]:
-        """Return the texts of a request, if it has what belongs together."""
-        if (request.text is None) == (request.texts is None):
-            raise Problem(422, "invalid", "Give either text or texts.", field="text")
-        if request.texts is not None and (request.prefix or request.stream):
-            raise Problem(422, "invalid", "A prefix or a stream is for a single text.", field="texts")
-        if request.beam is not None and request.beam < request.n_best:
-            raise Problem(422, "invalid", "The beam is narrower than n_best; widen it or ask for fewer.", field="beam")
-        return request.texts if request.texts is not None else [request.text or ""]
-
-    async def translate_segmented(
-        self, model: dict[str, Any], texts: Sequence[SegmentedText], **options: Any
-    ) -> list[_RankedTranslations]:
-        """Translate texts that were taken apart, all sentences at once, and put them together."""
-        sentences = [sentence for layout in texts for sentence in layout.sentences]
-        found = iter(await self.run_operation("translate", model, sentences, **options) if sentences else [])
-        return [_merge_ranked(layout, [next(found) for _ in layout.sentences]) for layout in texts]
-
-    async def run_operation(
-        self, operation: str, model: dict[str, Any], texts: Sequence[str], **options: Any
-    ) -> list[_RankedTranslations]:
-        """Ask the worker for the translations of each text, if there is room for so much."""
-        characters = sum(map(len, texts))
-        self.check_lengths(texts)
-        with self.admission.reserve(characters):
-            found: list[_RankedTranslations] = await self.worker.request(
-                operation, model=model["name"], texts=list(texts), **options
-            )
-        self.metrics.sentences += len(texts)
-        self.metrics.characters += characters
-        return found
-
-    def check_lengths(self, texts: Sequence[str]) -> None:
-        """Refuse a text that is longer than this server allows, which may be less than the API allows."""
-        if any(len(text) > self.limits.text_characters for text in texts):
-            most = self.limits.text_characters
-            raise Problem(422, "invalid", f"A text may have {most} characters at most.", field="text")
+            split = request.split and not model["never_split"]
+            segmented = [split_text(text, split=split) for text in texts]
+            translations = await self._translate_segmented(model, segmented, **_search_options(request))
+        return {"translations": translations, "model": model["name"]}
 
     async def stream(self, request: TranslateRequest) -> AsyncIterator[dict[str, Any]]:
-        """Yield what becomes of one text as it grows, at last the answer of `translate`."""
-        (text,) = self.request_texts(request)
-        model = self.find_model(request.model, request.source, request.target)
-        _check_supported(request, model)
-        if model["goes_on"]:
-            operation, layout = "write", SegmentedText((text,), ("", ""))
-            wish: dict[str, Any] = {"n_best": request.n_best, "tell": True, **request.sampling_options}
+        """Yield the translation of one text while it grows, then the answer of `translate`."""
+        (text,), model = self._texts_and_model(request)
+        if model["is_language_model"]:
+            operation, segmented = "generate", SegmentedText((text,), ("", ""))
+            options: dict[str, Any] = {"n_best": request.n_best, "send_parts": True, **_sampling_options(request)}
         else:
-            operation, layout = "stream", split_text(text, split=_should_split(request, model))
-            wish = _search_options(request)
-        written = [""] * len(layout.sentences)
-        found: list[_RankedTranslations] = []
+            operation, segmented = "stream", split_text(text, split=request.split and not model["never_split"])
+            options = _search_options(request)
+        parts = [""] * len(segmented.sentences)
+        results: list[_Ranked] = []
         with self.admission.reserve(len(text)):
-            question = {"model": model["name"], "texts": layout.sentences, **wish}
-            async for message in self.worker.stream(operation, **question):
-                if "found" in message:
-                    found = message["found"]
+            fields = {"model": model["name"], "texts": segmented.sentences, **options}
+            async for message in self.worker.stream(operation, **fields):
+                if "result" in message:
+                    results = message["result"]
                 else:
-                    written[message["part"]["place"]] = message["part"]["text"]
-                    yield {"text": "".join(written) if model["goes_on"] else layout.fill(written).rstrip()}
-        yield {"translations": [_merge_ranked(layout, found)], "model": model["name"]}
+                    parts[message["part"]["index"]] = message["part"]["text"]
+                    so_far = "".join(parts) if model["is_language_model"] else segmented.fill(parts).rstrip()
+                    yield {"text": so_far}
+        yield {"translations": [_merge_ranked(segmented, results)], "model": model["name"]}
 
     async def inspect_translation(self, request: AttentionRequest) -> dict[str, Any]:
         """Answer `/v1/attention`."""
         model = self.find_model(request.model)
         with self.admission.reserve(len(request.text)):
-            wish = request.model_dump(exclude={"model"})
-            shown: dict[str, Any] = await self.worker.request("look", model=model["name"], **wish)
-        return shown
+            fields = request.model_dump(exclude={"model", "without"})
+            document: dict[str, Any] = await self.worker.request("inspect", model=model["name"], **fields)
+        return document
 
-    async def head_report(self, name: str | None) -> dict[str, Any]:
-        """Return what was measured about a model's heads."""
-        found: dict[str, Any] | None = await self.worker.request("report", model=self.find_model(name)["name"])
-        if found is None:
-            raise Problem(404, "no_report", "The heads of this model have not been measured.")
-        return found
+    async def head_report(self, model_name: str | None) -> dict[str, Any]:
+        """Answer `/v1/report`."""
+        model = self.find_model(model_name)
+        report: dict[str, Any] | None = await self.worker.request("head_report", model=model["name"])
+        if report is None:
+            raise Problem(404, "no_report", "The heads of this model have not been measured with `dragoman heads`.")
+        return report
 
-    async def checkpoints(self, name: str | None) -> dict[str, Any]:
-        """Return the checkpoints that a model's run has."""
-        model = self.find_model(name)["name"]
-        return {"model": model, "checkpoints": await self.worker.request("checkpoints", model=model)}
+    async def checkpoints(self, model_name: str | None) -> dict[str, Any]:
+        """Answer `/v1/checkpoints`."""
+        name = self.find_model(model_name)["name"]
+        return {"model": name, "checkpoints": await self.worker.request("checkpoints", model=name)}
 
     async def detect_language(self, text: str) -> list[dict[str, Any]]:
-        """Rank the languages that are served by how well their models get on with a text, the likeliest first."""
+        """Rank the source languages by the score of their models' translations of a text, best first."""
         models = {model["source"]: model for model in reversed(self.translators)}
-        first = split_text(text).sentences[:1]
-        if len(models) < 2 or not first:
+        sentences = split_text(text).sentences[:1]
+        if len(models) < 2 or not sentences:
             return [{"language": code, "confidence": round(100 / len(models), 1)} for code in models]
-        found = await asyncio.gather(
-            *(self.run_operation("translate", each, first, beam=1) for each in models.values())
-        )
-        likelihood = [math.exp(max(-50.0, answer[0][0]["score"])) for answer in found]
-        total = sum(likelihood) or 1.0
-        ranked = sorted(zip(likelihood, models, strict=True), reverse=True)
+        requests = (self.run_operation("translate", model, sentences, beam=1) for model in models.values())
+        answers = await asyncio.gather(*requests)
+        likelihoods = [math.exp(max(-50.0, answer[0][0]["score"])) for answer in answers]
+        total = sum(likelihoods) or 1.0
+        ranked = sorted(zip(likelihoods, models, strict=True), reverse=True)
         return [{"language": code, "confidence": round(100 * share / total, 1)} for share, code in ranked]
 
     def info(self) -> dict[str, Any]:
-        """Return what is served, and within which limits."""
+        """Answer `/v1/info`: the models and the limits."""
         models = [
-            {**model, "source_name": language_name(model["source"]), "target_name": language_name(model["target"])}
+            {
+                **model,
+                "source_name": language_name(model["source"]),
+                "target_name": language_name(model["target"]),
+                **{old: model[new] for old, new in _OLD_MODEL_FIELDS.items()},
+            }
             for model in self.worker.models
         ]
         return {"version": __version__, "models": models, "limits": vars(self.limits)}
 
     async def is_healthy(self) -> bool:
-        """Say whether a real translation passes; who asks while one is under way shares it."""
-        if self.health_probe is None or self.health_probe.done():
-            self.health_probe = asyncio.create_task(self.run_health_probe())
-        return await asyncio.shield(self.health_probe)
+        """Return whether a translation succeeds; concurrent calls share one."""
+        if self._health_probe is None or self._health_probe.done():
+            self._health_probe = asyncio.create_task(self._run_health_probe())
+        return await asyncio.shield(self._health_probe)
 
-    async def run_health_probe(self) -> bool:
-        """Translate something with the first model."""
+    async def run_operation(
+        self, operation: str, model: dict[str, Any], texts: Sequence[str], **options: Any
+    ) -> list[_Ranked]:
+        """Send texts to the worker and return the translations of each; refuse them if there is too much work."""
+        self.check_lengths(texts)
+        characters = sum(map(len, texts))
+        with self.admission.reserve(characters):
+            fields = {"model": model["name"], "texts": list(texts), **options}
+            translations: list[_Ranked] = await self.worker.request(operation, **fields)
+        self.metrics.sentences += len(texts)
+        self.metrics.characters += characters
+        return translations
+
+    def check_lengths(self, texts: Sequence[str]) -> None:
+        """Refuse texts longer than this server's limit, which may be lower than that of the schema."""
+        limit = self.limits.text_characters
+        if any(len(text) > limit for text in texts):
+            raise Problem(422, "invalid", f"A text may have at most {limit} characters.", field="text")
+
+    def _texts_and_model(self, request: TranslateRequest) -> tuple[list[str], dict[str, Any]]:
+        if (request.text is None) == (request.texts is None):
+            raise Problem(422, "invalid", "Give either text or texts.", field="text")
+        if request.texts is not None and (request.prefix or request.stream):
+            raise Problem(422, "invalid", "prefix and stream need a single text.", field="texts")
+        if request.beam is not None and request.beam < request.n_best:
+            raise Problem(422, "invalid", "beam must be at least n_best.", field="beam")
+        model = self.find_model(request.model, request.source, request.target)
+        _check_supported(request, model)
+        return request.texts if request.texts is not None else [request.text or ""], model
+
+    async def _translate_segmented(
+        self, model: dict[str, Any], texts: Sequence[SegmentedText], **options: Any
+    ) -> list[_Ranked]:
+        """Translate the sentences of all texts in one request to the worker."""
+        sentences = [sentence for text in texts for sentence in text.sentences]
+        results = iter(await self.run_operation("translate", model, sentences, **options) if sentences else [])
+        return [_merge_ranked(text, [next(results) for _ in text.sentences]) for text in texts]
+
+    async def _run_health_probe(self) -> bool:
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT_SECONDS):
-                wish = {"texts": [_PROBE_TEXT], "beam": 1, "read": True}
-                found = await self.worker.request("translate", model=self.find_model()["name"], **wish)
-            return bool(found[0][0]["score"] > -1e29)
+                fields = {"texts": [_PROBE_TEXT], "beam": 1, "is_model_input": True}
+                results = await self.worker.request("translate", model=self.find_model()["name"], **fields)
+            return bool(results[0][0]["score"] > -1e29)
         except (Problem, TimeoutError):
             return False
 
-    @property
-    def is_ready(self) -> bool:
-        """Say whether requests are welcome."""
-        return self.worker.is_ready and not self.is_draining
-
-
-_FIELD_NAMES = {"name": "model", "source": "source", "target": "target"}
-
 
 def _search_options(request: TranslateRequest) -> dict[str, Any]:
-    """Return what the worker is told of how to search, and of what to tell."""
     return {name: getattr(request, name) for name in ("beam", "n_best", "details", "pictures")}
 
 
-def _should_split(request: TranslateRequest, model: dict[str, Any]) -> bool:
-    """Say whether a text is cut at the ends of sentences, not only of lines."""
-    return request.split and not model["whole"]
+def _sampling_options(request: TranslateRequest) -> dict[str, Any]:
+    values = {name: getattr(request, name) for name in _SAMPLING_FIELDS}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _check_supported(request: TranslateRequest, model: dict[str, Any]) -> None:
-    """Refuse what the model that is meant cannot do."""
+    """Refuse options that a model of this task does not have."""
     noun = model["noun"]
-    if request.sampling_options and not model["goes_on"]:
-        first = min(request.sampling_options)
-        raise Problem(422, "invalid", f"{first} is for a language model, and the model is a {noun}.", field=first)
-    unfit = ("prefix", "details", "beam") if model["goes_on"] else () if model["plain"] else ("prefix", "details")
-    for name in unfit:
+    if (options := _sampling_options(request)) and not model["is_language_model"]:
+        first = min(options)
+        raise Problem(422, "invalid", f"{first} needs a language model; this model is a {noun}.", field=first)
+    unsupported = ("prefix", "details", "beam") if model["is_language_model"] else ("prefix", "details")
+    for name in () if model["raw_text_io"] and not model["is_language_model"] else unsupported:
         if getattr(request, name):
-            raise Problem(422, "invalid", f"{name} cannot be asked for where the model is a {noun}.", field=name)
+            raise Problem(422, "invalid", f"{name} is not supported by a {noun}.", field=name)
 
 
-def _merge_ranked(text: SegmentedText, sentences: Sequence[_RankedTranslations]) -> _RankedTranslations:
-    """Make translations of a text from those of its sentences: the best of each, the second best of each, …"""
+def _merge_ranked(text: SegmentedText, sentences: Sequence[_Ranked]) -> _Ranked:
+    """Return translations of a text: the best of each sentence, then the second best of each, and so on."""
     ranks = max((len(row) for row in sentences), default=1)
     return [_merge_sentences(text, [row[min(rank, len(row) - 1)] for row in sentences]) for rank in range(ranks)]
 
 
-def _merge_sentences(layout: SegmentedText, sentences: _RankedTranslations) -> dict[str, Any]:
-    """Make one translation of a text from one of each sentence."""
-    if len(sentences) == 1 and not any(layout.gaps):
+def _merge_sentences(text: SegmentedText, sentences: _Ranked) -> dict[str, Any]:
+    if len(sentences) == 1 and not any(text.gaps):
         return sentences[0]
-    whole = {
-        "text": layout.fill([each["text"] for each in sentences]),
-        "score": sum(each["score"] for each in sentences) / max(1, len(sentences)),
-        "log_probability": sum(each["log_probability"] for each in sentences),
-        "truncated": any(each["truncated"] for each in sentences),
+    merged = {
+        "text": text.fill([sentence["text"] for sentence in sentences]),
+        "score": sum(sentence["score"] for sentence in sentences) / max(1, len(sentences)),
+        "log_probability": sum(sentence["log_probability"] for sentence in sentences),
+        "truncated": any(sentence["truncated"] for sentence in sentences),
     }
     if sentences and "pictures" in sentences[0]:
-        whole["pictures"] = [picture for each in sentences for picture in each["pictures"]]
-    text = layout.fill(layout.sentences)
-    return _merge_details(whole, layout, text, sentences) if sentences and "tokens" in sentences[0] else whole
+        merged["pictures"] = [picture for sentence in sentences for picture in sentence["pictures"]]
+    return _merge_details(merged, text, sentences) if sentences and "tokens" in sentences[0] else merged
 
 
-def _merge_details(
-    whole: dict[str, Any], layout: SegmentedText, text: str, sentences: _RankedTranslations
-) -> dict[str, Any]:
-    """Move the places of the sentences' pieces and words to those of the whole text."""
-    told: dict[str, Any] = {name: [] for name in ("tokens", "source_words", "target_words", "alignment")}
-    at = [0, 0]
-    for source, one in zip(layout.sentences, sentences, strict=True):
-        at = [text.index(source, at[0]), max(0, whole["text"].find(one["text"].strip(), at[1]))]
-        shift = at[1] - (len(one["text"]) - len(one["text"].lstrip()))
-        before = len(told["source_words"]), len(told["target_words"])
-        told["tokens"] += [
-            {**each, "start": each["start"] + shift, "end": each["end"] + shift} for each in one["tokens"]
+def _merge_details(merged: dict[str, Any], text: SegmentedText, sentences: _Ranked) -> dict[str, Any]:
+    """Shift the offsets of each sentence's tokens and words to those of the whole text."""
+    details: dict[str, Any] = {name: [] for name in ("tokens", "source_words", "target_words", "alignment")}
+    whole_source = text.fill(text.sentences)
+    source_start = target_start = 0
+    for source, sentence in zip(text.sentences, sentences, strict=True):
+        target = sentence["text"]
+        source_start = whole_source.index(source, source_start)
+        target_start = max(0, merged["text"].find(target.strip(), target_start))
+        shift = target_start - (len(target) - len(target.lstrip()))
+        first_source, first_target = len(details["source_words"]), len(details["target_words"])
+        details["tokens"] += [
+            {**token, "start": token["start"] + shift, "end": token["end"] + shift} for token in sentence["tokens"]
         ]
-        told["source_words"] += _shift_spans(one["source_words"], at[0])
-        told["target_words"] += _shift_spans(one["target_words"], shift)
-        told["alignment"] += [[first + before[0], second + before[1]] for first, second in one["alignment"]]
-        at = [at[0] + len(source), at[1] + len(one["text"].strip())]
-    return whole | told
+        details["source_words"] += _shift_spans(sentence["source_words"], source_start)
+        details["target_words"] += _shift_spans(sentence["target_words"], shift)
+        details["alignment"] += [[left + first_source, right + first_target] for left, right in sentence["alignment"]]
+        source_start += len(source)
+        target_start += len(target.strip())
+    return merged | details
 
 
 def _shift_spans(spans: Sequence[Sequence[int]], shift: int) -> list[list[int]]:
-    """Return spans further on."""
     return [[start + shift, end + shift] for start, end in spans]

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from dragoman.server.app import http_error_response, internal_error_response, problem_response
-from dragoman.server.problems import Problem
+from dragoman.server.problems import EXCEPTION_HANDLERS, Problem
 from dragoman.watch.inspector import Inspector
 from dragoman.watch.summary import WatchedRun
 
@@ -144,13 +142,6 @@ _ROUTES: list[BaseRoute] = [
 
 def build_app(folder: Path) -> Starlette:
     """Return the application that shows the training in a folder; the guard stands before it."""
-    app = Starlette(
-        routes=_ROUTES,
-        exception_handlers={
-            Problem: problem_response,
-            HTTPException: http_error_response,
-            Exception: internal_error_response,
-        },
-    )
+    app = Starlette(routes=_ROUTES, exception_handlers=EXCEPTION_HANDLERS)
     app.state.watcher = RunMonitor(folder)
     return app

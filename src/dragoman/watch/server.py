@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import IO
 
 from dragoman.server.access import AccessPolicy
-from dragoman.server.connections import sweep_connections
 from dragoman.server.limits import Limits
 from dragoman.server.middleware import GuardMiddleware
-from dragoman.server.serve import uvicorn_config
-from dragoman.server.shutdown import StoppableServer
+from dragoman.server.serve import StoppableServer, uvicorn_config
 from dragoman.watch.app import build_app
 
 # A stream of events lasts; a browser comes back by itself after its end. Nothing is ever sent to us.
@@ -28,9 +26,9 @@ async def serve(
 ) -> None:
     """Serve until asked to stop, or until the other end of the leash is let go."""
     app = build_app(folder)
-    config = uvicorn_config(GuardMiddleware(app, _LIMITS, AccessPolicy(token, allowed_hosts)), _LIMITS)
-    server = StoppableServer(config)  # at once: who watches misses nothing that is not in the files
-    tasks = [asyncio.create_task(sweep_connections(server.server_state.connections, config.turned_away, _LIMITS))]  # type: ignore[attr-defined]
+    guard = GuardMiddleware(app, _LIMITS, AccessPolicy(token, allowed_hosts))
+    server = StoppableServer(uvicorn_config(guard, _LIMITS))
+    tasks = [asyncio.create_task(guard.connections.enforce_timeouts_forever())]
     if parent_pipe:
         tasks.append(asyncio.create_task(_stop_with_parent(parent_pipe, server)))
     try:

@@ -24,7 +24,7 @@ export function chooser(models, languages, wanted, changed) {
   const model = find("model", HTMLSelectElement);
   const first = models.find(({ name }) => name === wanted) ?? models[0];
   if (!first) throw new Error("a server serves at least one model");
-  const translators = models.filter((each) => each.languages);
+  const translators = models.filter((each) => each.has_language_pair);
   const names = namesOf(translators, languages);
 
   const own = {
@@ -58,7 +58,7 @@ export function chooser(models, languages, wanted, changed) {
       name,
     );
     find("model-choice", HTMLElement).hidden = same.length < 2;
-    for (const id of ["from-choice", "to-choice"]) find(id, HTMLElement).hidden = !wanted.languages;
+    for (const id of ["from-choice", "to-choice"]) find(id, HTMLElement).hidden = !wanted.has_language_pair;
     find("swap", HTMLElement).hidden = !between(translators, target, source).length;
     changed();
   };

@@ -82,9 +82,9 @@ async function retranslate() {
   const model = state.choice?.chosen;
   if (!model) return;
   const fits = countLetters();
-  if (model.goes_on) return; // it does so when it is told to
+  if (model.is_language_model) return; // it does so when it is told to
   if (!fits || !text.trim()) return giveUp(text);
-  const question = { text: withTabs(text, model), model: model.name, ...(model.plain ? {} : { pictures: true }) };
+  const question = { text: withTabs(text, model), model: model.name, ...(model.raw_text_io ? {} : { pictures: true }) };
   const asked = performance.now();
   const pale = setTimeout(() => setOld(true), PALE_AFTER);
   try {
@@ -106,7 +106,7 @@ async function retranslate() {
 async function write() {
   const text = source.value;
   const model = state.choice?.chosen;
-  if (!model?.goes_on || !countLetters()) return;
+  if (!model?.is_language_model || !countLetters()) return;
   const asked = performance.now();
   setOld(true);
   try {
@@ -135,9 +135,9 @@ function drawing() {
 /**
  * Put tabs where two spaces are, for a model that asks for tabs: they are hard to type here.
  * @param {string} text
- * @param {{ asks: string }} model
+ * @param {{ input_hint: string }} model
  */
-const withTabs = (text, { asks }) => (asks.includes("\t") ? text.replace(/ {2,}/g, "\t") : text);
+const withTabs = (text, { input_hint }) => (input_hint.includes("\t") ? text.replace(/ {2,}/g, "\t") : text);
 
 /**
  * Wait for no answer any more.
@@ -157,7 +157,7 @@ function giveUp(text) {
  */
 async function suggestLanguage(text) {
   const choice = state.choice;
-  if (!choice?.chosen.languages || choice.sources.length < 2) return;
+  if (!choice?.chosen.has_language_pair || choice.sources.length < 2) return;
   const guess = await detect(text.slice(0, DETECTED)).catch(() => null);
   const language = choice.sources.find(({ value }) => value === guess?.language);
   if (!guess || !language || language.value === choice.chosen.source || guess.confidence < SURE) return;
@@ -193,11 +193,11 @@ function showAnswer(answer) {
   state.answer = answer;
   hold({ text: answer?.source ?? "", model: (answer && state.choice?.chosen.name) ?? "" });
   const model = state.choice?.chosen;
-  draw(answer?.text ?? "", model?.target ?? "", model?.plain && !model.goes_on ? askForWord : null);
+  draw(answer?.text ?? "", model?.target ?? "", model?.raw_text_io && !model.is_language_model ? askForWord : null);
   const drawn = answer && answer.text === answer.best; // what was taken instead has no drawing
   showPictures(drawn ? answer.pictures ?? [] : []);
   for (const id of ["copy", "made"]) find(id, HTMLElement).hidden = !answer?.text;
-  find("whole", HTMLElement).hidden = !answer?.text || Boolean(model?.goes_on);
+  find("whole", HTMLElement).hidden = !answer?.text || Boolean(model?.is_language_model);
   find("reset", HTMLElement).hidden = !answer || answer.text === answer.best;
   const subjects = present().map(({ source, target }) => ({ source, target, ...subjectOf(source, model) }));
   lookAt(subjects, model?.name ?? "", state.choice?.others().map(({ name }) => name) ?? []);
@@ -213,10 +213,10 @@ function present() {
 /**
  * Say of a passage whether its translation is the model's own best, and from where on.
  * @param {string} passage
- * @param {{ plain: boolean, goes_on: boolean } | undefined} model whose texts are the reader's own, or are not
+ * @param {{ raw_text_io: boolean, is_language_model: boolean } | undefined} model whose texts are the reader's own, or are not
  */
 function subjectOf(passage, model) {
-  if (!model?.plain || model.goes_on) return { fixed: false, prefix: "" };
+  if (!model?.raw_text_io || model.is_language_model) return { fixed: false, prefix: "" };
   const taken = state.taken.get(passage);
   return { fixed: Boolean(taken) || present().length > 1, prefix: taken?.prefix ?? "" };
 }
@@ -237,7 +237,7 @@ function askForWord({ start, element }) {
 function askForOthers(passage, prefix, beside) {
   const model = state.choice?.chosen.name ?? "";
   const { source, target } = passage;
-  const plain = Boolean(state.choice?.chosen.plain);
+  const plain = Boolean(state.choice?.chosen.raw_text_io);
   const asked = { source, target, model, prefix: prefix ?? "", whole: prefix === null, own: plain };
   alternatives.open(asked, beside, (chosen) => take(passage, chosen));
 }
@@ -333,14 +333,14 @@ function changed() {
   const model = state.choice?.chosen;
   if (!model) return;
   source.lang = model.source;
-  source.placeholder = model.asks.replace("\t", "⇥") + (model.asks.includes("\t") ? " (⇥: a tab, or two spaces)" : "");
-  find("source-label", HTMLElement).textContent = model.asks.replace("\t", " tab ");
+  source.placeholder = model.input_hint.replace("\t", "⇥") + (model.input_hint.includes("\t") ? " (⇥: a tab, or two spaces)" : "");
+  find("source-label", HTMLElement).textContent = model.input_hint.replace("\t", " tab ");
   find("translator", HTMLElement).setAttribute("aria-label", model.noun);
-  for (const id of ["write", "drawing"]) find(id, HTMLElement).hidden = !model.goes_on;
-  const walked = model.plain && !model.goes_on;
+  for (const id of ["write", "drawing"]) find(id, HTMLElement).hidden = !model.is_language_model;
+  const walked = model.raw_text_io && !model.is_language_model;
   const said = walked ? "Translation; arrow keys walk its words, Enter shows other words" : "Output";
   find("target", HTMLElement).setAttribute("aria-label", said);
-  if (model.goes_on) giveUp("");
+  if (model.is_language_model) giveUp("");
   retranslate();
 }
 

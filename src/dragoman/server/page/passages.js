@@ -7,11 +7,11 @@
  * Return the passages of a translation. Lines belong together; sentences do where both lines have the same number.
  * @param {string} source
  * @param {string} target
- * @param {{ source: string, target: string, whole: boolean, goes_on: boolean }} languages of the model
+ * @param {{ source: string, target: string, never_split: boolean, is_language_model: boolean }} languages of the model
  * @returns {Passage[]}
  */
 export function passages(source, target, languages) {
-  if (languages.goes_on) return [whole(source, target)].filter((passage) => passage.source.trim());
+  if (languages.is_language_model) return [whole(source, target)].filter((passage) => passage.source.trim());
   const ours = lines(source);
   const theirs = lines(target);
   if (ours.length !== theirs.length) return [whole(source, target)];
@@ -22,11 +22,11 @@ export function passages(source, target, languages) {
 /**
  * @param {string} source
  * @param {{ text: string, start: number }} target
- * @param {{ source: string, target: string, whole: boolean }} languages
+ * @param {{ source: string, target: string, never_split: boolean }} languages
  * @returns {Passage[]}
  */
 function inLine(source, target, languages) {
-  if (languages.whole) return [whole(source.trim(), target.text, target.start)];
+  if (languages.never_split) return [whole(source.trim(), target.text, target.start)];
   const ours = segments(source, languages.source, "sentence").map(({ text }) => text.trim());
   const theirs = segments(target.text, languages.target, "sentence");
   if (ours.length !== theirs.length) return [whole(source.trim(), target.text, target.start)];

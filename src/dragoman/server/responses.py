@@ -1,0 +1,48 @@
+"""JSON responses and validation errors, shared by the routes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import Response
+
+from dragoman.server.limits import Limits
+from dragoman.server.problems import Problem
+from dragoman.server.schemas import FIELD_NAMES, ErrorResponse, StrictRequest
+
+_ALWAYS = (401, 403, 421, 503)
+_WITH_BODY = (400, 408, 413, 415, 422, 429)
+_DEPRECATED_AT = "@1794960000"  # RFC 9745: the date of version 0.2.0
+
+
+def error_responses(*codes: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
+    """Return the error responses of a route for the description of the API."""
+    every = {*_ALWAYS, *codes, *(_WITH_BODY if body else ())}
+    return {code: {"model": ErrorResponse} for code in sorted(every)}
+
+
+def json_response(content: Any, limits: Limits, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a JSON response; raise a problem if it is too large."""
+    body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    if len(body) > limits.response_bytes:
+        message = f"The response would have more than {limits.response_bytes} bytes; send fewer texts or options."
+        raise Problem(422, "answer_too_large", message)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def deprecation_headers(request: StrictRequest) -> dict[str, str]:
+    """Return the `Deprecation` header if a request uses a deprecated field."""
+    fields = type(request).model_fields
+    uses_deprecated = any(fields[name].deprecated for name in request.model_fields_set)
+    return {"deprecation": _DEPRECATED_AT} if uses_deprecated else {}
+
+
+def validation_problem(errors: Sequence[Mapping[str, Any]], status: int) -> Problem:
+    """Return the problem for pydantic's errors, without any value or unknown name that the client has sent."""
+    first = errors[0]
+    if first["type"] == "extra_forbidden":
+        return Problem(status, "invalid", "Unknown field; /docs lists the fields of each route.")
+    if first["type"] == "json_invalid":
+        return Problem(status, "not_json", "The body is not valid JSON.")
+    path = [str(part) for part in first["loc"] if isinstance(part, int) or part in FIELD_NAMES]
+    return Problem(status, "invalid", f"{first['msg']}.", field=".".join(path) or None)
