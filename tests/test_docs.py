@@ -15,6 +15,7 @@ import typer
 import dragoman
 from dragoman.cli import main
 from dragoman.errors import TrainingDiverged, TrainingStopped, UserError
+from dragoman.model_config import MODEL_CONFIGS, ModelConfig
 from dragoman.models.transformer import Transformer
 from dragoman.presets import PRESETS
 from dragoman.recipe import Recipe
@@ -177,6 +178,7 @@ def test_every_setting_is_described_on_the_page_of_commands(part, key):
 
 
 PAPER = ROOT / "docs" / "paper.md"
+ARCHITECTURES = ROOT / "docs" / "architectures.md"
 SECTIONS = "1, 2, 3, 3.1, 3.2, 3.2.1, 3.2.2, 3.2.3, 3.3, 3.4, 3.5, 4, 5, 5.1, 5.2, 5.3, 5.4, 6, 6.1, 6.2, 6.3, 7"
 PLACES = [
     pytest.param(what, where, id=what)
@@ -234,6 +236,14 @@ def test_the_presets_are_as_the_docs_say():
             *map(str, (model.width, model.inner_width, model.heads, model.dropout)),
             f"{parameters / 1e6:.1f} million",
         ]
+
+
+def test_each_architecture_has_the_settings_that_the_docs_list():
+    shown = {
+        cells[0].strip("`"): set(re.findall(r"`(\w+)`", cells[1])) for cells in rows(ARCHITECTURES, "The architectures")
+    }
+    common = ModelConfig.model_fields.keys()
+    assert shown == {name: config.model_fields.keys() - common for name, config in MODEL_CONFIGS.items()}
 
 
 def test_parameters_with_the_papers_vocabulary_are_as_the_docs_say():
