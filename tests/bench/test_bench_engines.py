@@ -174,7 +174,7 @@ def test_sentences_that_cannot_be_read_at_once_are_left_out_and_counted(random_w
         BenchmarkText("toys", ["a b", long, " "], ["A", "B", "C"]), random_weights, PLAN, notes.append
     )
     assert (len(found.sources), found.references) == (1, ["A"])
-    assert notes == ["toys: 1 sentences of more than 256 pieces are left out."]
+    assert notes == ["toys: 1 sentences are longer than 256 pieces and left out."]
 
 
 def test_a_text_without_sentences_cannot_be_translated(random_weights):
@@ -182,7 +182,7 @@ def test_a_text_without_sentences_cannot_be_translated(random_weights):
         lambda text: tokenize_sentences(text, random_weights, PLAN, pytest.fail),
         lambda text: fixed_length_sentences(text, random_weights, PLAN),
     ):
-        with pytest.raises(UserError, match="toys: there is no sentence that can be translated"):
+        with pytest.raises(UserError, match="toys: no sentence can be translated"):
             cut(BenchmarkText("toys", ["", " "], None))
 
 
