@@ -28,6 +28,7 @@ from dragoman.bench.report import BenchmarkReport
 from dragoman.bench.stats import SampleStats
 from dragoman.bench.training import TrainingResult, measure_training
 from dragoman.bench.workers import EngineProcess, start_engines
+from dragoman.model_files import read_tokenizers
 from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
 from dragoman.run import Run
@@ -87,7 +88,7 @@ class _Benchmark:
         """Read the tokenizers of the run, or learn new ones."""
         assert text, "at least one part is measured"
         return (
-            self.run.read_tokenizers(self.recipe.tokenizer.joint) if self.run else learn_tokenizers(text, self.recipe)
+            read_tokenizers(self.run, self.recipe.tokenizer.joint) if self.run else learn_tokenizers(text, self.recipe)
         )
 
     def measure(self, peak: EngineProcess) -> BenchmarkReport:

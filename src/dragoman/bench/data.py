@@ -14,10 +14,12 @@ from dragoman.data.arrays import TokenPairs, open_arrays, tokenize_corpus
 from dragoman.data.corpus import ParallelCorpus
 from dragoman.data.lines import read_lines
 from dragoman.errors import UserError
+from dragoman.model_files import read_tokenizers, write_tokenizers, write_weights
 from dragoman.models.architectures import build_model
 from dragoman.models.weights import named_weights
 from dragoman.recipe import DataConfig, Recipe
-from dragoman.run import Run, make_directory, write_atomically, write_weights
+from dragoman.run import Run
+from dragoman.storage import make_directory, write_atomically
 from dragoman.tasks.task import ValidationData
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
@@ -46,7 +48,7 @@ class BenchmarkCorpus:
 
     def read_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Read the source and the target tokenizer."""
-        return Run(self.folder).read_tokenizers(self.joint)
+        return read_tokenizers(Run(self.folder), self.joint)
 
     def open_pairs(self) -> TokenPairs:
         """Map the pairs into memory."""
@@ -106,7 +108,7 @@ def tokenize_text(
     """Tokenize a text as `dragoman train` does."""
     assert text.references is not None, "load_training_text returns both sides"
     make_directory(folder)
-    Run(folder).write_tokenizers(*tokenizers, recipe.tokenizer.joint)
+    write_tokenizers(Run(folder), *tokenizers, recipe.tokenizer.joint)
     files = folder / "text.source", folder / "text.target"
     for file, lines in zip(files, (text.sources, text.references), strict=True):
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
@@ -138,7 +140,7 @@ def write_random_run(folder: Path, recipe: Recipe, tokenizers: tuple[Tokenizer, 
     run = Run(folder)
     make_directory(folder)
     write_atomically(run.recipe_file, recipe.to_toml().encode())
-    run.write_tokenizers(*tokenizers, recipe.tokenizer.joint)
+    write_tokenizers(run, *tokenizers, recipe.tokenizer.joint)
     torch.manual_seed(1)
     model = build_model(recipe.model, *map(len, tokenizers))
     with torch.no_grad():

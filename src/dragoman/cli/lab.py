@@ -59,7 +59,8 @@ def lab(
     from dragoman.lab.corpus import find_corpus
     from dragoman.lab.driver import LabOptions, run_experiments
     from dragoman.lab.experiments import select_experiments
-    from dragoman.run import Run, make_directory
+    from dragoman.run import Run
+    from dragoman.storage import make_directory
 
     wanted = select_experiments(experiment)
     check_budget(wanted, default_budget(wanted) if seconds is None else seconds)

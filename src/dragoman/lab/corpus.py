@@ -8,7 +8,7 @@ from random import Random
 from dragoman.corpora.phrasebook import write_lines, write_phrasebook
 from dragoman.data.corpus import ParallelCorpus
 from dragoman.errors import UserError
-from dragoman.run import make_directory
+from dragoman.storage import make_directory
 
 _FilePair = tuple[Path, Path]  # source and target, line by line
 

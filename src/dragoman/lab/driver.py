@@ -31,7 +31,8 @@ from dragoman.lab.report import (
     render_markdown,
 )
 from dragoman.processes import available_cores
-from dragoman.run import Run, make_directory, to_json, write_atomically
+from dragoman.run import Run
+from dragoman.storage import make_directory, to_json, write_atomically
 from dragoman.tasks.events import Notice, OnEvent
 from dragoman.training.events import StopRequest
 

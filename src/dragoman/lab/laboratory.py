@@ -21,10 +21,12 @@ from dragoman.lab.corpus import SplitCorpus
 from dragoman.lab.parallel_runs import can_resume, train_in_parallel
 from dragoman.lab.report import Json
 from dragoman.model_config import ModelConfig
+from dragoman.model_files import read_tokenizers
 from dragoman.models.architectures import build_model
 from dragoman.processes import available_cores
 from dragoman.recipe import Recipe, merge_tables
-from dragoman.run import Run, make_directory, read_metrics, to_json, write_atomically
+from dragoman.run import Run, read_metrics
+from dragoman.storage import make_directory, to_json, write_atomically
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.translator import Translator, load
 from dragoman.training.events import StopRequest, TrainingEvent, TrainingFinished, TrainingPlan
@@ -56,7 +58,7 @@ class TrainedModel:
     def parameters(self) -> int:
         """How many numbers were learned; counted without giving a model memory."""
         recipe = self.run.read_recipe()
-        source, target = self.run.read_tokenizers(recipe.tokenizer.joint)
+        source, target = read_tokenizers(self.run, recipe.tokenizer.joint)
         return count_parameters(recipe.model, len(source), len(target))
 
     @cached_property

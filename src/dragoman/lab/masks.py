@@ -19,7 +19,7 @@ from dragoman.lab.report import ExperimentReport, Json, Picture, ReportTable
 from dragoman.lab.seeds import training_seconds
 from dragoman.models.attention import MultiHeadAttention, scaled_dot_product
 from dragoman.models.transformer import DecoderLayer, Transformer
-from dragoman.run import make_directory
+from dragoman.storage import make_directory
 from dragoman.training.events import ignore_event
 from dragoman.training.loop import build_adam
 from dragoman.training.metrics_log import running_mean

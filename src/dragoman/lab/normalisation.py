@@ -21,6 +21,7 @@ from dragoman.lab.seeds import (
     training_seconds,
     validation_loss_at,
 )
+from dragoman.model_files import read_tokenizers
 from dragoman.models.architectures import build_model
 from dragoman.models.transducer import Source
 from dragoman.text.tokenizer import Tokenizer
@@ -121,7 +122,7 @@ def _measure_gradients_once(lab: Laboratory, trained: TrainedModel, depth: int, 
 def _initial_gradients(lab: Laboratory, trained: TrainedModel, seed: int) -> dict[str, list[float]]:
     """Return the length of the gradient of each layer's parameters before any of them has learned anything."""
     recipe = trained.run.read_recipe()
-    source, target = trained.run.read_tokenizers(recipe.tokenizer.joint)
+    source, target = read_tokenizers(trained.run, recipe.tokenizer.joint)
     pairs = lab.corpus.pairs("train")
     total: dict[str, list[float]] = {}
     for number in range(_GRADIENT_BATCHES):

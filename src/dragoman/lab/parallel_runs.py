@@ -14,7 +14,8 @@ from pathlib import Path
 
 from dragoman.errors import TrainingDiverged, TrainingStopped, UserError
 from dragoman.recipe import Recipe
-from dragoman.run import Run, make_directory
+from dragoman.run import Run
+from dragoman.storage import make_directory
 from dragoman.training.events import StopRequest
 
 _POLL_SECONDS = 0.1

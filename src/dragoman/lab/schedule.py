@@ -20,6 +20,7 @@ from dragoman.lab.seeds import (
     seed_statistics,
     validation_loss_at,
 )
+from dragoman.model_files import read_tokenizers
 from dragoman.recipe import TrainingConfig
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
@@ -99,7 +100,7 @@ def run(lab: Laboratory) -> ExperimentReport:
 def _unigram_loss(lab: Laboratory, trained: TrainedModel) -> float:
     """Return the loss on the validation text of guessing every piece by its frequency in the training text."""
     recipe = trained.run.read_recipe()
-    _, tokenizer = trained.run.read_tokenizers(recipe.tokenizer.joint)
+    _, tokenizer = read_tokenizers(trained.run, recipe.tokenizer.joint)
     counts = _count_pieces(tokenizer, lab.corpus.pairs("train"))
     total = sum(counts.values()) + len(tokenizer)  # one more of each, so that nothing is impossible
     pieces = _count_pieces(tokenizer, lab.corpus.pairs("valid"))
