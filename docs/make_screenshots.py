@@ -1,8 +1,8 @@
-"""Write page.png, viewer.png and training.png: screenshots of the served page, the viewer and the page of a training.
+"""Make the README's pictures of the page, the viewer and the training page, with a real server and a real browser.
 
     python docs/make_screenshots.py runs/quickstart
 
-The run is that of the quick start. Needs Chromium and the extra `dev`.
+The run is the quick start's. Needs chromium and what `pip install -e ".[dev]"` brings.
 """
 
 import io
@@ -24,15 +24,15 @@ from playwright.sync_api import sync_playwright
 HERE = Path(__file__).parent
 SENTENCE = "The lamp is old, but it works."
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-COLOURS = 200  # enough for a page, at a quarter of the size
+COLOURS = 200  # enough for a page, and a quarter of the bytes
 
 
 @contextmanager
-def run_server(*arguments: str) -> Iterator[str]:
-    """Start `dragoman` on a free port, and yield its address once it responds."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def serving(*arguments: str) -> Iterator[str]:
+    """Start `dragoman` with a port of its own; give its address when it answers."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
     process = subprocess.Popen([sys.executable, "-m", "dragoman", *arguments, "--port", str(port)])
     address = f"http://127.0.0.1:{port}"
     try:
@@ -44,37 +44,37 @@ def run_server(*arguments: str) -> Iterator[str]:
 
 
 def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
-    """Wait until a URL responds."""
+    """Wait until an address answers."""
     while process.poll() is None:
         try:
             urllib.request.urlopen(url, timeout=5).close()
             return
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
-    sys.exit(f"The server exited with code {process.returncode}.")
+    sys.exit(f"the server ended with {process.returncode}")
 
 
-def save_picture(picture: bytes, name: str) -> None:
-    """Write a picture with a reduced palette."""
+def keep(picture: bytes, name: str) -> None:
+    """Write a picture with few colours, so that it is small."""
     image = Image.open(io.BytesIO(picture)).convert("RGB")
     image.quantize(COLOURS, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
     sys.stdout.write(f"{name}: {image.width} x {image.height}, {(HERE / name).stat().st_size / 1000:.0f} kB\n")
 
 
-def capture_translation(page: Any, address: str) -> None:
-    """Capture the page with a sentence and the alternatives for one of its words."""
+def translating(page: Any, address: str) -> None:
+    """Show the page with a sentence and the alternatives to one of its words."""
     page.goto(address)
     page.fill("#source", SENTENCE)
     page.wait_for_selector("#target .word")
     page.locator("#target .word").last.click()
     page.wait_for_selector("#others-list button, #others-said:not(:empty)")
     page.wait_for_timeout(500)
-    save_picture(page.screenshot(), "page.png")
+    keep(page.screenshot(), "page.png")
     page.keyboard.press("Escape")
 
 
-def capture_viewer(page: Any) -> None:
-    """Capture the viewer below the translation, with one word selected."""
+def looking_inside(page: Any) -> None:
+    """Show the viewer below the translation, with a word pointed at."""
     page.click("#look")
     page.wait_for_selector("#view canvas")
     page.wait_for_timeout(1500)
@@ -82,29 +82,29 @@ def capture_viewer(page: Any) -> None:
     page.wait_for_timeout(500)
     box = page.locator(".inside").bounding_box()
     frame = {"x": 0, "y": box["y"] - 8, "width": page.viewport_size["width"], "height": box["height"] + 24}
-    save_picture(page.screenshot(clip=frame, full_page=True), "viewer.png")
+    keep(page.screenshot(clip=frame, full_page=True), "viewer.png")
 
 
-def capture_training(page: Any, address: str) -> None:
-    """Capture the page of a training."""
+def training(page: Any, address: str) -> None:
+    """Show the page of a training."""
     page.set_viewport_size({"width": 1120, "height": 860})
     page.goto(address)
     page.wait_for_timeout(2000)
-    save_picture(page.screenshot(), "training.png")
+    keep(page.screenshot(), "training.png")
 
 
 def main(run: str) -> None:
-    """Write all pictures."""
+    """Make all of them."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         size = {"width": 1120, "height": 540}
         page = browser.new_page(viewport=size, device_scale_factor=2, color_scheme="light")
-        with run_server("serve", run) as address:
-            capture_translation(page, address)
-            capture_viewer(page)
-        with run_server("watch", run) as address:
-            capture_training(page, address)
+        with serving("serve", run) as address:
+            translating(page, address)
+            looking_inside(page)
+        with serving("watch", run) as address:
+            training(page, address)
         browser.close()
 
 

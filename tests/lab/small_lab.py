@@ -1,27 +1,34 @@
-"""The laboratory's default model made small enough for a test, and what every report has to pass."""
+"""A small default model of the laboratory, and checks of reports, for tests."""
 
 import math
 
 from dragoman.lab import plots
 from dragoman.lab.laboratory import SMALL_RECIPE
-from dragoman.lab.report import Picture, ReportTable
+from dragoman.report import ReportPicture, ReportTable
 
 
 def shrink(monkeypatch):
-    """Make the small model tiny, so that its trainings on the toy language take moments, and the pictures coarse."""
+    """Make the small model tiny and its trainings eight steps long, and the pictures coarse."""
     monkeypatch.setattr(plots, "DPI", 40)
     for branch, settings in {
         "tokenizer": {"kind": "words", "size": 300},
         "model": {"layers": 1, "width": 16, "inner_width": 16, "heads": 2},
-        "training": {"batch_tokens": 64, "validate_every": 4, "checkpoint_every": 20, "threads": 1, "warmup": 10},
+        "training": {
+            "batch_tokens": 64,
+            "validate_every": 4,
+            "checkpoint_every": 20,
+            "threads": 1,
+            "warmup": 10,
+            "steps": 8,
+        },
     }.items():
         monkeypatch.setitem(SMALL_RECIPE, branch, {**SMALL_RECIPE[branch], **settings})
 
 
-def checked(report, lab, *, tables, pictures):
-    """See that a report has its tables, its pictures as files, sentences, and no number that is not finite."""
+def check_report(report, lab, *, tables, pictures):
+    """Check that a report has its tables, its pictures as files, findings, and only finite numbers."""
     assert len([part for part in report.parts if isinstance(part, ReportTable)]) == tables
-    drawn = [part for part in report.parts if isinstance(part, Picture)]
+    drawn = [part for part in report.parts if isinstance(part, ReportPicture)]
     assert len(drawn) == pictures
     assert all((lab.folder / part.file).stat().st_size > 1000 and part.caption for part in drawn)
     assert report.findings

@@ -79,7 +79,9 @@ def test_ibms_model_finds_words_that_always_come_together():
 @pytest.fixture(scope="module")
 def measured(small_phrasebook, small_model, tmp_path_factory):
     torch.set_num_threads(1)
-    lab = toy_lab(tmp_path_factory.mktemp("lab"), small_phrasebook, seconds=3.0, name="alignment", given=small_model)
+    lab = toy_lab(
+        tmp_path_factory.mktemp("lab"), small_phrasebook, seconds=3.0, name="alignment", given_run=small_model
+    )
     return lab, alignment.run(lab)
 
 
@@ -90,16 +92,20 @@ def test_the_experiment_chooses_on_validation_and_reports_on_test(measured):
     assert results["valid"][chosen]["error"] == min(each["error"] for each in results["valid"].values())
     assert f"{results['test'][chosen]['error']:.3f}" in made.findings[0]
     assert "gold alignment" in made.findings[0]
-    assert {"the diagonal", "IBM model 1, each target word"} <= results["rivals"].keys()
-    assert results["rivals"]["IBM model 1, each target word"]["error"] < results["rivals"]["the diagonal"]["error"]
+    assert {"the diagonal", "IBM model 1, each target word"} <= results["baselines"].keys()
+    assert (
+        results["baselines"]["IBM model 1, each target word"]["error"] < results["baselines"]["the diagonal"]["error"]
+    )
     assert (lab.folder / "error-rates.png").stat().st_size > 1000
 
 
 def test_without_gold_it_is_judged_by_ibms_model_and_says_so(measured, material, tmp_path):
     lab, _ = measured
-    made = alignment.run(toy_lab(tmp_path, material, seconds=1.0, name="alignment", given=lab.reference().run))
-    assert "IBM's first model is sure of" in made.findings[0]
-    assert list(made.results["rivals"]) == ["the diagonal"]
+    made = alignment.run(
+        toy_lab(tmp_path, material, seconds=1.0, name="alignment", given_run=lab.reference_model().run)
+    )
+    assert "the links on which IBM model 1 agrees" in made.findings[0]
+    assert list(made.results["baselines"]) == ["the diagonal"]
 
 
 def test_missing_validation_links_are_named(small_phrasebook, tmp_path):

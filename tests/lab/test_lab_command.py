@@ -12,10 +12,10 @@ import pytest
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["architecture"], 'There is no experiment "architecture"; there are'),
+        (["architecture"], 'Unknown experiment "architecture"; choose from'),
         (["variations", "--budget", "10s"], "A budget of 10 seconds is too small for variations"),
         (["all", "--budget", "1m"], "A budget of 60 seconds is too small for these experiments"),
-        (["masks", "--budget", "tomorrow"], '--budget "tomorrow" is no time'),
+        (["masks", "--budget", "tomorrow"], '--budget "tomorrow" is not a duration'),
         (["masks", "--corpus", "nowhere"], '--corpus "nowhere" is neither'),
         (["heads", "--run", "nowhere"], "nowhere"),
         (["masks", "--run", "nowhere"], "masks trains its own"),
@@ -33,7 +33,7 @@ def test_a_folder_that_cannot_be_made_is_said(command, tmp_path):
     (tmp_path / "file").write_text("")
     outcome = command("lab", "schedule", "--folder", tmp_path / "file" / "lab")
     assert outcome.code == 2
-    assert "this directory cannot be created" in outcome.err
+    assert "this directory cannot be made" in outcome.err
 
 
 def test_an_experiment_prints_what_it_found_and_is_not_made_twice(command, tmp_path, toy_files, trained):
@@ -60,7 +60,7 @@ def test_an_experiment_that_was_interrupted_goes_on(tmp_path, toy_files):
         assert time.monotonic() < until
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    assert "The same command goes on." in process.communicate(timeout=200)[1]
+    assert "Run the same command to continue." in process.communicate(timeout=200)[1]
     assert process.returncode == 75
     done = subprocess.run(line, capture_output=True, env=environment, text=True, check=True)
     assert "report.html" in done.stderr

@@ -66,7 +66,9 @@ def test_an_interrupted_training_goes_on_when_it_is_ordered_again(tmp_path, mate
             if len(ever) == 5:
                 stop.request()
 
-    with pytest.raises(TrainingStopped, match=r"Stopped in toy, model; all is saved\. The same command goes on\."):
+    with pytest.raises(
+        TrainingStopped, match=r"Stopped in toy, model; everything is saved\. Run the same command to continue\."
+    ):
         toy_lab(tmp_path, material, listen=listen, stop=stop).train_model("model", settings, seconds=60)
     trained = toy_lab(tmp_path, material).train_model("model", settings, seconds=60)
     steps = [event["step"] for event in trained.events if event["event"] == "train"]
@@ -104,5 +106,5 @@ def test_the_reference_is_shared_by_experiments_also_when_they_have_different_ti
     first = toy_lab(tmp_path, material, name="heads").reference_model()
     other = toy_lab(tmp_path, material, name="alignment", seconds=3.0)
     assert other.reference_model().run.folder == first.run.folder == tmp_path / "reference"
-    given = toy_lab(tmp_path, material, given=Run(trained)).reference_model()
+    given = toy_lab(tmp_path, material, given_run=Run(trained)).reference_model()
     assert given.run.folder == trained

@@ -10,7 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from dragoman.run import MANIFEST_FILE, Run
+from dragoman.checkpoints import MANIFEST_FILE
+from dragoman.run import Run
 from dragoman.watch import run_status
 from dragoman.watch.summary import MAX_POINTS, WatchedRun, downsample
 

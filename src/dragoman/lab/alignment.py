@@ -1,9 +1,9 @@
-"""Word alignment from cross-attention: how well each layer and head says which word translates which.
+"""Word alignment from cross-attention: the alignment error rate of each layer and head.
 
-Each target piece is linked to the source piece with the largest weight, at the step that wrote it or at the next one,
-which has just read it; words are linked if any of their pieces are (`viewer/alignment.py`). The best reading is chosen
-on validation sentences and judged on test sentences, beside IBM's first model (Brown et al. 1993), which has seen the
-training text and no attention, and beside the diagonal, which has seen nothing.
+Each target token is linked to the source token with the largest weight, at the step that wrote it or at the next step,
+which reads it; words are linked if any of their tokens are (`viewer/alignment.py`). The best head and step are chosen
+on validation sentences and scored on test sentences, next to two baselines without attention: IBM model 1 (Brown et al.
+1993), trained on the training text, and the diagonal.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,53 +15,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import UserError
-from dragoman.ibm1 import likely_links, link_posteriors
 from dragoman.lab.attention_records import record_attention
 from dragoman.lab.laboratory import Laboratory
-from dragoman.lab.plots import add_colorbar, label_axes, save_figure, subplots, write_cell_values
-from dragoman.lab.report import Cell, ExperimentReport, Json, Picture, ReportTable
+from dragoman.lab.plots import add_colorbar, draw_heat_map, save_figure, subplots
+from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable
 from dragoman.tasks.translator import Translator
 from dragoman.viewer.alignment import source_and_target_words, weights_when_read, weights_when_written
 from dragoman.viewer.head_statistics import FloatArray, TokenArray
+from dragoman.viewer.links import likely_links, link_posteriors
 from dragoman.viewer.record import AttentionRecord, AttentionWeights
 from dragoman.viewer.words import WordSpan, word_numbers
 
-TITLE = "Word alignment: what cross-attention knows about who translates whom"
-QUESTION = "How many word alignments does each layer and head get right, when a word is written and when it was read?"
+TITLE = "Word alignment from cross-attention"
+QUESTION = "How many word alignments does each layer and head get right, when a word is written and when it is read?"
 CLAIM = (
-    "Section 3.2.3: in encoder–decoder attention every place of the decoder looks at all places of the source, as in "
-    "the recurrent models of Bahdanau et al. (2014), who read alignments from it. The paper measures none."
+    "Section 3.2.3: in encoder–decoder attention, every decoder position attends to all source positions, as in the "
+    "recurrent models of Bahdanau et al. (2014), who show alignments. The paper measures none."
 )
 
-_FULL_SECONDS = 30.0  # for which this many sentences are meant
+_FULL_SECONDS = 30.0  # the budget for _SENTENCES
 _SENTENCES = 400
 _MIN_SENTENCES = 40
 _SPLITS = ("valid", "test")
-_MAX_TRAINING_PAIRS = 4000  # training pairs that IBM's model learns from, at most
+_MAX_TRAINING_PAIRS = 4000  # of IBM model 1
 _READING_STEPS: dict[str, Callable[[AttentionWeights], AttentionWeights]] = {
     "when written": weights_when_written,
     "one step later": weights_when_read,
 }
 
-_WordLinks = frozenset[tuple[int, int]]  # words of source and target
-_AlignmentScores = dict[str, dict[str, float]]  # of each reading by its name: error, precision, recall
+_WordLinks = frozenset[tuple[int, int]]  # indices of a source and a target word
+_AlignmentScores = dict[str, dict[str, float]]  # error, precision and recall by name
 
 
 @dataclass(frozen=True)
 class LinkCounts:
-    """How many links were right, made and wanted."""
+    """Numbers of correct, predicted and gold links."""
 
     correct: int = 0
     predicted: int = 0
     gold: int = 0
 
     def add(self, predicted: _WordLinks, gold: _WordLinks) -> "LinkCounts":
-        """Count one more sentence."""
+        """Return the counts with those of another sentence added."""
         return LinkCounts(self.correct + len(predicted & gold), self.predicted + len(predicted), self.gold + len(gold))
 
     @property
     def rates(self) -> dict[str, float]:
-        """Return error rate, precision and recall; all wanted links count as sure."""
+        """Error rate, precision and recall; all gold links count as sure."""
         return {
             "error": 1 - 2 * self.correct / max(1, self.predicted + self.gold),
             "precision": self.correct / max(1, self.predicted),
@@ -71,7 +71,7 @@ class LinkCounts:
 
 @dataclass(frozen=True)
 class AlignedPair:
-    """A sentence pair with its right links."""
+    """A sentence pair with its gold links."""
 
     source: str
     target: str
@@ -79,32 +79,30 @@ class AlignedPair:
 
 
 def run(lab: Laboratory) -> ExperimentReport:
-    """Score every reading of the cross-attention against the links that are known, or the likeliest."""
+    """Score every head of the cross-attention against gold links, or against those of IBM model 1 if there are none."""
     model = lab.reference_model().translator
     count = max(_MIN_SENTENCES, int(_SENTENCES * min(lab.budget_seconds / _FULL_SECONDS, 4.0)))
-    judged_by = "gold" if lab.corpus.links else "IBM model 1"
     valid, test = (
         lab.measure_once(split, partial(_score_attention, lab, model, split, count), count=count) for split in _SPLITS
     )
-    rivals = lab.measure_once("rivals", lambda: _score_baselines(lab, count), count=count)
+    baselines = lab.measure_once("rivals", lambda: _score_baselines(lab, count), count=count)
     chosen = min(valid, key=lambda name: float(valid[name]["error"]), default="")
     results: dict[str, Json] = {
-        "judge": judged_by, "sentences": count, "chosen": chosen, "rivals": rivals, "valid": valid, "test": test,
+        "judge": "gold" if lab.corpus.links else "IBM model 1", "sentences": count, "chosen": chosen,
+        "baselines": baselines, "valid": valid, "test": test,
     }  # fmt: skip
     if not chosen:
-        return ExperimentReport(
-            ("This architecture has no attention to the source, so it aligns nothing.",), (), results
-        )
+        return ExperimentReport(("This architecture has no cross-attention.",), (), results)
     return ExperimentReport(
         _findings(results), (_error_rate_table(results), _draw_error_rates(lab.folder, test)), results
     )
 
 
-# What is right
+# Gold links
 
 
 def load_aligned_pairs(lab: Laboratory, split: str, count: int) -> list[AlignedPair]:
-    """Return sentence pairs of a split with their links: known ones, or else those that IBM's model finds likely."""
+    """Return sentence pairs of a split with their gold links, or with those of IBM model 1 if there are none."""
     pairs = [pair for pair in lab.corpus.pairs(split)[:count] if pair[0].strip() and pair[1].strip()]
     file = _gold_links_file(lab, split)
     if file is None:
@@ -114,65 +112,63 @@ def load_aligned_pairs(lab: Laboratory, split: str, count: int) -> list[AlignedP
 
 
 def _gold_links_file(lab: Laboratory, split: str) -> Path | None:
-    """Return the file of gold links of a split; those of the validation text stand beside those of the test text."""
     if lab.corpus.links is None or split == "test":
         return lab.corpus.links
-    beside = lab.corpus.links.with_name(lab.corpus.links.name.replace("test", split))
-    if not beside.exists():
-        raise UserError(f"{beside} is missing: the best reading is chosen on validation links. Write them beside.")
-    return beside
+    file = lab.corpus.links.with_name(lab.corpus.links.name.replace("test", split))
+    if not file.exists():
+        raise UserError(f"{file} is missing; heads are chosen by the gold links of the validation split.")
+    return file
 
 
 def parse_links(line: str) -> _WordLinks:
-    """Read links written as "0-0 1-2"."""
+    """Parse links in the Pharaoh format, "0-0 1-2"."""
     return frozenset((int(i), int(j)) for i, _, j in (link.partition("-") for link in line.split()))
 
 
 def align_with_ibm1(pairs: Sequence[tuple[str, str]], training_pairs: Sequence[tuple[str, str]]) -> list[AlignedPair]:
-    """Return the links on which IBM's first model agrees with itself in both directions."""
-    found = likely_links(_word_ids([*pairs, *training_pairs]))[: len(pairs)]
+    """Return pairs with the links on which both directions of IBM model 1 agree."""
+    alignments = likely_links(_word_ids([*pairs, *training_pairs]))[: len(pairs)]
     return [
         AlignedPair(*pair, frozenset((int(i), int(j)) for j, i in np.argwhere(links)))
-        for pair, links in zip(pairs, found, strict=True)
+        for pair, links in zip(pairs, alignments, strict=True)
     ]
 
 
 def _word_ids(pairs: Iterable[tuple[str, str]]) -> list[tuple[TokenArray, TokenArray]]:
-    """Turn pairs into word numbers; words are counted as everywhere in alignments, and case does not matter."""
-    numbers: dict[str, int] = {}
+    """Replace words by ids, ignoring case."""
+    ids: dict[str, int] = {}
 
-    def of(text: str) -> TokenArray:
-        return np.array([numbers.setdefault(word.casefold(), len(numbers)) for word in alignment_words(text)], np.int64)
+    def encode(text: str) -> TokenArray:
+        return np.array([ids.setdefault(word.casefold(), len(ids)) for word in alignment_words(text)], np.int64)
 
-    return [(of(source), of(target)) for source, target in pairs]
+    return [(encode(source), encode(target)) for source, target in pairs]
 
 
 def alignment_words(text: str) -> list[str]:
-    """Split a text into the words that the viewer shows."""
+    """Split a text into words as the viewer does."""
     groups: dict[int, str] = {}
-    for place, letter in zip(word_numbers(text), text, strict=True):
-        groups[place] = groups.get(place, "") + letter
+    for number, letter in zip(word_numbers(text), text, strict=True):
+        groups[number] = groups.get(number, "") + letter
     return [word.strip() for word in groups.values() if word.strip()]
 
 
-# What attention says
+# Links from attention
 
 
 def _score_attention(lab: Laboratory, model: Translator, split: str, count: int) -> _AlignmentScores:
-    """Score every reading of the cross-attention on the sentences of a split; the model reads the right target."""
-    found: dict[str, LinkCounts] = {}
+    """Score the links of every head on the sentences of a split, with teacher forcing."""
+    counts: dict[str, LinkCounts] = {}
     pairs = load_aligned_pairs(lab, split, count)
-    texts = [(one.source, one.target) for one in pairs]
-    for one, record in zip(
-        pairs, record_attention(model, texts, lab.on_event, f"alignment: reading {split}"), strict=True
-    ):
-        for name, made in attention_links(record) if record else ():
-            found[name] = found.get(name, LinkCounts()).add(made, one.links)
-    return {name: counts.rates for name, counts in found.items()}
+    texts = [(pair.source, pair.target) for pair in pairs]
+    records = record_attention(model, texts, lab.on_event, f"alignment: reading {split}")
+    for pair, record in zip(pairs, records, strict=True):
+        for name, predicted in attention_links(record) if record else ():
+            counts[name] = counts.get(name, LinkCounts()).add(predicted, pair.links)
+    return {name: count.rates for name, count in counts.items()}
 
 
 def attention_links(record: AttentionRecord) -> Iterator[tuple[str, _WordLinks]]:
-    """Yield the links of every head, of the mean of every layer and of the mean of all, at either step."""
+    """Yield the links of every head, of the mean of every layer and of the mean of all, at both steps."""
     source, target = (_word_of_each_piece(side) for side in source_and_target_words(record))
     for step, read in _READING_STEPS.items():
         for name, weights in _head_and_mean_weights(record.cross):
@@ -180,7 +176,7 @@ def attention_links(record: AttentionRecord) -> Iterator[tuple[str, _WordLinks]]
 
 
 def _head_and_mean_weights(cross: AttentionWeights) -> Iterator[tuple[str, AttentionWeights]]:
-    """Yield the weights (T S) of every head, of the mean of every layer and of the mean of all, by name."""
+    """Yield names and weights (T S)."""
     for layer, heads in enumerate(cross, 1):
         yield from ((f"layer {layer}, head {head}", weights) for head, weights in enumerate(heads, 1))
         yield f"layer {layer}, mean", heads.mean(0)
@@ -189,111 +185,100 @@ def _head_and_mean_weights(cross: AttentionWeights) -> Iterator[tuple[str, Atten
 
 
 def _word_of_each_piece(words: Sequence[WordSpan]) -> NDArray[np.int64]:
-    """Return for each piece which word it belongs to."""
+    """Return the index of the word that each token belongs to."""
     return np.repeat(np.arange(len(words)), [word.end - word.first for word in words])
 
 
 def _argmax_links(
     weights: AttentionWeights | FloatArray, source: NDArray[np.int64], target: NDArray[np.int64]
 ) -> _WordLinks:
-    """Link each target piece (row) to its heaviest source piece, and return the words so linked."""
+    """Link the word of each target token (row) to the word of the source token with the largest weight."""
     return frozenset(zip(source[weights.argmax(1)].tolist(), target.tolist(), strict=True))
 
 
-# What others say
+# Baselines
 
 
 def _score_baselines(lab: Laboratory, count: int) -> _AlignmentScores:
-    """Score IBM's first model in one direction and in both, unless it is the judge, and the diagonal."""
+    """Score the diagonal and, if there are gold links, IBM model 1 in one direction and in both."""
     pairs = load_aligned_pairs(lab, "test", count)
-    found = {"the diagonal": _count_links(pairs, [diagonal_links(one) for one in pairs])}
+    scores = {"the diagonal": _count_links(pairs, [diagonal_links(pair) for pair in pairs])}
     if lab.corpus.links:
-        both = [(one.source, one.target) for one in pairs] + lab.corpus.pairs("train")[:_MAX_TRAINING_PAIRS]
-        ibm = link_posteriors(_word_ids(pair for pair in both if pair[0].strip() and pair[1].strip()))[: len(pairs)]
-        makers = [_argmax_links(each, np.arange(each.shape[1]), np.arange(each.shape[0])) for each in ibm]
-        found["IBM model 1, each target word"] = _count_links(pairs, makers)
-        agreed = align_with_ibm1(
-            [(one.source, one.target) for one in pairs], lab.corpus.pairs("train")[:_MAX_TRAINING_PAIRS]
-        )
-        found["IBM model 1, where both directions agree"] = _count_links(pairs, [one.links for one in agreed])
-    return {name: counts.rates for name, counts in found.items()}
+        texts = [(pair.source, pair.target) for pair in pairs]
+        training = lab.corpus.pairs("train")[:_MAX_TRAINING_PAIRS]
+        posteriors = link_posteriors(_word_ids(pair for pair in [*texts, *training] if all(map(str.strip, pair))))
+        predicted = [_argmax_links(each, np.arange(each.shape[1]), np.arange(each.shape[0])) for each in posteriors]
+        scores["IBM model 1, each target word"] = _count_links(pairs, predicted[: len(pairs)])
+        agreed = [pair.links for pair in align_with_ibm1(texts, training)]
+        scores["IBM model 1, where both directions agree"] = _count_links(pairs, agreed)
+    return {name: counts.rates for name, counts in scores.items()}
 
 
 def diagonal_links(pair: AlignedPair) -> _WordLinks:
-    """Link each target word to the source word at the same share of the sentence."""
+    """Link each target word to the source word at the same relative position."""
     sources, targets = len(alignment_words(pair.source)), len(alignment_words(pair.target))
     return frozenset((min(sources - 1, int((j + 0.5) * sources / targets)), j) for j in range(targets))
 
 
 def _count_links(pairs: Sequence[AlignedPair], predicted: Sequence[_WordLinks]) -> LinkCounts:
-    """Count links over sentences."""
     total = LinkCounts()
-    for one, links in zip(pairs, predicted, strict=True):
-        total = total.add(links, one.links)
+    for pair, links in zip(pairs, predicted, strict=True):
+        total = total.add(links, pair.links)
     return total
 
 
-# What is shown
+# Report
 
 
 def _findings(results: Mapping[str, Json]) -> tuple[str, ...]:
-    """Say which reading aligns best, at which step, and how the rivals do."""
-    test, chosen, rivals = results["test"], results["chosen"], results["rivals"]
+    test, chosen, baselines = results["test"], results["chosen"], results["baselines"]
     best = test[chosen]
-    rival = min(rivals, key=lambda name: float(rivals[name]["error"]))
-    steps = [
+    baseline = min(baselines, key=lambda name: float(baselines[name]["error"]))
+    written, read = (
         min((test[name]["error"], name.removesuffix(f", {step}")) for name in test if name.endswith(step))
         for step in _READING_STEPS
-    ]
-    judge = "the gold alignment" if results["judge"] == "gold" else "what IBM's first model is sure of"
-    others = "" if rival == "the diagonal" else f", the diagonal {rivals['the diagonal']['error']:.3f}"
-    (written, by), (later, by_later) = steps
+    )
+    judge = "the gold alignment" if results["judge"] == "gold" else "the links on which IBM model 1 agrees"
+    diagonal = "" if baseline == "the diagonal" else f", the diagonal {baselines['the diagonal']['error']:.3f}"
     return (
-        f"The reading chosen on validation sentences ({chosen}) has an alignment error rate of {best['error']:.3f} on "
-        f"test sentences against {judge} (precision {best['precision']:.3f}, recall {best['recall']:.3f}).",
-        f"Without attention: {rival} {rivals[rival]['error']:.3f}{others}.",
-        f"At the step that writes a word the best reading has {written:.3f} ({by}); one step later, when the word has "
-        f"just been read, {later:.3f} ({by_later}).",
+        f"The choice of the validation sentences ({chosen}) has an alignment error rate of {best['error']:.3f} on test "
+        f"sentences against {judge} (precision {best['precision']:.3f}, recall {best['recall']:.3f}).",
+        f"Without attention: {baseline} {baselines[baseline]['error']:.3f}{diagonal}.",
+        f"At the step that writes a word, the lowest error rate is {written[0]:.3f} ({written[1]}); one step later, "
+        f"when the word is read, {read[0]:.3f} ({read[1]}).",
     )
 
 
 def _error_rate_table(results: Mapping[str, Json]) -> ReportTable:
-    """Return every reading and every rival, the best first."""
     test, valid = results["test"], results["valid"]
     rows: list[tuple[Cell, ...]] = [
         (name, *_format_rates(test[name]), f"{valid[name]['error']:.3f}", "chosen" if name == results["chosen"] else "")
         for name in sorted(test, key=lambda name: float(test[name]["error"]))
     ]
-    rows += [(name, *_format_rates(numbers), "", "without attention") for name, numbers in results["rivals"].items()]
-    header = ("reading", "error rate", "precision", "recall", "error rate, validation", "")
+    rows += [(name, *_format_rates(rates), "", "without attention") for name, rates in results["baselines"].items()]
+    header = ("links from", "error rate", "precision", "recall", "error rate, validation", "")
     note = (
-        "Alignment error rate: 1 − 2 · right / (made + wanted). Every target piece makes one link, to its heaviest "
-        "source piece, END left out; a word that translates two source words finds one of them only. IBM model 1 "
-        f"prefers the diagonal, and learned from {_MAX_TRAINING_PAIRS:,} training pairs and the sentences themselves."
+        "Alignment error rate: 1 − 2 · correct / (predicted + gold). Every target token but END is linked to the "
+        "source token with the largest weight, so a word that translates two source words is linked to one of "
+        f"them. IBM model 1 prefers the diagonal and was trained on {_MAX_TRAINING_PAIRS:,} training pairs "
+        "and the test sentences."
     )
-    return ReportTable(f"Alignment error rates on {results['sentences']:,} test sentences", header, tuple(rows), note)
+    return ReportTable(f"Alignment error rates on {results['sentences']:,} test sentences", header, rows, note)
 
 
 def _format_rates(rates: Mapping[str, float]) -> tuple[str, str, str]:
-    """Write error rate, precision and recall."""
     return f"{rates['error']:.3f}", f"{rates['precision']:.3f}", f"{rates['recall']:.3f}"
 
 
-def _draw_error_rates(folder: Path, test: Mapping[str, Mapping[str, float]]) -> Picture:
-    """Draw the error rates as maps: layers down, heads and their mean across, one map for each step."""
-    named = [name.split(", ") for name in test if not name.startswith("all")]
-    layers, columns = (list(dict.fromkeys(parts[place] for parts in named)) for place in (0, 1))
+def _draw_error_rates(folder: Path, test: Mapping[str, Mapping[str, float]]) -> ReportPicture:
+    names = [name.split(", ") for name in test if not name.startswith("all")]
+    layers, columns = (list(dict.fromkeys(parts[side] for parts in names)) for side in (0, 1))
     figure, axes = subplots(
         len(_READING_STEPS), width=len(_READING_STEPS) * (0.7 * len(columns) + 1.4), height=0.5 * len(layers) + 1.6
     )
-    for place, step in zip(axes, _READING_STEPS, strict=True):
+    for panel, step in zip(axes, _READING_STEPS, strict=True):
         grid = [[test[f"{layer}, {column}, {step}"]["error"] for column in columns] for layer in layers]
-        image = place.imshow(grid, vmin=0, vmax=1, cmap="viridis", aspect="auto")
-        write_cell_values(place, grid, 1.0)
-        label_axes(place, title=f"read {step}", x_label="", y_label="")
-        place.set_xticks(range(len(columns)), columns)
-        place.set_yticks(range(len(layers)), layers)
-        place.grid(visible=False)
+        image = draw_heat_map(panel, grid, 1.0, title=step, columns=columns, rows=layers)
     add_colorbar(figure, image, axes, "alignment error rate")
     file = save_figure(figure, folder / "error-rates.png")
-    return Picture(file, "Alignment error rate of each layer and head, and of each layer's mean; less is better.")
+    return ReportPicture(file, "Alignment error rate of each layer and head, and of each layer's mean; less is better.")

@@ -1,4 +1,4 @@
-"""Table 2: the Transformer and its rivals, with the same corpus, vocabulary, number of parameters and time."""
+"""Table 2: the Transformer and earlier architectures with the same corpus, vocabulary, parameters and time."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -12,26 +12,26 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.evaluation.scores import compare_systems, score_translations
-from dragoman.lab.laboratory import Laboratory, TrainedModel, count_parameters
-from dragoman.lab.lengths import LengthRange, bleu_in_range, format_range
+from dragoman.lab.corpus import LengthRange, SentencePairs, bleu_in_range, format_range
+from dragoman.lab.laboratory import Laboratory, count_parameters
 from dragoman.lab.plots import add_shared_legend, draw_lines, save_figure, subplots
-from dragoman.lab.report import Cell, ExperimentReport, Json, Picture, ReportTable, format_difference
-from dragoman.model_config import ModelConfig
+from dragoman.model_config import MODEL_CONFIGS, ModelConfig
 from dragoman.models.architectures import build_model
 from dragoman.models.attention import unfused_attention
 from dragoman.models.transducer import Source
+from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable, format_difference
 from dragoman.tokens import END, RESERVED_TOKENS, START
 
-TITLE = "Table 2: the Transformer and its rivals"
-QUESTION = "What do recurrence, convolution and attention reach with the same text, size and time?"
+TITLE = "Table 2: the Transformer and earlier architectures"
+QUESTION = "How well do recurrent, convolutional and attention models translate after the same time at the same size?"
 CLAIM = (
-    "Section 6.1: on WMT 2014 the Transformer has a better BLEU (28.4 and 41.8) than the recurrent and convolutional "
-    "models before it, at a fraction of their cost of training."
+    "Section 6.1: on WMT 2014 the Transformer has a better BLEU (28.4 and 41.8) than earlier recurrent and "
+    "convolutional models, at a fraction of their training cost."
 )
 
 _RECURRENT_RATE = {"training.rate": 0.01}
-# The learning rate of each was chosen on the validation text by trainings of 12 to 30 seconds (docs/log.md): the
-# recurrent models learn fastest with 0.01, all others with the laboratory's 0.005.
+# Learning rates were chosen on the validation text in trainings of 12 to 30 seconds (docs/log.md): recurrent models
+# learn fastest with 0.01, all others with the default of the laboratory, 0.005.
 CONTENDERS: dict[str, dict[str, Any]] = {
     "averaged embeddings": {"model.architecture": "bag_of_embeddings", "model.kernel": 4},
     "concatenated embeddings": {
@@ -55,193 +55,178 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 }
 _TRANSFORMER, _NO_ATTENTION = "Transformer", "recurrent, no attention"
 RECURRENT_WITH_ATTENTION = [name for name in CONTENDERS if name.startswith("recurrent") and name != _NO_ATTENTION]
-_WIDTHS = range(16, 513, 2)  # that a contender may have
-_OVERHEAD_SECONDS = 12.0  # beside the training of a model: preparing its data, translating the validation and test text
-_MIN_TRAINING_SHARE = 0.2  # of the time of a model that is spent on training it, however short it is
-_LENGTH_RANGES = 4  # of sentence lengths, with about as many test sentences in each
-_SIGNIFICANCE = 0.05  # of probability that chance alone made a difference: from here on it is called none
+_WIDTHS = range(16, 513, 2)  # from which the width of a model is chosen
+_OVERHEAD_SECONDS = 12.0  # per model, for preparing the data and translating the validation and test text
+_MIN_TRAINING_SHARE = 0.2  # of the time of a model
+_LENGTH_RANGES = 4  # of source lengths
+_SIGNIFICANCE = 0.05
 
 
 def run(lab: Laboratory) -> ExperimentReport:
-    """Train every contender for the same time and see how well it translates sentences that it has not seen."""
-    each = lab.budget_seconds / len(CONTENDERS)
-    seconds = max(_MIN_TRAINING_SHARE * each, each - _OVERHEAD_SECONDS)
+    """Train every architecture for the same time and score its translations of test sentences."""
+    share = lab.budget_seconds / len(CONTENDERS)
+    seconds = max(_MIN_TRAINING_SHARE * share, share - _OVERHEAD_SECONDS)
     pairs = lab.corpus.pairs("test")
     vocabulary = len(lab.train_model("Transformer", {}, seconds=seconds).translator.target_tokenizer)
-    goal = count_settings_parameters({}, vocabulary, lab)
+    parameters = count_settings_parameters({}, vocabulary, lab)
     rows = {
-        name: _train_and_score(lab, name, match_parameters(name, goal, vocabulary, lab), seconds, pairs)
+        name: _train_and_score(lab, name, match_parameters(name, parameters, vocabulary, lab), seconds, pairs)
         for name in CONTENDERS
     }
-    lengths = quantile_ranges(pairs)
+    ranges = quantile_ranges(pairs)
     by_length = {
-        name: [bleu_in_range(row["translations"], pairs, each) for each in lengths] for name, row in rows.items()
+        name: [bleu_in_range(row["translations"], pairs, lengths) for lengths in ranges] for name, row in rows.items()
     }
-    pictures = _draw(lab, rows, by_length, lengths)
+    pictures = _draw(lab, rows, by_length, ranges)
     for name, row in rows.items():
-        row["by_length"] = dict(zip(map(format_range, lengths), by_length[name], strict=True))
-    parts = (_explanation(seconds, goal), _quality_table(rows), _length_table(by_length, lengths), *pictures)
+        row["by_length"] = dict(zip(map(format_range, ranges), by_length[name], strict=True))
+    parts = (_explanation(seconds, parameters), _quality_table(rows), _length_table(by_length, ranges), *pictures)
     results = {name: {key: value for key, value in row.items() if key != "curve"} for name, row in rows.items()}
     return ExperimentReport(
-        _findings(rows, by_length, pairs, lengths), parts, {"contenders": results, "seconds_each": seconds}
+        _findings(rows, by_length, pairs, ranges), parts, {"contenders": results, "seconds_each": seconds}
     )
-
-
-def _explanation(seconds: float, goal: int) -> str:
-    """Say what was equal."""
-    return (
-        f"Every model read the same sentences with the same vocabulary, had about {goal:,} parameters (the width of "
-        f"each was chosen for that) and {seconds:.0f} seconds of training with all cores. Operations are counted: the "
-        "matrix products of forward and backward pass, a multiplication and an addition for each weight."
-    )
-
-
-# One contender
 
 
 def _train_and_score(
-    lab: Laboratory, name: str, settings: Mapping[str, Any], seconds: float, pairs: Sequence[tuple[str, str]]
+    lab: Laboratory, name: str, settings: Mapping[str, Any], seconds: float, pairs: SentencePairs
 ) -> dict[str, Json]:
-    """Train one model and score it; what was found is kept."""
-    trained = lab.train_model(name.replace(",", "").replace(" ", "-"), settings, seconds=seconds)
+    model = lab.train_model(name.replace(",", "").replace(" ", "-"), settings, seconds=seconds)
 
     def measure() -> Json:
-        translations = trained.translate_sources(pairs)
-        found = score_translations(translations, [target for _, target in pairs])
+        translations = model.translate_sources(pairs)
+        scores = score_translations(translations, [target for _, target in pairs])
+        config, source = model.translator.recipe.model, model.translator.source_tokenizer
         return {
-            "bleu": found.bleu.value, "interval": found.bleu.interval, "chrf": found.chrf.value,
-            "signature": found.bleu.signature, "translations": translations,
-            "operations_per_token": _training_flops_per_token(trained),
+            "bleu": scores.bleu.value, "interval": scores.bleu.interval, "chrf": scores.chrf.value,
+            "signature": scores.bleu.signature, "translations": translations,
+            "flops_per_token": count_flops_per_token(config, len(source), len(model.translator.target_tokenizer)),
         }  # fmt: skip
 
-    kept = lab.measure_once(f"score {name}", measure, settings=dict(settings), seconds=seconds)
+    scores = lab.measure_once(f"score {name}", measure, settings=dict(settings), seconds=seconds)
+    validations = [event for event in model.events if event["event"] == "validation" and "loss" in event]
     return {
-        **kept,
+        **scores,
         "settings": dict(settings),
-        "width": trained.translator.recipe.model.width,
-        "parameters": trained.parameters,
-        "perplexity": trained.perplexity,
-        "steps": trained.steps,
-        "seconds": trained.seconds,
-        "tokens": trained.target_tokens,
-        "curve": [(e["seconds"], e["loss"]) for e in trained.events if e["event"] == "validation" and "loss" in e],
+        "width": model.translator.recipe.model.width,
+        "parameters": model.parameters,
+        "perplexity": model.perplexity,
+        "steps": model.steps,
+        "seconds": model.seconds,
+        "tokens": model.target_tokens,
+        "curve": [(event["seconds"], event["loss"]) for event in validations],
     }
 
 
+# Size and cost of a model
+
+
 def match_parameters(name: str, parameters: int, vocabulary: int, lab: Laboratory) -> dict[str, Any]:
-    """Return the settings of a contender, as wide as it takes to have the number of parameters that all have."""
+    """Return the settings of an architecture with the width that comes closest to a number of parameters."""
     settings = CONTENDERS[name]
     if name == _TRANSFORMER:
         return dict(settings)
 
     def size(width: int) -> int:
-        return count_settings_parameters({**settings, **width_settings(width)}, vocabulary, lab)
+        return count_settings_parameters(width_settings(settings, width), vocabulary, lab)
 
-    large = bisect_left(_WIDTHS, parameters, hi=len(_WIDTHS) - 1, key=size)  # a wider model never has fewer parameters
+    large = bisect_left(_WIDTHS, parameters, hi=len(_WIDTHS) - 1, key=size)  # parameters increase with the width
     best = min(_WIDTHS[max(0, large - 1) : large + 1], key=lambda width: abs(size(width) - parameters))
-    return {**settings, **width_settings(best)}
+    return width_settings(settings, best)
 
 
-def width_settings(width: int) -> dict[str, Any]:
-    """Return the settings of a width; the inner layers keep their proportion."""
-    return {"model.width": width, "model.inner_width": 2 * width}
+def width_settings(settings: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """Return settings with another width, and with an inner width in proportion if the architecture has one."""
+    has_inner_width = "inner_width" in MODEL_CONFIGS[settings["model.architecture"]].model_fields
+    return {**settings, "model.width": width, **({"model.inner_width": 2 * width} if has_inner_width else {})}
 
 
 def count_settings_parameters(settings: Mapping[str, Any], vocabulary: int, lab: Laboratory) -> int:
-    """Count the parameters of a model without giving it memory."""
-    how = lab.build_recipe(lab.model_run("none"), settings, 1.0, lab.seed, lab.corpus).model
-    return count_parameters(how, vocabulary, vocabulary)
-
-
-def _training_flops_per_token(trained: TrainedModel) -> float:
-    """Count the operations of a training step for each target token, on sentences of a usual length."""
-    how, pieces = trained.translator.recipe.model, trained.translator.target_tokenizer
-    return count_flops_per_token(how, len(trained.translator.source_tokenizer), len(pieces))
+    """Count the parameters of the small model with changed settings."""
+    return count_parameters(lab.build_recipe("none", settings).model, vocabulary, vocabulary)
 
 
 def count_flops_per_token(
     config: ModelConfig, source_vocabulary: int, target_vocabulary: int, length: int = 12
 ) -> float:
-    """Count what one batch takes, forward and backward.
+    """Count the floating-point operations of forward and backward pass per target token.
 
-    In double precision, and with plain products for attention, nothing goes past the counter.
+    Double precision and unfused attention are used, since the counter does not see fused kernels.
     """
     model = build_model(config, source_vocabulary, target_vocabulary).train()
     cast(nn.Module, model).double()
-    words = torch.randint(RESERVED_TOKENS, min(source_vocabulary, target_vocabulary), (8, length))
-    source = torch.cat([words, torch.full((8, 1), END)], dim=1)
-    prefix = torch.cat([torch.full((8, 1), START), words], dim=1)
+    tokens = torch.randint(RESERVED_TOKENS, min(source_vocabulary, target_vocabulary), (8, length))
+    source = torch.cat([tokens, torch.full((8, 1), END)], dim=1)
+    prefix = torch.cat([torch.full((8, 1), START), tokens], dim=1)
     with unfused_attention(), FlopCounterMode(display=False) as counter:
         total = (model.hidden_states(prefix, model.encode(Source.from_ids(source))) @ model.output_weight.T).sum()
         torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
     return float(counter.get_total_flops() / prefix.numel())
 
 
-# Sentence lengths
-
-
-def quantile_ranges(pairs: Sequence[tuple[str, str]]) -> list[LengthRange]:
-    """Cut the lengths of the sources into ranges with about as many sentences in each."""
+def quantile_ranges(pairs: SentencePairs) -> list[LengthRange]:
+    """Divide the source lengths into ranges with about as many sentences each."""
     lengths = np.array([len(source.split()) for source, _ in pairs])
     cuts = sorted({int(cut) for cut in np.quantile(lengths, np.linspace(0, 1, _LENGTH_RANGES + 1)[1:], method="lower")})
     return [(before + 1, cut) for before, cut in zip([int(lengths.min()) - 1, *cuts], cuts, strict=False)]
 
 
-# What is shown
+# Report
+
+
+def _explanation(seconds: float, parameters: int) -> str:
+    return (
+        f"All models have the same training text and vocabulary, about {parameters:,} parameters (the width is chosen "
+        f"accordingly) and {seconds:.0f} seconds of training on all cores. FLOPs are counted, not estimated: matrix "
+        "products of forward and backward pass, two operations per multiplication and addition."
+    )
 
 
 def _quality_table(rows: Mapping[str, dict[str, Json]]) -> ReportTable:
-    """Return the paper's table 2 for this corpus."""
-    lines: list[tuple[Cell, ...]] = []
+    cells: list[tuple[Cell, ...]] = []
     for name, row in rows.items():
-        cost = row["operations_per_token"] * row["tokens"]
-        points = f"{row['bleu']:.1f} ± {row['interval']:.1f}"
+        bleu = f"{row['bleu']:.1f} ± {row['interval']:.1f}"
         speed = round(row["tokens"] / max(row["seconds"], 1e-9))
-        facts = (row["width"], row["parameters"], row["steps"], round(row["seconds"]), speed, f"{cost:.1e}")
-        lines.append((name, points, row["perplexity"], *facts))
-    header = ("model", "BLEU", "perplexity", "width", "parameters", "steps", "seconds", "tokens/s", "operations")
+        size = (row["width"], row["parameters"], row["steps"], round(row["seconds"]))
+        cells.append((name, bleu, row["perplexity"], *size, speed, f"{row['flops_per_token'] * row['tokens']:.1e}"))
+    header = ("model", "BLEU", "perplexity", "width", "parameters", "steps", "seconds", "tokens/s", "training FLOPs")
     note = (
-        "BLEU on the test text with its 95 % interval; perplexity per piece on the validation text. One training of "
-        "each: intervals and p-values are about the choice of test sentences, not about the luck of a training."
+        "BLEU on the test text with its 95 % interval; perplexity per token on the validation text. There is one "
+        "training per model: intervals and p-values reflect the choice of test sentences, not of the seed."
     )
-    return ReportTable("Quality and cost of training", header, tuple(lines), note)
+    return ReportTable("Quality and training cost", header, cells, note)
 
 
-def _length_table(by_length: Mapping[str, list[float]], lengths: Sequence[LengthRange]) -> ReportTable:
-    """Return BLEU by sentence length."""
-    header = ("model", *(f"{format_range(each)} words" for each in lengths))
+def _length_table(by_length: Mapping[str, list[float]], ranges: Sequence[LengthRange]) -> ReportTable:
+    header = ("model", *(f"{format_range(lengths)} words" for lengths in ranges))
     rows = tuple((name, *(f"{value:.1f}" for value in values)) for name, values in by_length.items())
-    return ReportTable("BLEU by the length of the source", header, rows)
+    return ReportTable("BLEU by source length", header, rows)
 
 
 def _draw(
-    lab: Laboratory,
-    rows: Mapping[str, dict[str, Json]],
-    by_length: Mapping[str, list[float]],
-    lengths: list[LengthRange],
-) -> tuple[Picture, Picture]:
-    """Draw BLEU against the length of the source, and the loss against time."""
+    lab: Laboratory, rows: Mapping[str, dict[str, Json]], by_length: Mapping[str, list[float]],
+    ranges: list[LengthRange],
+) -> tuple[ReportPicture, ReportPicture]:  # fmt: skip
+    middles = [(fewest + most) / 2 for fewest, most in ranges]
+    scores = {name: (middles, values) for name, values in by_length.items()}
     figure, (axes,) = subplots(height=4.8)
-    middles = [(least + most) / 2 for least, most in lengths]
-    lines = {name: (middles, values) for name, values in by_length.items()}
-    draw_lines(axes, lines, x_label="words in the source", y_label="BLEU on the test text", legend=False)
+    draw_lines(axes, scores, x_label="words in the source", y_label="BLEU on the test text", legend=False)
     _add_legend(figure, axes)
-    first = Picture(
-        save_figure(figure, lab.folder / "bleu-by-length.png"), "BLEU by the length of the source sentence."
-    )
+    by_length_file = save_figure(figure, lab.folder / "bleu-by-length.png")
+    curves: dict[str, Any] = {name: zip(*row["curve"], strict=True) for name, row in rows.items() if row["curve"]}
     figure, (axes,) = subplots(height=4.8)
-    curves = {name: tuple(zip(*row["curve"], strict=True)) for name, row in rows.items() if row["curve"]}
-    up = "validation loss per piece (nats)"
-    draw_lines(axes, curves, x_label="seconds of training", y_label=up, markers=False, legend=False)  # type: ignore[arg-type]
+    draw_lines(
+        axes, curves, x_label="seconds of training", y_label="validation loss, nats per token", markers=False,
+        legend=False,
+    )  # fmt: skip
     _add_legend(figure, axes)
-    second = Picture(
-        save_figure(figure, lab.folder / "learning-curves.png"), "Validation loss against the time of training."
+    curves_file = save_figure(figure, lab.folder / "learning-curves.png")
+    return (
+        ReportPicture(by_length_file, "BLEU by source length."),
+        ReportPicture(curves_file, "Validation loss by training time."),
     )
-    return first, second
 
 
 def _add_legend(figure: Figure, axes: Axes) -> None:
-    """Let the line of the Transformer stand out, and name all of them below."""
     for line in axes.get_lines():
         if line.get_label() == _TRANSFORMER:
             line.set(color="black", linewidth=2.5, linestyle="-", zorder=3)
@@ -249,48 +234,39 @@ def _add_legend(figure: Figure, axes: Axes) -> None:
 
 
 def _findings(
-    rows: Mapping[str, dict[str, Json]],
-    by_length: Mapping[str, list[float]],
-    pairs: Sequence[tuple[str, str]],
-    lengths: Sequence[LengthRange],
-) -> tuple[str, ...]:
-    """Say who was better than whom, and whether that can be chance."""
+    rows: Mapping[str, dict[str, Json]], by_length: Mapping[str, list[float]], pairs: SentencePairs,
+    ranges: Sequence[LengthRange],
+) -> tuple[str, ...]:  # fmt: skip
     best = min(RECURRENT_WITH_ATTENTION, key=lambda name: float(rows[name]["perplexity"]))
-    order = sorted(rows, key=lambda name: -rows[name]["bleu"])
-    ranked = ", ".join(f"{name} {rows[name]['bleu']:.1f}" for name in order)
+    ranked = sorted(rows, key=lambda name: -rows[name]["bleu"])
+    scores = ", ".join(f"{name} {rows[name]['bleu']:.1f}" for name in ranked)
     return (
-        f"BLEU after the same time, with the same number of parameters, the best first: {ranked}.",
+        f"BLEU after the same training time with the same number of parameters, best first: {scores}.",
         _compare_by_bootstrap(_TRANSFORMER, best, rows, pairs),
         _compare_by_bootstrap(best, _NO_ATTENTION, rows, pairs),
-        length_finding(_TRANSFORMER, best, by_length, lengths),
-        length_finding(best, _NO_ATTENTION, by_length, lengths),
+        length_finding(_TRANSFORMER, best, by_length, ranges),
+        length_finding(best, _NO_ATTENTION, by_length, ranges),
     )
 
 
-def _compare_by_bootstrap(
-    one: str, other: str, rows: Mapping[str, dict[str, Json]], pairs: Sequence[tuple[str, str]]
-) -> str:
-    """Compare two contenders by paired bootstrap resampling."""
+def _compare_by_bootstrap(name: str, other: str, rows: Mapping[str, dict[str, Json]], pairs: SentencePairs) -> str:
+    """Compare two models by paired bootstrap resampling."""
     references = [target for _, target in pairs]
-    found = compare_systems(rows[one]["translations"], rows[other]["translations"], references)
-    difference = rows[one]["bleu"] - rows[other]["bleu"]
-    if found.p_value >= _SIGNIFICANCE:
-        return (
-            f"{one} is not clearly better or worse than {other} ({format_difference(difference)} BLEU, p = "
-            f"{found.p_value:.3f})."
-        )
+    p_value = compare_systems(rows[name]["translations"], rows[other]["translations"], references).p_value
+    difference = rows[name]["bleu"] - rows[other]["bleu"]
+    if p_value >= _SIGNIFICANCE:
+        change = f"{format_difference(difference)} BLEU, p = {p_value:.3f}"
+        return f"{name} is not clearly better or worse than {other} ({change})."
     word = "better" if difference > 0 else "worse"
-    return f"{one} is {abs(difference):.1f} BLEU {word} than {other} (p = {found.p_value:.3f})."
+    return f"{name} is {abs(difference):.1f} BLEU {word} than {other} (p = {p_value:.3f})."
 
 
-def length_finding(one: str, other: str, by_length: Mapping[str, list[float]], lengths: Sequence[LengthRange]) -> str:
-    """Say how the difference between two contenders changes with the length of the sentence."""
-    differences = [ours - theirs for ours, theirs in zip(by_length[one], by_length[other], strict=True)]
-    first, last = format_range(lengths[0]), format_range(lengths[-1])
+def length_finding(name: str, other: str, by_length: Mapping[str, list[float]], ranges: Sequence[LengthRange]) -> str:
+    """Return a sentence on how the difference between two models changes with the source length."""
+    differences = [ours - theirs for ours, theirs in zip(by_length[name], by_length[other], strict=True)]
     grows = len(differences) > 1 and abs(differences[-1]) == max(map(abs, differences))
     return (
-        f"{one} against {other}: {format_difference(differences[0])} BLEU on sentences of {first} words, "
-        f"{format_difference(differences[-1])} on those of {last}; the difference is "
-        f"{'' if grows else 'not '}largest on the "
-        "longest."
+        f"{name} compared with {other}: {format_difference(differences[0])} BLEU on sentences of "
+        f"{format_range(ranges[0])} words, {format_difference(differences[-1])} on those of "
+        f"{format_range(ranges[-1])}; the difference is {'' if grows else 'not '}largest for the longest."
     )

@@ -24,9 +24,9 @@ from dragoman.lab.layer_costs import (
     warm_up,
 )
 from dragoman.lab.layer_pictures import LayerTimes, draw_paths, draw_times
-from dragoman.lab.report import ExperimentReport, Json, ReportTable
 from dragoman.lab.seeds import decimal_formatter
 from dragoman.malloc import keep_freed_memory
+from dragoman.report import ExperimentReport, Json, ReportTable
 
 TITLE = "Table 1: cost per layer, sequential operations, path length"
 QUESTION = "How do time and memory of a layer grow with the length and the width, and how far does a gradient travel?"
@@ -300,10 +300,10 @@ def _findings(fits: Any, ratios: dict[str, SampleStats], memory: Json, travelled
     two, one = decimal_formatter(2), decimal_formatter(1)
     full, window = fits["n"][SELF_ATTENTION], fits["n"][RESTRICTED]
     return (
-        f"The time of self-attention grows with n to the power {full['forward'].written(two)} forward and "
-        f"{full['both'].written(two)} with its gradient; table 1 says 2.",
+        f"The time of self-attention grows with n to the power {full['forward'].format(two)} forward and "
+        f"{full['both'].format(two)} with its gradient; table 1 says 2.",
         f"The time of restricted self-attention (r = {WINDOW_SIZE}) grows with n to the power "
-        f"{window['forward'].written(two)} forward and {window['both'].written(two)} with its gradient; table 1 "
+        f"{window['forward'].format(two)} forward and {window['both'].format(two)} with its gradient; table 1 "
         "says 1.",
         f"At n = {n:,} the window is {ratios['attention, forward'].format(one)} times faster than full attention "
         f"forward and {ratios['attention, forward and backward'].format(one)} times with the gradient; than torch’s "

@@ -1,5 +1,6 @@
-"""What the experiments read: a parallel corpus in three parts, the built-in phrasebook unless another is named."""
+"""The corpora of the experiments: parallel text in three splits, the built-in phrasebook unless another is named."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -8,25 +9,28 @@ from random import Random
 from dragoman.corpora.phrasebook import write_lines, write_phrasebook
 from dragoman.data.corpus import ParallelCorpus
 from dragoman.errors import UserError
-from dragoman.storage import make_directory
+from dragoman.evaluation.scores import corpus_bleu
+from dragoman.run import make_directory
 
-_FilePair = tuple[Path, Path]  # source and target, line by line
+SentencePairs = Sequence[tuple[str, str]]  # source and target sentences
+LengthRange = tuple[int, int]  # the fewest and the most words of a source, both included
+_FilePair = tuple[Path, Path]  # source and target file, aligned by line
 
 PHRASEBOOK_SIZES = {"train": 20_000, "valid": 500, "test": 1000}
-_HELD_OUT_PAIRS = 1000  # pairs for validation, and again for the test, of a corpus that comes in one piece
-_ANNOTATION_SUFFIXES = {"links", "antecedents"}  # which the phrasebook has beside its languages
+_HELD_OUT_PAIRS = 1000  # for each of validation and test, if a corpus has no splits
+_ANNOTATION_SUFFIXES = {"links", "antecedents"}  # of phrasebook files that are not text
 _VALIDATION_NAMES, _TEST_NAMES = ("valid", "val", "dev"), ("test",)
 
 
 @dataclass(frozen=True)
 class SplitCorpus:
-    """A corpus to train, validate and test with."""
+    """A parallel corpus with training, validation and test files."""
 
     name: str
     train: _FilePair
     valid: _FilePair
     test: _FilePair
-    links: Path | None = None  # the gold word alignment of the test text
+    links: Path | None = None  # the gold word alignment of the test split
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
         """Return the sentence pairs of a split."""
@@ -34,28 +38,27 @@ class SplitCorpus:
 
     @property
     def fingerprint(self) -> str:
-        """What makes this corpus different from any other."""
-        parts = [
-            ParallelCorpus.from_files(*map(str, files)).fingerprint() for files in (self.train, self.valid, self.test)
-        ]
-        return sha256(" ".join(parts).encode()).hexdigest()[:16]
+        """A hash of the text."""
+        splits = (self.train, self.valid, self.test)
+        prints = [ParallelCorpus.from_files(*map(str, files)).fingerprint() for files in splits]
+        return sha256(" ".join(prints).encode()).hexdigest()[:16]
 
     def filter_shorter_than(self, max_words: int, folder: Path) -> "SplitCorpus":
-        """Return the corpus in which training and validation know only sources of fewer words."""
+        """Return the corpus with only those training and validation pairs whose source has fewer words."""
         make_directory(folder)
         short: dict[str, _FilePair] = {}
         for split in ("train", "valid"):
-            kept = [pair for pair in self.pairs(split) if len(pair[0].split()) < max_words]
-            if not kept:
+            pairs = [pair for pair in self.pairs(split) if len(pair[0].split()) < max_words]
+            if not pairs:
                 raise UserError(
-                    f"{self.name}: no {split} pair has fewer than {max_words} words; there is nothing to train on."
+                    f"{self.name}: no {split} pair has fewer than {max_words} words, so there is no text to train on."
                 )
-            short[split] = _write_pairs(folder / f"{split}.under{max_words}", kept)
+            short[split] = _write_pairs(folder / f"{split}.under{max_words}", pairs)
         return replace(self, name=f"{self.name}, under {max_words} words", train=short["train"], valid=short["valid"])
 
 
 def find_corpus(name: str, folder: Path, seed: int = 1, languages: str | None = None) -> SplitCorpus:
-    """Find the corpus that `--corpus` names: phrasebook, a folder with train, valid and test, or SOURCE:TARGET."""
+    """Return the corpus that `--corpus` names: phrasebook, a folder with train, valid and test, or SOURCE:TARGET."""
     if name == "phrasebook":
         return _phrasebook_corpus(folder / ("phrasebook" if seed == 1 else f"phrasebook-{seed}"), seed)
     source, colon, target = name.partition(":")
@@ -70,7 +73,6 @@ def find_corpus(name: str, folder: Path, seed: int = 1, languages: str | None = 
 
 
 def _phrasebook_corpus(folder: Path, seed: int) -> SplitCorpus:
-    """Write the phrasebook out, unless it is there."""
     if not (folder / "test.links").exists():
         make_directory(folder)
         write_phrasebook(folder, PHRASEBOOK_SIZES, seed=seed)
@@ -79,12 +81,12 @@ def _phrasebook_corpus(folder: Path, seed: int) -> SplitCorpus:
 
 
 def _split_corpus(corpus: ParallelCorpus, folder: Path, seed: int) -> SplitCorpus:
-    """Hold validation and test pairs out of a corpus that comes in one piece; none of them is trained on."""
+    """Hold out validation and test pairs at random; no held-out pair is in the training split."""
     pairs = list(dict.fromkeys(corpus.pairs()))
     held_out = min(_HELD_OUT_PAIRS, len(pairs) // 10)
     if held_out < 1:
         raise UserError(
-            f"{corpus} has {len(pairs)} different pairs; 10 or more are needed to train, validate and test."
+            f"{corpus} has {len(pairs)} different pairs; at least 10 are needed for training, validation and test."
         )
     Random(seed).shuffle(pairs)
     make_directory(folder)
@@ -98,37 +100,56 @@ def _split_corpus(corpus: ParallelCorpus, folder: Path, seed: int) -> SplitCorpu
 
 
 def _corpus_in_folder(folder: Path, languages: str | None = None) -> SplitCorpus:
-    """Find train, valid and test files of two languages in a folder."""
-    known = sorted(
-        {_language_suffix(path) for path in folder.iterdir() if path.name.startswith("train.")} - _ANNOTATION_SUFFIXES
-    )
+    """Return the train, valid and test files of two languages in a folder."""
+    known = sorted({_language_suffix(path) for path in folder.iterdir() if path.name.startswith("train.")})
+    known = [language for language in known if language not in _ANNOTATION_SUFFIXES]
     both = known if languages is None else languages.split(":")
     if len(known) < 2:
-        raise UserError(f"{folder} has no two files train.LANGUAGE; name two files as SOURCE:TARGET instead.")
+        raise UserError(
+            f"{folder} does not have two files named train.LANGUAGE; name two files as SOURCE:TARGET instead."
+        )
     if len(both) != 2 or not set(both) <= set(known):
-        usual = f"--languages {known[0]}:{known[1]}"
-        raise UserError(f"{folder} has {', '.join(known)}; say from which to which, as {usual}.")
+        example = f"--languages {known[0]}:{known[1]}"
+        raise UserError(f"{folder} has {', '.join(known)}; choose source and target language, such as {example}.")
 
-    def files(names: tuple[str, ...]) -> _FilePair:
-        found = [path for path in sorted(folder.iterdir()) if path.name.startswith(names)]
-        chosen = [next((path for path in found if _language_suffix(path) == each), None) for each in both]
-        if chosen[0] is None or chosen[1] is None:
-            raise UserError(f"{folder} has no files called {' or '.join(names)} in {both[0]} and {both[1]}.")
-        return chosen[0], chosen[1]
+    def find_files(prefixes: tuple[str, ...]) -> _FilePair:
+        paths = [path for path in sorted(folder.iterdir()) if path.name.startswith(prefixes)]
+        source, target = (next((path for path in paths if _language_suffix(path) == each), None) for each in both)
+        if source is None or target is None:
+            raise UserError(f"{folder} has no files named {' or '.join(prefixes)} in {both[0]} and {both[1]}.")
+        return source, target
 
-    return SplitCorpus(
-        f"{folder.name} {both[0]}–{both[1]}", files(("train",)), files(_VALIDATION_NAMES), files(_TEST_NAMES)
-    )
+    train, valid, test = (find_files(prefixes) for prefixes in (("train",), _VALIDATION_NAMES, _TEST_NAMES))
+    return SplitCorpus(f"{folder.name} {both[0]}–{both[1]}", train, valid, test)
 
 
 def _language_suffix(path: Path) -> str:
-    """Return the language that a file's name ends with: train.en and train.en.gz are English."""
+    """Return the language in a file name: "en" for train.en and train.en.gz."""
     return path.name.removesuffix(".gz").rpartition(".")[2]
 
 
-def _write_pairs(prefix: Path, pairs: list[tuple[str, str]]) -> _FilePair:
-    """Write pairs as two files and return them."""
+def _write_pairs(prefix: Path, pairs: SentencePairs) -> _FilePair:
     files = prefix.with_name(f"{prefix.name}.source"), prefix.with_name(f"{prefix.name}.target")
     for side, file in enumerate(files):
         write_lines(file, (pair[side] for pair in pairs))
     return files
+
+
+# Sentence lengths
+
+
+def is_in_range(source: str, lengths: LengthRange) -> bool:
+    """Return whether the number of words of a sentence is in a range."""
+    return lengths[0] <= len(source.split()) <= lengths[1]
+
+
+def bleu_in_range(translations: Sequence[str], pairs: SentencePairs, lengths: LengthRange) -> float:
+    """Return the BLEU of the sentences whose source length is in a range."""
+    rows = [row for row, (source, _) in enumerate(pairs) if is_in_range(source, lengths)]
+    return corpus_bleu([translations[row] for row in rows], [pairs[row][1] for row in rows])
+
+
+def format_range(lengths: LengthRange) -> str:
+    """Format a range as 4–7."""
+    fewest, most = lengths
+    return f"{fewest}–{most}" if fewest < most else str(fewest)

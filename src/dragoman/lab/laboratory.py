@@ -1,13 +1,15 @@
-"""The laboratory that an experiment works in: its folder, its corpus, its time, and models trained to order.
+"""The environment of an experiment: its folder, corpus and budget, measurements made once, and models trained for it.
 
-Whatever is finished is kept: a measurement as a small JSON file, a model as a run directory like any other. So an
-experiment that was interrupted goes on where it stopped, by doing everything again that is not there yet.
+Every finished measurement is stored as a small JSON file and every model as an ordinary run directory. An interrupted
+experiment is continued by running it again: only what is missing is computed.
 """
 
 import json
 import math
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,26 +17,23 @@ from typing import Any
 
 import torch
 
-from dragoman.errors import TrainingDiverged, TrainingStopped
+from dragoman.errors import TrainingDiverged, TrainingStopped, UserError
 from dragoman.evaluation.scores import corpus_bleu
 from dragoman.lab.corpus import SplitCorpus
-from dragoman.lab.parallel_runs import can_resume, train_in_parallel
-from dragoman.lab.report import Json
 from dragoman.model_config import ModelConfig
-from dragoman.model_files import read_tokenizers
 from dragoman.models.architectures import build_model
-from dragoman.processes import available_cores
+from dragoman.processes import available_cores, child_environment, terminate
 from dragoman.recipe import Recipe, merge_tables
-from dragoman.run import Run, read_metrics
-from dragoman.storage import make_directory, to_json, write_atomically
+from dragoman.report import Json
+from dragoman.run import Run, make_directory, read_metrics, to_json, write_atomically
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.translator import Translator, load
 from dragoman.training.events import StopRequest, TrainingEvent, TrainingFinished, TrainingPlan
 from dragoman.training.loop import TrainingStep
 from dragoman.training.trainer import train
 
-# A small model with norm first, which learns the phrasebook in a minute or two. The inverse square root needs no last
-# step to be known, so a training ends when its time is over. In so short a time dropout only slows learning down.
+# A small pre-norm model that learns the phrasebook in a minute or two. The inverse square root schedule does not depend
+# on the last step, so a training may end when its time is over. In so short a training, dropout only slows learning.
 SMALL_RECIPE: dict[str, Any] = {
     "tokenizer": {"size": 3000},
     "model": {"layers": 2, "width": 128, "inner_width": 256, "heads": 4, "dropout": 0.0, "norm": "pre"},
@@ -44,73 +43,76 @@ SMALL_RECIPE: dict[str, Any] = {
     },
 }  # fmt: skip
 
-FINISHED_FILE = "trained.json"  # in a run directory: its training was finished
+FINISHED_FILE = "trained.json"  # in a run directory whose training is finished
+
+_POLL_SECONDS = 0.1
+_GRACE_SECONDS = 60.0  # in which a training that was asked to stop may save
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model that was trained to order."""
+    """A model that was trained for an experiment."""
 
     run: Run
     diverged: bool = False
 
     @cached_property
     def parameters(self) -> int:
-        """How many numbers were learned; counted without giving a model memory."""
+        """The number of parameters."""
         recipe = self.run.read_recipe()
-        source, target = read_tokenizers(self.run, recipe.tokenizer.joint)
+        source, target = self.run.read_tokenizers(recipe.tokenizer.joint)
         return count_parameters(recipe.model, len(source), len(target))
 
     @cached_property
     def translator(self) -> Translator:
-        """The model, ready to use."""
+        """The loaded model."""
         return load(self.run)
 
     @cached_property
     def events(self) -> list[dict[str, Any]]:
-        """What the training noted: "train" and "validation" events with their step, loss and seconds."""
+        """The metrics of the training: "train" and "validation" events with their step, loss and seconds."""
         return list(read_metrics(self.run.metrics_file))
 
     @property
     def steps(self) -> int:
-        """Updates that were made."""
+        """The number of updates."""
         return max((event["step"] for event in self.events), default=0)
 
     @property
     def seconds(self) -> float:
-        """Time spent on them."""
+        """The training time."""
         return max((event.get("seconds", 0.0) for event in self.events), default=0.0)
 
     @property
     def target_tokens(self) -> int:
-        """Target tokens that were learned from, those of repeated sentences counted again."""
+        """The number of target tokens in all updates; repeated sentences count each time."""
         return sum(event["tokens"] for event in self.events if event["event"] == "train")
 
     @property
     def validation_loss(self) -> float:
-        """On the validation text, in nats per piece, at the last step; infinite if the training was given up."""
-        found = [event.get("loss", math.inf) for event in self.events if event["event"] == "validation"]
-        return math.inf if self.diverged or not found else float(found[-1])
+        """The last validation loss in nats per token; infinite if the training diverged."""
+        losses = [event.get("loss", math.inf) for event in self.events if event["event"] == "validation"]
+        return math.inf if self.diverged or not losses else float(losses[-1])
 
     @property
     def perplexity(self) -> float:
-        """On the validation text, per piece, at the last step."""
+        """The last validation perplexity per token."""
         return math.exp(min(self.validation_loss, 50.0)) if math.isfinite(self.validation_loss) else math.inf
 
     def translate_sources(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """Translate the sources of some pairs; what has diverged translates nothing."""
+        """Translate the sources of sentence pairs; a diverged model gives empty translations."""
         if self.diverged:
             return [""] * len(pairs)
         return self.translator.translate([source for source, _ in pairs])
 
     def bleu(self, pairs: Sequence[tuple[str, str]]) -> float:
-        """Return how well the sources of some pairs are translated."""
+        """Return the corpus BLEU of the translated sources of sentence pairs."""
         return corpus_bleu(self.translate_sources(pairs), [target for _, target in pairs])
 
 
 @dataclass(frozen=True)
 class Laboratory:
-    """Where one experiment is made."""
+    """The environment of one experiment."""
 
     name: str  # of the experiment
     folder: Path
@@ -120,23 +122,22 @@ class Laboratory:
     corpus: SplitCorpus
     on_event: OnEvent
     stop: StopRequest
-    reference_seconds: float  # of training for the model that several experiments share
-    given_run: Run | None = None  # a trained model to look into instead of that
+    reference_seconds: float  # for training the model that several experiments inspect
+    given_run: Run | None = None  # a trained model to inspect instead
 
     def measure_once(self, name: str, measure: Callable[[], Json], **depends_on: Json) -> Json:
-        """Return what `measure` finds, measured once; it is measured again if `what` it depends on has changed."""
+        """Return the stored value of a measurement; measure if there is none or if `depends_on` has changed."""
         file = self.folder / "parts" / f"{name}.json"
         depends_on = {**depends_on, "seed": self.seed, "corpus": self.corpus.name}
-        there = read_json(file)
-        if isinstance(there, dict) and there.get("what") == json.loads(json.dumps(depends_on)):
-            return there["value"]
+        stored = read_json(file)
+        if isinstance(stored, dict) and stored.get("what") == json.loads(json.dumps(depends_on)):
+            return stored["value"]
         self.on_event(ProgressUpdate(f"{self.name}: {name}", 0))
-        began_at = time.monotonic()
+        started_at = time.monotonic()
         value = measure()
         make_directory(file.parent)
-        write_atomically(
-            file, to_json({"what": depends_on, "value": value, "seconds": round(time.monotonic() - began_at, 2)})
-        )
+        seconds = round(time.monotonic() - started_at, 2)
+        write_atomically(file, to_json({"what": depends_on, "value": value, "seconds": seconds}))
         return json.loads(json.dumps(value))
 
     def train_model(
@@ -148,131 +149,196 @@ class Laboratory:
         seed: int | None = None,
         corpus: SplitCorpus | None = None,
     ) -> TrainedModel:
-        """Train the small model with some settings changed ({"model.heads": 1}) for so long, or find it trained."""
-        place = self.model_run(name)
-        recipe = self.build_recipe(place, settings, seconds, self.seed if seed is None else seed, corpus or self.corpus)
-        return self._load_or_train(recipe, name)
+        """Train the small model with changed settings ({"model.heads": 1}), or load it if it is trained already."""
+        return self._load_or_train(self.build_recipe(name, settings, seconds=seconds, seed=seed, corpus=corpus), name)
 
-    def train_in_parallel(self, orders: Mapping[str, tuple[Mapping[str, Any], int]]) -> dict[str, TrainedModel]:
-        """Train several models, each with its settings and seed, as many at a time as there are cores."""
+    def train_in_parallel(self, variants: Mapping[str, tuple[Mapping[str, Any], int]]) -> dict[str, TrainedModel]:
+        """Train models, each with its settings and seed, one per core at a time."""
         recipes = {
-            name: self.build_recipe(self.model_run(name), {**settings, "training.threads": 1}, 0.0, seed, self.corpus)
-            for name, (settings, seed) in orders.items()
+            name: self.build_recipe(name, {**settings, "training.threads": 1}, seconds=0.0, seed=seed)
+            for name, (settings, seed) in variants.items()
         }
         missing = {name: recipe for name, recipe in recipes.items() if _load_finished(recipe) is None}
+        finished = len(recipes) - len(missing)
         try:
-            for count, (name, code) in enumerate(train_in_parallel(missing, self.stop, available_cores()), 1):
+            for count, (name, code) in enumerate(_train_in_processes(missing, self.stop), finished + 1):
                 _mark_finished(missing[name], diverged=code == TrainingDiverged.exit_code)
-                self.on_event(
-                    ProgressUpdate(f"{self.name}: models trained", len(recipes) - len(missing) + count, len(recipes))
-                )
+                self.on_event(ProgressUpdate(f"{self.name}: models trained", count, len(recipes)))
         except TrainingStopped:
-            raise TrainingStopped(f"Stopped in {self.name}; all is saved. The same command goes on.") from None
+            raise _stop_error(self.name) from None
         return {name: self._load_or_train(recipe, name) for name, recipe in recipes.items()}
 
     def model_run(self, name: str) -> Run:
-        """Return the run directory of a model to order."""
+        """Return the run directory of a model."""
         return Run(self.folder / "models" / name)
 
     def reference_model(self) -> TrainedModel:
-        """Return the model that several experiments look into: trained once, or the one that was given."""
+        """Return the model that several experiments inspect: the given one, or one that is trained once."""
         if self.given_run is not None:
             return TrainedModel(self.given_run)
-        place = Run(self.root / "reference")
-        recipe = self.build_recipe(place, {}, self.reference_seconds, self.seed, self.corpus)
-        if place.recipe_file.exists():  # another experiment may have given it another time
-            before = place.read_recipe()
-            minutes = before.training.minutes
+        run = Run(self.root / "reference")
+        recipe = self.build_recipe("reference", {}, seconds=self.reference_seconds, run=run)
+        if run.recipe_file.exists():  # another experiment may have trained it with another budget
+            minutes = run.read_recipe().training.minutes
             recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"minutes": minutes})})
         return self._load_or_train(recipe, "reference")
 
     def build_recipe(
-        self, run: Run, settings: Mapping[str, Any], seconds: float, seed: int, corpus: SplitCorpus
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        *,
+        seconds: float = 1.0,
+        seed: int | None = None,
+        corpus: SplitCorpus | None = None,
+        run: Run | None = None,
     ) -> Recipe:
-        """Return the recipe of a model to order."""
+        """Return the recipe of a model, the small one with changed settings."""
+        corpus = corpus or self.corpus
         files = {
             "source": str(corpus.train[0]), "target": str(corpus.train[1]),
             "valid_source": str(corpus.valid[0]), "valid_target": str(corpus.valid[1]),
         }  # fmt: skip
-        training = {"minutes": seconds / 60, "seed": seed}
-        table: dict[str, Any] = {"run": str(run), "data": files, "training": training}
+        table: dict[str, Any] = {
+            "run": str(run or self.model_run(name)), "data": files,
+            "training": {"minutes": seconds / 60, "seed": self.seed if seed is None else seed},
+        }  # fmt: skip
         for setting, value in settings.items():
             branch, _, key = setting.partition(".")
             table = merge_tables(table, {branch: {key: value}})
         return Recipe.from_table(table, origin=f"lab {self.name}", defaults=SMALL_RECIPE)
 
     def _load_or_train(self, recipe: Recipe, name: str) -> TrainedModel:
-        """Train a run to its end, from wherever it is."""
         return _load_finished(recipe) or _mark_finished(recipe, diverged=self._train_to_the_end(recipe, name))
 
     def _train_to_the_end(self, recipe: Recipe, name: str) -> bool:
-        """Train, and return whether the loss was lost on the way."""
-        seen, begun = _TrainingProgress(self, name, 60 * recipe.training.minutes), can_resume(recipe)
+        """Train, from a checkpoint if there is one, and return whether the training diverged."""
+        progress, resume = _TrainingProgress(self, name, 60 * recipe.training.minutes), _can_resume(recipe)
         try:
-            train(recipe, resume=begun, overwrite=not begun, on_event=seen, stop=self.stop)
+            train(recipe, resume=resume, overwrite=not resume, on_event=progress, stop=self.stop)
         except TrainingDiverged as error:
             self.on_event(Notice(f"{self.name}, {name}: {error}", serious=True))
             return True
         except TrainingStopped:
-            raise TrainingStopped(f"Stopped in {self.name}, {name}; all is saved. The same command goes on.") from None
+            raise _stop_error(f"{self.name}, {name}") from None
         return False
 
 
+class _TrainingProgress:
+    """Passes on the progress and the warnings of a training."""
+
+    def __init__(self, lab: Laboratory, name: str, seconds: float) -> None:
+        self.lab, self.name, self.seconds = lab, name, seconds
+        self.started_at = time.monotonic()
+
+    def __call__(self, event: TrainingEvent | ProgressUpdate | TrainingPlan | TrainingFinished) -> None:
+        match event:
+            case TrainingPlan():
+                self.started_at = time.monotonic() - max(0.0, self.seconds - event.seconds_left)
+            case TrainingStep():
+                spent = min(int(time.monotonic() - self.started_at), int(self.seconds))
+                description = f"{self.lab.name}: training {self.name}, seconds"
+                self.lab.on_event(ProgressUpdate(description, spent, int(self.seconds)))
+            case Notice(serious=True):
+                self.lab.on_event(replace(event, text=f"{self.lab.name}, {self.name}: {event.text}"))
+
+
+def _stop_error(where: str) -> TrainingStopped:
+    return TrainingStopped(f"Stopped in {where}; everything is saved. Run the same command to continue.")
+
+
 def _load_finished(recipe: Recipe) -> TrainedModel | None:
-    """Return the model of a recipe if its training was finished, and with the same text."""
-    there = read_json(Path(recipe.run) / FINISHED_FILE)
-    if (
-        not isinstance(there, dict)
-        or there.get("recipe") != recipe.to_toml()
-        or there.get("sizes") != _training_file_sizes(recipe)
-    ):
+    """Return the model of a recipe if its training is finished and its training text has not changed."""
+    stored = read_json(Path(recipe.run) / FINISHED_FILE)
+    expected = {"recipe": recipe.to_toml(), "sizes": _training_file_sizes(recipe)}
+    if not isinstance(stored, dict) or {key: stored.get(key) for key in expected} != expected:
         return None
-    return TrainedModel(Run(recipe.run), there["diverged"])
+    return TrainedModel(Run(recipe.run), stored["diverged"])
 
 
 def _mark_finished(recipe: Recipe, *, diverged: bool) -> TrainedModel:
-    """Note that a training is finished."""
     facts = {"recipe": recipe.to_toml(), "sizes": _training_file_sizes(recipe), "diverged": diverged}
     write_atomically(Path(recipe.run) / FINISHED_FILE, to_json(facts))
     return TrainedModel(Run(recipe.run), diverged)
 
 
 def _training_file_sizes(recipe: Recipe) -> list[int]:
-    """Return what tells whether the training text has been replaced since: the sizes of its files."""
     return [Path(name).stat().st_size for name in (recipe.data.source, recipe.data.target) if name]
 
 
-class _TrainingProgress:
-    """Hears a training and passes on what someone who waits for a whole experiment wants to know."""
-
-    def __init__(self, lab: Laboratory, name: str, seconds: float) -> None:
-        self.lab, self.name, self.seconds = lab, name, seconds
-        self.began_at = time.monotonic()
-
-    def __call__(self, event: TrainingEvent | ProgressUpdate | TrainingPlan | TrainingFinished) -> None:
-        """Pass on progress and warnings."""
-        match event:
-            case TrainingPlan():
-                self.began_at = time.monotonic() - max(0.0, self.seconds - event.seconds_left)
-            case TrainingStep():
-                spent = min(int(time.monotonic() - self.began_at), int(self.seconds))
-                self.lab.on_event(
-                    ProgressUpdate(f"{self.lab.name}: training {self.name}, seconds", spent, int(self.seconds))
-                )
-            case Notice(serious=True):
-                self.lab.on_event(replace(event, text=f"{self.lab.name}, {self.name}: {event.text}"))
+def _can_resume(recipe: Recipe) -> bool:
+    """Return whether a training with this recipe has written a checkpoint."""
+    run = Run(recipe.run)
+    try:
+        return any(run.checkpoints_dir.glob("*")) and run.read_recipe() == recipe
+    except UserError:
+        return False
 
 
 def count_parameters(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> int:
-    """Count the parameters of a model without giving it memory."""
+    """Count the parameters of a model on the meta device, without allocating them."""
     with torch.device("meta"):
         model = build_model(config, source_vocabulary, target_vocabulary)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def read_json(file: Path) -> Json:
-    """Read what was kept, or nothing if it is not there or was damaged."""
+    """Return the content of a JSON file, or None if it is missing or damaged."""
     try:
         return json.loads(file.read_bytes())
     except (OSError, ValueError):
         return None
+
+
+# Several trainings at once: each is `dragoman train` in a process with one thread
+
+
+@dataclass(frozen=True)
+class _TrainingProcess:
+    name: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+
+def _train_in_processes(recipes: Mapping[str, Recipe], stop: StopRequest) -> Iterator[tuple[str, int]]:
+    """Train all recipes, one per core at a time; yield the name and exit code of each that is finished or diverged."""
+    waiting, running = list(recipes), list[_TrainingProcess]()
+    stop.deferred = True
+    try:
+        while waiting or running:
+            while waiting and len(running) < available_cores():
+                running.append(_start_training(waiting[0], recipes[waiting.pop(0)]))
+            for training in [each for each in running if each.process.poll() is not None]:
+                running.remove(training)
+                yield training.name, _check_exit_code(training)
+            if stop.requested:
+                raise TrainingStopped("Stopped; everything is saved.")
+            time.sleep(_POLL_SECONDS)
+    finally:
+        stop.deferred = False
+        terminate((training.process for training in running), _GRACE_SECONDS)
+
+
+def _start_training(name: str, recipe: Recipe) -> _TrainingProcess:
+    folder = Path(recipe.run)
+    make_directory(folder.parent)
+    file, log = folder.with_suffix(".toml"), folder.with_suffix(".log")
+    file.write_text(recipe.to_toml(), encoding="utf-8")
+    option = "--resume" if _can_resume(recipe) else "--overwrite"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dragoman", "train", str(file), option],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            env=child_environment(threads=1), start_new_session=True,
+        )  # fmt: skip
+    return _TrainingProcess(name, process, log)
+
+
+def _check_exit_code(training: _TrainingProcess) -> int:
+    """Return the exit code of a training that has ended; raise with its last line if it failed."""
+    code = training.process.returncode
+    if code not in (0, TrainingDiverged.exit_code):
+        last = training.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        message = last[0].removeprefix("dragoman: ") if last else f"exit code {code} without a message"
+        raise UserError(f"The training of {training.name} failed: {message} (full output: {training.log})")
+    return code

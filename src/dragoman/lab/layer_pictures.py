@@ -8,19 +8,19 @@ from dragoman.bench.stats import SampleStats
 from dragoman.lab import path_lengths as paths
 from dragoman.lab.layer_costs import LAYERS
 from dragoman.lab.plots import COLOURS, add_shared_legend, draw_lines, label_axes, save_figure, subplots
-from dragoman.lab.report import Json, Picture
+from dragoman.report import Json, ReportPicture
 
 LayerTimes = dict[int, dict[str, dict[str, list[float]]]]  # by size, layer and direction: a value a round
 
 
-def draw_times(folder: Path, lengths: LayerTimes, widths: LayerTimes, width: int) -> Picture:
+def draw_times(folder: Path, lengths: LayerTimes, widths: LayerTimes, width: int) -> ReportPicture:
     """Draw the time of every layer over n and over d."""
     figure, axes = subplots(2, height=4.8)
     for panel, found, across in ((axes[0], lengths, "length n"), (axes[1], widths, "width d")):
         _draw_scaling(panel, found, across)
     add_shared_legend(figure, axes[0], columns=3)
     file = save_figure(figure, folder / "times.png")
-    return Picture(
+    return ReportPicture(
         file,
         f"Time of one layer, forward and backward, over the length (left, d = {width}) and the width (right), both "
         "axes logarithmic: a slope is an exponent. Dotted: slopes 1 and 2.",
@@ -46,7 +46,7 @@ def _draw_scaling(axes: Axes, found: LayerTimes, across: str) -> None:
         axes.plot(sizes, [lowest * (size / sizes[0]) ** slope for size in sizes], ":", color="0.6", linewidth=1)
 
 
-def draw_paths(folder: Path, travelled: Json) -> Picture:
+def draw_paths(folder: Path, travelled: Json) -> ReportPicture:
     """Draw the size of the gradient over the distance it has travelled."""
     figure, axes = subplots(2, height=4.2)
     for panel, depth, title in ((axes[0], "one layer", "one layer"), (axes[1], "deep", f"{paths.STACK_DEPTH} layers")):
@@ -61,7 +61,7 @@ def draw_paths(folder: Path, travelled: Json) -> Picture:
         )
     add_shared_legend(figure, axes[0], columns=3)
     file = save_figure(figure, folder / "gradients.png")
-    return Picture(
+    return ReportPicture(
         file,
         "How strongly an output depends on an input so many places away: the length of the gradient in random layers, "
         f"one by itself (left) and {paths.STACK_DEPTH} with residual connections (right). Beyond the end of a "

@@ -1,12 +1,13 @@
-"""Section 3.2.3: what the mask of the decoder is for, shown by breaking it.
+"""Section 3.2.3: the purpose of the decoder's causal mask, shown by training with wrong masks.
 
-The broken masks live here and nowhere else. Each is a part handed to an ordinary Transformer, which is trained by the
-ordinary loop; decoding, where nothing comes after the last piece, is the same for all of them.
+The wrong masks exist only here. Each replaces the self-attention of an ordinary Transformer, which is trained by the
+ordinary loop. Decoding is the same for all, since no token follows the last one.
 """
 
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from torch import Tensor
@@ -15,22 +16,22 @@ from dragoman.errors import TrainingDiverged
 from dragoman.evaluation.scores import corpus_bleu
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.plots import COLOURS, draw_lines, label_axes, save_figure, subplots
-from dragoman.lab.report import ExperimentReport, Json, Picture, ReportTable
 from dragoman.lab.seeds import training_seconds
 from dragoman.models.attention import MultiHeadAttention, scaled_dot_product
 from dragoman.models.transformer import DecoderLayer, Transformer
-from dragoman.storage import make_directory
+from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
+from dragoman.run import make_directory
 from dragoman.training.events import ignore_event
 from dragoman.training.loop import build_adam
 from dragoman.training.metrics_log import running_mean
 from dragoman.training.prepare import open_corpora, prepare_data
 from dragoman.training.trainer import Trainer
 
-TITLE = "Section 3.2.3: what the mask is for"
+TITLE = "Section 3.2.3: the causal mask"
 QUESTION = "What goes wrong without the causal mask, and with zeros instead of −∞?"
 CLAIM = (
-    "Section 3.2.3: no place of the decoder may see what comes after it; the scores of all such connections are set to "
-    "−∞ before the softmax. What happens otherwise is not said."
+    "Section 3.2.3: a position of the decoder must not attend to later positions; the scores of all such connections "
+    "are set to −∞ before the softmax. The paper reports no other choice."
 )
 
 _TRANSLATED_SENTENCES = 200  # test sentences, at most
@@ -39,36 +40,36 @@ _MaskedSoftmax = Callable[[Tensor, Tensor], Tensor]  # scores B H T T and the ca
 
 
 def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
-    """Mask as the paper does: what comes later has the score −∞, and no weight."""
+    """Mask as in the paper: later positions have the score −∞ and no weight."""
     return scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
 
 
-def _ignore_mask(scores: Tensor, _mask: Tensor) -> Tensor:
-    """Forget the mask: every place sees the answer it has to give."""
+def ignore_mask(scores: Tensor, _mask: Tensor) -> Tensor:
+    """Attend to all positions, including the token to predict."""
     return scores.softmax(dim=-1)
 
 
 def zero_scores(scores: Tensor, mask: Tensor) -> Tensor:
-    """Multiply the scores by the mask: what comes later has the score 0, which still weighs e⁰."""
+    """Multiply scores by the mask: later positions have the score 0 and so a weight proportional to e⁰."""
     return (scores * mask).softmax(dim=-1)
 
 
 def zero_weights(scores: Tensor, mask: Tensor) -> Tensor:
-    """Multiply the weights by the mask: what comes later has no weight, but has had its part in the sum of them."""
+    """Multiply weights by the mask: later positions have no weight, but contribute to the softmax denominator."""
     return scores.softmax(dim=-1) * mask
 
 
+_PAPER = "−∞, as in the paper"
 MASKS: dict[str, _MaskedSoftmax] = {
-    "−∞, as in the paper": mask_scores,
-    "no mask": _ignore_mask,
+    _PAPER: mask_scores,
+    "no mask": ignore_mask,
     "scores set to zero": zero_scores,
     "weights set to zero": zero_weights,
 }
-_PAPER = "−∞, as in the paper"
 
 
 class _CustomMaskAttention(MultiHeadAttention):
-    """A self-attention that weighs the places of a whole sequence in a way of its own."""
+    """Self-attention with another masked softmax over whole sequences."""
 
     def __init__(self, attention: MultiHeadAttention, masked_softmax: _MaskedSoftmax) -> None:
         key_width, value_width = (part.out_features // attention.heads for part in (attention.key, attention.value))
@@ -77,72 +78,64 @@ class _CustomMaskAttention(MultiHeadAttention):
         self.masked_softmax = masked_softmax
 
     def attend_projected(
-        self, looking: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, record: bool = False
+        self, query_source: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, record: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Look at projected keys and values (B H S K)."""
+        """Attend to projected keys and values (B H S K)."""
         assert mask is not None, "the decoder has a causal mask"
-        weights = self.masked_softmax(scaled_dot_product(self.split_heads(self.query(looking)), key), mask)
+        weights = self.masked_softmax(scaled_dot_product(self.split_heads(self.query(query_source)), key), mask)
         return self.output((weights @ value).transpose(1, 2).flatten(2)), weights if record else None  # B T D
 
 
 def replace_decoder_masks(masked_softmax: _MaskedSoftmax, model: Transformer) -> None:
-    """Let every decoder layer mask its self-attention in this way."""
+    """Use a masked softmax in the self-attention of every decoder layer."""
     for layer, attention in zip(model.decoder, _decoder_self_attention(model), strict=True):
         layer.attention = _CustomMaskAttention(attention, masked_softmax)
 
 
 def _decoder_self_attention(model: Transformer) -> list[MultiHeadAttention]:
-    """Return the self-attention of every decoder layer."""
     return [cast(DecoderLayer, layer).attention for layer in model.decoder]
 
 
-# One training
+# Training
 
 
 def run(lab: Laboratory) -> ExperimentReport:
-    """Train with each mask for the same time, then see what each model does without its teacher."""
+    """Train with each mask for the same time, then translate with each model."""
     seconds = training_seconds(lab.budget_seconds / len(MASKS))
-    found = {
+    results = {
         name: lab.measure_once(
-            weigh.__name__,
-            lambda weigh=weigh: _train_with_mask(lab, weigh, seconds),  # type: ignore[misc]
-            seconds=seconds,
+            masked_softmax.__name__, partial(_train_with_mask, lab, masked_softmax, seconds), seconds=seconds
         )
-        for name, weigh in MASKS.items()
+        for name, masked_softmax in MASKS.items()
     }
-    parts = (_explanation(seconds), _table(found), _draw(lab, found), _sample_table(found))
-    return ExperimentReport(_findings(found), parts, {"masks": found, "seconds_each": seconds})
+    parts = (_explanation(seconds), _table(results), _draw(lab, results), _sample_table(results))
+    return ExperimentReport(_findings(results), parts, {"masks": results, "seconds_each": seconds})
 
 
 def _train_with_mask(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: float) -> Json:
-    """Train a model with one kind of mask and measure it."""
     trainer = _build_trainer(lab, masked_softmax, seconds)
     curve = _train_for(trainer, seconds)
-    model = cast(Transformer, trainer.model)
     pairs = lab.corpus.pairs("test")[:_TRANSLATED_SENTENCES]
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
-    seen = trainer.validation_loss()
-    for attention in _decoder_self_attention(model):
+    same_mask = trainer.validation_loss()
+    for attention in _decoder_self_attention(cast(Transformer, trainer.model)):
         cast(_CustomMaskAttention, attention).masked_softmax = mask_scores
-    honest = trainer.validation_loss()
-    outputs = {way: trainer.translator.translate(sources, beam=beam) for way, beam in (("greedy", 1), ("beam", 4))}
+    causal_mask = trainer.validation_loss()
+    outputs = {name: trainer.translator.translate(sources, beam=beam) for name, beam in (("greedy", 1), ("beam", 4))}
     return {
         "curve": curve,
-        "validation loss as trained": seen,
-        "validation loss from the past alone": honest,
-        **{f"bleu {way}": corpus_bleu(output, references) for way, output in outputs.items()},
+        "validation loss, same mask": same_mask,
+        "validation loss, causal mask": causal_mask,
+        **{f"bleu {name}": corpus_bleu(output, references) for name, output in outputs.items()},
         "samples": [list(row) for row in list(zip(sources, references, outputs["beam"], strict=True))[:3]],
     }
 
 
 def _build_trainer(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: float) -> Trainer:
-    """Return all that a training needs, around a model with this kind of mask."""
     run = lab.model_run("masks")
     make_directory(run.folder)
-    recipe = lab.build_recipe(run, {}, seconds, lab.seed, lab.corpus)
-    data = prepare_data(
-        run, recipe, *open_corpora(recipe), ignore_event
-    )  # the vocabulary is learned once for all masks
+    recipe = lab.build_recipe("masks", {}, seconds=seconds)
+    data = prepare_data(run, recipe, *open_corpora(recipe), ignore_event)  # the vocabulary is shared by all masks
     trainer = Trainer(run, recipe, data, stop=lab.stop)
     replace_decoder_masks(masked_softmax, cast(Transformer, trainer.model))
     trainer.optimizer = build_adam(trainer.model, recipe.training)
@@ -150,44 +143,42 @@ def _build_trainer(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: flo
 
 
 def _train_for(trainer: Trainer, seconds: float) -> list[tuple[int, float]]:
-    """Train for so long; return the loss per piece, without smoothing, at each step."""
+    """Train for so many seconds; return each step with its loss per token, without label smoothing."""
     curve: list[tuple[int, float]] = []
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     try:
         for step in trainer.steps():
             curve.append((step.number, step.nll))
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 break
     except TrainingDiverged:
         pass
     return curve
 
 
-# What is shown
+# Report
 
 
 def _explanation(seconds: float) -> str:
-    """Say what was done."""
     return (
-        f"Four Transformers that differ in nothing but the mask of the decoder’s self-attention, {seconds:.0f} seconds "
-        "of training each. In training a decoder reads the whole translation at once, and only the mask keeps it from "
-        "reading the piece that it has to predict. In translating there is nothing ahead to be read yet."
+        f"Four Transformers that differ only in the mask of the decoder’s self-attention, {seconds:.0f} seconds of "
+        "training each. In training, the decoder reads the whole target at once, and only the mask prevents it from "
+        "reading the token that it has to predict. In translation there are no later tokens to read."
     )
 
 
-def _table(found: dict[str, Json]) -> ReportTable:
-    """Return losses and BLEU of each mask."""
+def _table(results: dict[str, Json]) -> ReportTable:
     rows = tuple(
-        (name, len(row["curve"]), _final_loss(row), row["validation loss as trained"],
-         row["validation loss from the past alone"], f"{row['bleu greedy']:.1f}", f"{row['bleu beam']:.1f}")
-        for name, row in found.items()
+        (name, len(row["curve"]), _final_loss(row), row["validation loss, same mask"],
+         row["validation loss, causal mask"], f"{row['bleu greedy']:.1f}", f"{row['bleu beam']:.1f}")
+        for name, row in results.items()
     )  # fmt: skip
     header = (
-        "mask", "steps", "training loss", "validation loss, same mask", "validation loss, from the past alone",
-        "BLEU greedy", "BLEU beam 4",
+        "mask", "steps", "training loss", "validation loss, same mask", "validation loss, causal mask", "BLEU greedy",
+        "BLEU beam 4",
     )  # fmt: skip
-    note = "Losses in nats per piece. “From the past alone”: the same weights, with the paper’s mask put in."
-    return ReportTable("What is learned with each mask", header, rows, note)
+    note = "Losses in nats per token. “Causal mask”: the same weights, evaluated with the paper’s mask."
+    return ReportTable("Losses and BLEU by mask", header, rows, note)
 
 
 def _final_loss(row: Json) -> float:
@@ -197,69 +188,51 @@ def _final_loss(row: Json) -> float:
     return sum(tail) / len(tail) if tail else math.nan
 
 
-def _draw(lab: Laboratory, found: dict[str, Json]) -> Picture:
-    """Draw the training losses, and BLEU beside them."""
+def _draw(lab: Laboratory, results: dict[str, Json]) -> ReportPicture:
     figure, (curves, bars) = subplots(2, height=3.8)
     lines = {}
-    for name, row in found.items():
+    for name, row in results.items():
         steps, losses = zip(*row["curve"], strict=True) if row["curve"] else ((), ())
         lines[name] = steps, running_mean(losses)
-    draw_lines(curves, lines, title="with the teacher", x_label="step", y_label="training loss, nats", markers=False)
+    draw_lines(curves, lines, title="training", x_label="step", y_label="training loss, nats", markers=False)
     curves.set_yscale("log")
-    drawn = bars.barh(list(found), [row["bleu beam"] for row in found.values()], color=COLOURS[: len(found)])
+    drawn = bars.barh(list(results), [row["bleu beam"] for row in results.values()], color=COLOURS[: len(results)])
     bars.bar_label(drawn, fmt="%.1f", fontsize=8, padding=2)
     bars.margins(x=0.12)
     bars.invert_yaxis()
-    label_axes(bars, title="without the teacher", x_label="BLEU of translations (beam 4)", y_label="")
+    label_axes(bars, title="translation", x_label="BLEU (beam 4)", y_label="")
     file = save_figure(figure, lab.folder / "masks.png")
-    return Picture(file, "Training loss with each mask (left), and what the trained models translate (right).")
+    return ReportPicture(file, "Training loss with each mask (left) and BLEU of the trained models (right).")
 
 
-def _sample_table(found: dict[str, Json]) -> ReportTable:
-    """Return how each model translates one sentence."""
-    source, reference, _ = found[_PAPER]["samples"][0]
-    rows = (
-        ("source", source),
-        ("reference", reference),
-        *((name, _shorten_sample(row)) for name, row in found.items()),
-    )
-    return ReportTable("One sentence", ("", "text"), rows)
+def _sample_table(results: dict[str, Json]) -> ReportTable:
+    source, reference, _ = results[_PAPER]["samples"][0]
+    translations = ((name, _shorten(row["samples"][0][2])) for name, row in results.items())
+    return ReportTable("A sample", ("", "text"), (("source", source), ("reference", reference), *translations))
 
 
-def _shorten_sample(row: Json) -> str:
-    """Return a translation, cut to a readable length."""
-    text: str = row["samples"][0][2]
+def _shorten(text: str) -> str:
     return text if len(text) <= 120 else text[:119] + "…"
 
 
-def _findings(found: dict[str, Json]) -> tuple[str, ...]:
-    """Say what was found, in sentences."""
-    paper = found[_PAPER]
+def _findings(results: dict[str, Json]) -> tuple[str, ...]:
+    paper = results[_PAPER]
+    others = {name: row for name, row in results.items() if name != _PAPER}
+    lower = [row for row in others.values() if _final_loss(row) < _final_loss(paper)]
+    worse = [row for row in lower if row["bleu beam"] < paper["bleu beam"]]
     return (
-        f"With the paper’s mask the training loss ends at {_final_loss(paper):.3f} nats a piece, and the translations "
-        f"have BLEU {paper['bleu beam']:.1f} (greedy {paper['bleu greedy']:.1f}).",
-        *(_mask_finding(name, found[name], paper) for name in found if name != _PAPER),
-        _summary_finding(found),
+        f"With the paper’s mask, the final training loss is {_final_loss(paper):.3f} nats per token and the BLEU is "
+        f"{paper['bleu beam']:.1f} (greedy {paper['bleu greedy']:.1f}).",
+        *(_mask_finding(name, row, paper) for name, row in others.items()),
+        f"Of {len(others)} wrong masks, {len(lower)} reached a lower training loss than the paper’s, and {len(worse)} "
+        "of these translate worse. There is one training per mask, so differences may be due to chance.",
     )
 
 
 def _mask_finding(name: str, row: Json, paper: Json) -> str:
-    """Say what came of a broken mask, beside the paper's."""
-    past = "validation loss from the past alone"
+    causal = "validation loss, causal mask"
     return (
-        f"{name[0].upper()}{name[1:]}: the training loss ends at {_final_loss(row):.3f} "
-        f"({_final_loss(paper):.3f} with the "
-        f"paper’s mask), the validation loss from the past alone at {row[past]:.3f} ({paper[past]:.3f}), and BLEU is "
-        f"{row['bleu beam']:.1f} ({paper['bleu beam']:.1f})."
-    )
-
-
-def _summary_finding(found: dict[str, Json]) -> str:
-    """Say whether a lower loss is worth anything."""
-    paper = found[_PAPER]
-    lower = [name for name in found if _final_loss(found[name]) < _final_loss(paper)]
-    worse = [name for name in lower if found[name]["bleu beam"] < paper["bleu beam"]]
-    return (
-        f"Of {len(found) - 1} broken masks, {len(lower)} reached a lower training loss than the paper’s, and "
-        f"{len(worse)} of these translate worse. One training of each; how much chance there is in it is not known."
+        f"{name[0].upper()}{name[1:]}: the final training loss is {_final_loss(row):.3f} ({_final_loss(paper):.3f} "
+        f"with the paper’s mask), the validation loss with the causal mask {row[causal]:.3f} ({paper[causal]:.3f}), "
+        f"and BLEU {row['bleu beam']:.1f} ({paper['bleu beam']:.1f})."
     )

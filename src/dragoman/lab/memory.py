@@ -31,7 +31,7 @@ from dragoman.lab.memory_training import (
     predict,
     train_memory_network,
 )
-from dragoman.lab.report import Cell, ExperimentReport, Json, Picture, ReportPart, ReportTable
+from dragoman.report import Cell, ExperimentReport, Json, ReportPart, ReportPicture, ReportTable
 from dragoman.tasks.events import ProgressUpdate
 
 TITLE = "Memory: several hops of attention over a story"
@@ -226,7 +226,9 @@ def _report(
     draw_accuracy(lab.folder / "accuracy.png", floors, best)
     parts: list[ReportPart] = [
         _accuracy_table(floors, best, counts["test"]),
-        Picture("accuracy.png", "Questions answered right, by the facts that they take and the hops of the network."),
+        ReportPicture(
+            "accuracy.png", "Questions answered right, by the facts that they take and the hops of the network."
+        ),
         _attention_table(floors, best, counts["test"]),
     ]
     for facts in _FACT_COUNTS:
@@ -379,7 +381,7 @@ def _example_story(lab: Laboratory, facts: int, story: Json, start: _NetworkResu
     header = ("sentence", "", *(f"hop {hop}" for hop in _HOP_COUNTS))
     caption = f"The weights of the sentences, hop by hop, for a question that takes {_FACT_NAMES[facts]}. {says}"
     note = f"The first test story with {_EXAMPLE_LENGTHS[0]} to {_EXAMPLE_LENGTHS[1]} sentences. {says}"
-    return [Picture(file, caption), ReportTable(f"A story with {_FACT_NAMES[facts]}", header, rows, note)]
+    return [ReportPicture(file, caption), ReportTable(f"A story with {_FACT_NAMES[facts]}", header, rows, note)]
 
 
 def _format_hops(hops: int) -> str:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 
 from dragoman.lab.plots import save_figure, subplots
-from dragoman.lab.report import Json
+from dragoman.report import Json
 
 _HOP_COLOURS = ("#a6cee3", "#1f78b4", "#08306b")  # hops: the more, the darker, so that grey paper will do
 _BASELINE_STYLES = {"usual": ("most frequent answer", "--"), "last mention": ("last mention", ":")}

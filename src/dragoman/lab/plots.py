@@ -1,4 +1,4 @@
-"""How the pictures of the laboratory look: letters, colours that everybody can tell apart, labelled axes."""
+"""Matplotlib helpers of the laboratory: font sizes, colours that everybody can tell apart, labelled axes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,15 +8,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5f66", "#b3a100")  # Okabe and Ito
+DPI = 120
 _MARKERS = "osD^vP*X"
-DPI = 120  # an inch
-_FIGURE_WIDTH = 8.4  # inches: shown 800 pixels wide, the smallest letters are ten pixels high
+_FIGURE_WIDTH = 8.4  # inches; at 800 pixels the smallest letters are ten pixels high
 
 
 def subplots(
     columns: int = 1, rows: int = 1, *, width: float = _FIGURE_WIDTH, height: float = 4.4
 ) -> tuple[Figure, list[Axes]]:
-    """Return an empty picture of some panels, row by row: the width of all together, the height of each, in inches."""
+    """Return an empty figure and its axes, row by row; `width` is that of the figure, `height` that of one row."""
     figure = Figure(figsize=(width, rows * height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -32,7 +32,7 @@ def draw_lines(
     markers: bool = True,
     legend: bool = True,
 ) -> None:
-    """Draw named lines, each given as what goes across and what goes up."""
+    """Draw named lines, each given as its x and y values."""
     for number, (name, (x, y)) in enumerate(lines.items()):
         marker = _MARKERS[number % len(_MARKERS)] if markers else ""
         style = "-" if number < len(COLOURS) else "--"
@@ -43,12 +43,12 @@ def draw_lines(
 
 
 def add_shared_legend(figure: Figure, axes: Axes, *, columns: int) -> None:
-    """Name the lines of all panels once, below them; one panel stands for all."""
+    """Add the legend of one panel below the figure, for all panels."""
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def label_axes(axes: Axes, *, title: str = "", x_label: str, y_label: str) -> None:
-    """Write what the axes mean."""
+    """Set title, labels and grid."""
     axes.set_title(title, fontsize=11)
     axes.set_xlabel(x_label, fontsize=9)
     axes.set_ylabel(y_label, fontsize=9)
@@ -56,22 +56,38 @@ def label_axes(axes: Axes, *, title: str = "", x_label: str, y_label: str) -> No
     axes.grid(alpha=0.3)
 
 
-def write_cell_values(axes: Axes, grid: Sequence[Sequence[float]], maximum: float) -> None:
-    """Write every number into its cell, in a colour that is seen there."""
+def draw_heat_map(
+    axes: Axes,
+    grid: Sequence[Sequence[float]],
+    maximum: float,
+    *,
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    x_label: str = "",
+    y_label: str = "",
+) -> object:
+    """Draw a grid of numbers from 0 to `maximum` with the value in each cell; return the image for `add_colorbar`."""
+    image = axes.imshow(grid, vmin=0, vmax=maximum or 1, cmap="viridis", aspect="auto")
     for row, values in enumerate(grid):
         for column, value in enumerate(values):
             colour = "white" if value < 0.6 * maximum else "black"
             axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+    label_axes(axes, title=title, x_label=x_label, y_label=y_label)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.grid(visible=False)
+    return image
 
 
 def add_colorbar(figure: Figure, image: object, axes: Sequence[Axes], label: str) -> None:
-    """Add the scale of colours."""
-    beside = figure.colorbar(image, ax=list(axes), shrink=0.8)  # type: ignore[arg-type]
-    beside.set_label(label, fontsize=8)
-    beside.ax.tick_params(labelsize=7)
+    """Add a labelled colour bar."""
+    colorbar = figure.colorbar(image, ax=list(axes), shrink=0.8)  # type: ignore[arg-type]
+    colorbar.set_label(label, fontsize=8)
+    colorbar.ax.tick_params(labelsize=7)
 
 
 def save_figure(figure: Figure, path: Path) -> str:
-    """Write a picture and return the name of its file."""
+    """Write a figure and return its file name."""
     figure.savefig(path, dpi=DPI)
     return path.name

@@ -1,4 +1,4 @@
-"""Table 3: what each choice of the Transformer is worth, one changed at a time, scaled down to the time there is."""
+"""Table 3: variations of the Transformer, one setting changed at a time, scaled down to the budget."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -7,17 +7,18 @@ from statistics import mean, stdev
 from typing import Any
 
 from dragoman.lab.architectures import count_flops_per_token
+from dragoman.lab.corpus import SentencePairs
 from dragoman.lab.laboratory import Laboratory, TrainedModel
 from dragoman.lab.plots import COLOURS, label_axes, save_figure, subplots
-from dragoman.lab.report import Cell, ExperimentReport, Json, Picture, ReportTable
 from dragoman.processes import available_cores
+from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable
 
 TITLE = "Table 3: variations of the Transformer"
-QUESTION = "What do perplexity and BLEU become when one choice of the paper is changed and all others stay?"
+QUESTION = "How do perplexity and BLEU change if one setting of the paper's model is changed?"
 CLAIM = (
-    "Section 6.2: one head is 0.9 BLEU worse than the best number of them, and too many are worse again (A); narrower "
-    "keys hurt (B); bigger models are better (C); dropout helps a lot against over-fitting (D); learned positions give "
-    "nearly the same as sinusoids (E)."
+    "Section 6.2: one head is 0.9 BLEU worse than the best number of heads, and quality also drops with too many (A); "
+    "smaller keys hurt (B); bigger models are better (C); dropout is very helpful against over-fitting (D); learned "
+    "positions give nearly the same results as sinusoids (E)."
 )
 
 BASE_SETTINGS: dict[str, Any] = {
@@ -28,7 +29,7 @@ BASE_SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Variation:
-    """A row of the table: what is changed, and in which group of rows."""
+    """A row of the table: the changed settings, and the group of the row."""
 
     group: str
     name: str
@@ -56,170 +57,160 @@ VARIATIONS = (
     Variation("E", "learned positions", {"model.positions": "learned"}),
 )
 _GROUPS = {
-    "": "", "A": "heads, of the same width in all", "B": "narrower keys", "C": "size", "D": "regularisation",
+    "": "", "A": "heads, the same total width", "B": "smaller keys", "C": "size", "D": "regularisation",
     "E": "positions",
 }  # fmt: skip
 _SEEDS = 3
-_STUDENT_T = 2.78  # standard errors: Student's t for 2 · (3 − 1) degrees of freedom at 95 %
-_OVERHEAD_SECONDS = 9.0  # beside the training of a model: to start, to prepare the text, to translate
+_STUDENT_T = 2.78  # at 95 % with 2 · (3 − 1) degrees of freedom
+_OVERHEAD_SECONDS = 9.0  # per model, for starting, preparing the data and translating
 _MIN_STEPS = 20
 _PILOT_STEPS = 60
+
+_Rows = Mapping[str, Sequence[dict[str, Json]]]  # the scores of each variation, one per seed
 
 
 def run(lab: Laboratory) -> ExperimentReport:
     """Train every variation with several seeds for the same number of steps."""
     steps = lab.measure_once("steps", lambda: _affordable_steps(lab))
     pairs = lab.corpus.pairs("test")
-    orders = {
-        f"{_folder_name(each)}-{number + 1}": (
-            {**BASE_SETTINGS, **each.settings, "training.steps": steps},
-            lab.seed + number,
-        )
-        for number in range(_SEEDS)
-        for each in VARIATIONS
+    names = {
+        variation.name: [f"{_folder_name(variation)}-{seed + 1}" for seed in range(_SEEDS)] for variation in VARIATIONS
     }
-    trained = lab.train_in_parallel(orders)
+    models = lab.train_in_parallel(
+        {
+            names[variation.name][seed]: (
+                {**BASE_SETTINGS, **variation.settings, "training.steps": steps}, lab.seed + seed,
+            )
+            for seed in range(_SEEDS)
+            for variation in VARIATIONS
+        }
+    )  # fmt: skip
     rows = {
-        each.name: [
-            score_model(lab, f"{_folder_name(each)}-{number + 1}", orders, trained, pairs) for number in range(_SEEDS)
+        variation.name: [
+            score_model(lab, name, models[name], pairs, {**variation.settings, "training.steps": steps})
+            for name in names[variation.name]
         ]
-        for each in VARIATIONS
+        for variation in VARIATIONS
     }
-    parts = (_explanation(steps), variations_table(rows), *_draw(lab, rows))
+    parts = (_explanation(steps), variations_table(rows), _draw(lab, rows))
     return ExperimentReport(variation_findings(rows), parts, {"steps": steps, "rows": rows})
 
 
 def _folder_name(variation: Variation) -> str:
-    """Return a name without spaces."""
     return variation.name.replace(" ", "-").replace("(", "").replace(")", "")
 
 
-def _explanation(steps: int) -> str:
-    """Say what was equal, and what a difference is measured against."""
-    return (
-        f"Each row is {_SEEDS} models of different seeds, trained for {steps:,} steps with one choice changed. Numbers "
-        "are means ± the standard deviation over the seeds. A row is called better or worse than the base only if the "
-        f"means are further apart than {_STUDENT_T} standard errors of their difference, which chance alone "
-        "does once in "
-        f"twenty comparisons; there are {len(VARIATIONS) - 1} of them. Perplexity with label smoothing is of the right "
-        "piece alone, without what the smoothing costs."
-    )
-
-
 def _affordable_steps(lab: Laboratory) -> int:
-    """Return how many steps all models can make in the time there is, by the speed of a short training on each core."""
-    began_at = time.monotonic()
+    """Return the number of steps that all models can make within the budget, by the speed of short trainings."""
+    started_at = time.monotonic()
     settings = {**BASE_SETTINGS, "training.steps": _PILOT_STEPS}
     pilots = lab.train_in_parallel(
         {f"pilot-{core + 1}": (settings, lab.seed + core) for core in range(available_cores())}
     )
     vocabulary = len(pilots["pilot-1"].translator.target_tokenizer)
-    operations = {each.name: _variation_flops(lab, each, vocabulary) for each in VARIATIONS}
-    costs = [max(1.0, operations[each.name] / operations["base"]) for each in VARIATIONS]
-    left = (lab.budget_seconds - (time.monotonic() - began_at)) * available_cores()
+    flops = [_variation_flops(lab, variation, vocabulary) for variation in VARIATIONS]
+    costs = [max(1.0, each / flops[0]) for each in flops]  # relative to the base
+    core_seconds = (lab.budget_seconds - (time.monotonic() - started_at)) * available_cores()
     seconds_per_step = max(pilot.seconds / max(pilot.steps, 1) for pilot in pilots.values())
-    spare = left - _SEEDS * len(VARIATIONS) * _OVERHEAD_SECONDS
-    return max(_MIN_STEPS, int(spare / (_SEEDS * sum(costs) * seconds_per_step)))
+    training_seconds = core_seconds - _SEEDS * len(VARIATIONS) * _OVERHEAD_SECONDS
+    return max(_MIN_STEPS, int(training_seconds / (_SEEDS * sum(costs) * seconds_per_step)))
 
 
 def _variation_flops(lab: Laboratory, variation: Variation, vocabulary: int) -> float:
-    """Count what a target token costs in a variation."""
-    settings = {**BASE_SETTINGS, **variation.settings}
-    how = lab.build_recipe(lab.model_run("none"), settings, 1.0, lab.seed, lab.corpus).model
-    return count_flops_per_token(how, vocabulary, vocabulary)
+    config = lab.build_recipe("none", {**BASE_SETTINGS, **variation.settings}).model
+    return count_flops_per_token(config, vocabulary, vocabulary)
 
 
 def score_model(
-    lab: Laboratory,
-    name: str,
-    orders: Mapping[str, tuple[Mapping[str, Any], int]],
-    trained: Mapping[str, TrainedModel],
-    pairs: Sequence[tuple[str, str]],
+    lab: Laboratory, name: str, model: TrainedModel, pairs: SentencePairs, settings: Mapping[str, Any]
 ) -> dict[str, Json]:
-    """Score one model."""
-    settings, seed = orders[name]
+    """Return the scores of a model, measured once."""
 
     def measure() -> Json:
-        model = trained[name]
         return {
             "perplexity": model.perplexity, "bleu": model.bleu(pairs), "parameters": model.parameters,
-            "seconds": model.seconds, "seed": seed, "settings": dict(settings),
+            "seconds": model.seconds, "settings": dict(settings),
         }  # fmt: skip
 
-    found: dict[str, Json] = lab.measure_once(f"score {name}", measure, settings=dict(settings))
-    return found
+    scores: dict[str, Json] = lab.measure_once(f"score {name}", measure, settings=dict(settings))
+    return scores
 
 
-# What is shown
+# Report
+
+
+def _explanation(steps: int) -> str:
+    return (
+        f"Each row is the mean ± standard deviation over {_SEEDS} seeds, with one setting changed, after {steps:,} "
+        "steps. A row is called better or worse than the base only if the means differ by more than "
+        f"{_STUDENT_T} standard errors, which happens by chance in one of twenty comparisons; there are "
+        f"{len(VARIATIONS) - 1} of them. Perplexity is that of the reference tokens, without label smoothing."
+    )
 
 
 def _mean_and_deviation(rows: Sequence[dict[str, Json]], key: str) -> tuple[float, float]:
-    """Return the mean and the standard deviation of a number over the seeds."""
     values = [row[key] for row in rows]
     return mean(values), stdev(values)
 
 
 def is_significant(ours: tuple[float, float], base: tuple[float, float], count: int = _SEEDS) -> bool:
-    """Say whether two means are further apart than Student's test allows chance to bring them in one case of twenty."""
+    """Return whether two means with their standard deviations differ by Student's t-test at 95 %."""
     error: float = ((ours[1] ** 2 + base[1] ** 2) / count) ** 0.5
     return abs(ours[0] - base[0]) > _STUDENT_T * error
 
 
-def variations_table(rows: Mapping[str, Sequence[dict[str, Json]]]) -> ReportTable:
-    """Return the paper's table 3 for this corpus."""
-    lines: list[tuple[Cell, ...]] = []
-    for each in VARIATIONS:
-        ours = rows[each.name]
-        perplexity, points = _mean_and_deviation(ours, "perplexity"), _mean_and_deviation(ours, "bleu")
-        verdict = (
-            ""
-            if each.name == "base"
-            else compare_with_base(perplexity, _mean_and_deviation(rows["base"], "perplexity"))
-        )
-        seconds = f"{mean(row['seconds'] for row in ours):.0f}"
-        numbers = (f"{perplexity[0]:.3f} ± {perplexity[1]:.3f}", f"{points[0]:.1f} ± {points[1]:.1f}")
-        lines.append((each.group, each.name, *numbers, ours[0]["parameters"], seconds, verdict))
-    header = ("row", "change", "perplexity", "BLEU", "parameters", "seconds", "perplexity against base")
-    return ReportTable("Variations, one change at a time", header, tuple(lines))
-
-
 def compare_with_base(ours: tuple[float, float], base: tuple[float, float]) -> str:
-    """Say how a perplexity compares."""
+    """Return "better", "worse" or "no clear difference" for a perplexity."""
     if not is_significant(ours, base):
         return "no clear difference"
     return "better" if ours[0] < base[0] else "worse"
 
 
-def _draw(lab: Laboratory, rows: Mapping[str, Sequence[dict[str, Json]]]) -> tuple[Picture]:
-    """Draw the perplexity of every row, each seed a point, with the base's spread behind them."""
+def variations_table(rows: _Rows) -> ReportTable:
+    """Return the paper's table 3 for this corpus."""
+    base = _mean_and_deviation(rows["base"], "perplexity")
+    cells: list[tuple[Cell, ...]] = []
+    for variation in VARIATIONS:
+        scores = rows[variation.name]
+        perplexity, bleu = _mean_and_deviation(scores, "perplexity"), _mean_and_deviation(scores, "bleu")
+        comparison = "" if variation.name == "base" else compare_with_base(perplexity, base)
+        cells.append(
+            (
+                variation.group, variation.name, f"{perplexity[0]:.3f} ± {perplexity[1]:.3f}",
+                f"{bleu[0]:.1f} ± {bleu[1]:.1f}", scores[0]["parameters"],
+                f"{mean(row['seconds'] for row in scores):.0f}", comparison,
+            )
+        )  # fmt: skip
+    header = ("row", "change", "perplexity", "BLEU", "parameters", "seconds", "perplexity compared with base")
+    return ReportTable("Variations, one change at a time", header, cells)
+
+
+def _draw(lab: Laboratory, rows: _Rows) -> ReportPicture:
     figure, (axes,) = subplots(height=6)
-    names = [each.name for each in reversed(VARIATIONS)]
     middle, width = _mean_and_deviation(rows["base"], "perplexity")
     axes.axvspan(middle - width, middle + width, color="#c9ccd1", alpha=0.5)
-    for place, name in enumerate(names):
-        colour = COLOURS[list(_GROUPS).index(next(each.group for each in VARIATIONS if each.name == name))]
-        values = [row["perplexity"] for row in rows[name]]
-        axes.plot(values, [place] * len(values), "o", color=colour, markersize=4)
-        axes.plot([mean(values)], [place], "|", color=colour, markersize=14)
-    axes.set_yticks(range(len(names)), names)
-    label_axes(axes, x_label="validation perplexity per piece", y_label="")
-    caption = "Perplexity of each variation: a point a seed, a line their mean; the grey band is the base's spread."
-    return (Picture(save_figure(figure, lab.folder / "variations.png"), caption),)
+    variations = VARIATIONS[::-1]
+    for height, variation in enumerate(variations):
+        colour = COLOURS[list(_GROUPS).index(variation.group)]
+        values = [row["perplexity"] for row in rows[variation.name]]
+        axes.plot(values, [height] * len(values), "o", color=colour, markersize=4)
+        axes.plot([mean(values)], [height], "|", color=colour, markersize=14)
+    axes.set_yticks(range(len(variations)), [variation.name for variation in variations])
+    label_axes(axes, x_label="validation perplexity per token", y_label="")
+    caption = "Perplexity of each variation: one point per seed, a line at the mean; grey: the deviation of the base."
+    return ReportPicture(save_figure(figure, lab.folder / "variations.png"), caption)
 
 
-def variation_findings(rows: Mapping[str, Sequence[dict[str, Json]]]) -> tuple[str, ...]:
-    """Say which changes made a difference, group by group."""
-    base = _mean_and_deviation(rows["base"], "perplexity")
-    said = [
-        f"The base has perplexity {base[0]:.3f} ± {base[1]:.3f} and BLEU "
-        f"{_mean_and_deviation(rows['base'], 'bleu')[0]:.1f}."
-    ]
-    for group, what in list(_GROUPS.items())[1:]:
-        verdicts: dict[str, list[str]] = {}
-        for each in (row for row in VARIATIONS if row.group == group):
-            ours = _mean_and_deviation(rows[each.name], "perplexity")
+def variation_findings(rows: _Rows) -> tuple[str, ...]:
+    """Return a sentence on the base and one per group of variations."""
+    base, bleu = _mean_and_deviation(rows["base"], "perplexity"), _mean_and_deviation(rows["base"], "bleu")
+    findings = [f"The base has perplexity {base[0]:.3f} ± {base[1]:.3f} and BLEU {bleu[0]:.1f}."]
+    for group, description in list(_GROUPS.items())[1:]:
+        comparisons: dict[str, list[str]] = {}
+        for variation in (each for each in VARIATIONS if each.group == group):
+            ours = _mean_and_deviation(rows[variation.name], "perplexity")
             change = f"{ours[0] - base[0]:+.3f}".replace("-", "−")
-            verdicts.setdefault(compare_with_base(ours, base), []).append(f"{each.name} ({change})")
-        told = "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in sorted(verdicts.items()))
-        said.append(f"{group}, {what}, perplexity against the base: {told}.")
-    return tuple(said)
+            comparisons.setdefault(compare_with_base(ours, base), []).append(f"{variation.name} ({change})")
+        text = "; ".join(f"{comparison}: {', '.join(names)}" for comparison, names in sorted(comparisons.items()))
+        findings.append(f"{group}, {description}, perplexity compared with the base: {text}.")
+    return tuple(findings)

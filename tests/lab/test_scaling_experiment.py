@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from small_lab import checked, shrink
+from small_lab import check_report, shrink
 from toy_lab import toy_lab
 
 from dragoman.lab import scaling
@@ -18,6 +18,7 @@ def test_dot_products_of_unit_variance_vectors_have_variance_d_k(key_width):
 
 
 def test_the_length_of_the_softmax_jacobian_is_that_of_the_matrix_torch_differentiates():
+    torch.manual_seed(1)
     scores = 3 * torch.randn(5, 7, dtype=torch.float64)
     built = [torch.autograd.functional.jacobian(lambda row: row.softmax(-1), row).norm() for row in scores]
     assert scaling.jacobian_norm(scores.softmax(-1)) == pytest.approx(torch.stack(built), rel=1e-9)
@@ -29,11 +30,11 @@ def test_equal_scores_have_the_entropy_of_a_uniform_choice():
     assert found["largest weight"] == pytest.approx(1 / 64)
 
 
-def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):
+def test_the_experiment_writes_a_report(tmp_path, material, monkeypatch):
     shrink(monkeypatch)
     monkeypatch.setattr(scaling, "TRAINED_KEY_WIDTHS", (4, 16))
-    lab = toy_lab(tmp_path, material, seconds=2)
+    lab = toy_lab(tmp_path, material, seconds=60)
     report = scaling.run(lab)
-    checked(report, lab, tables=2, pictures=2)
-    assert [row["validation_loss"]["median"] > 0 for row in report.results["training"]] == [True] * 4
+    check_report(report, lab, tables=2, pictures=2)
+    assert [row["steps"] for row in report.results["training"]] == [[8]] * 4
     assert scaling.run(lab) == report  # nothing is trained again

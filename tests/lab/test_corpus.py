@@ -49,7 +49,7 @@ def test_a_folder_with_three_parts_is_found_as_it_is(tmp_path):
 def test_a_folder_of_three_languages_asks_which_two_are_meant(tmp_path):
     for tongue in ("cs", "de", "en"):
         (tmp_path / f"train.{tongue}").write_text("a\n")
-    with pytest.raises(UserError, match="has cs, de, en; say from which to which, as --languages cs:de"):
+    with pytest.raises(UserError, match="has cs, de, en; choose source and target language, such as --languages cs:de"):
         find(str(tmp_path), tmp_path / "lab")
     with pytest.raises(UserError, match="has cs, de, en"):
         find(str(tmp_path), tmp_path / "lab", languages="en:fr")
@@ -65,7 +65,7 @@ def test_shorter_training_text_leaves_the_test_text_alone(tmp_path, material):
 
 @pytest.mark.parametrize(
     ("wanted", "said"),
-    [("nowhere", "is neither"), ("a.en:a.de", "a.en"), ("{}", "no two files train.LANGUAGE")],
+    [("nowhere", "is neither"), ("a.en:a.de", "a.en"), ("{}", "does not have two files named train.LANGUAGE")],
 )  # fmt: skip
 def test_a_corpus_that_is_not_there_is_refused(tmp_path, wanted, said):
     (tmp_path / "empty").mkdir()

@@ -6,18 +6,18 @@ from shutil import copytree
 import pytest
 
 from dragoman.errors import UserError
-from dragoman.lab import driver
 from dragoman.lab.driver import (
+    EXPERIMENT_SECONDS,
+    EXPERIMENTS,
     LabOptions,
     check_budget,
-    check_experiment_name,
     check_model_is_used,
     default_budget,
     parse_budget,
     run_experiments,
+    select_experiments,
 )
-from dragoman.lab.experiments import EXPERIMENTS, select_experiments
-from dragoman.lab.report import ExperimentReport, Picture, ReportTable
+from dragoman.report import ExperimentReport, ReportPicture, ReportTable
 from dragoman.run import Run
 from dragoman.tasks.events import Notice
 from dragoman.training.events import StopRequest
@@ -36,7 +36,7 @@ class Counted:
     def run(self, lab):
         self.budgets.append(lab.budget_seconds)
         (lab.folder / "dot.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
-        parts = ("A paragraph.", ReportTable("T", ("a", "b"), (("x", 1.5),)), Picture("dot.svg", "A dot."))
+        parts = ("A paragraph.", ReportTable("T", ("a", "b"), (("x", 1.5),)), ReportPicture("dot.svg", "A dot."))
         return ExperimentReport((f"It found {len(self.budgets)}.",), parts, {"value": 1})
 
 
@@ -69,17 +69,17 @@ def test_what_is_no_time_is_refused(text):
 
 
 def test_an_unknown_experiment_names_the_nearest_known_one():
-    with pytest.raises(UserError, match=r'There is no experiment "posiions"; there are .* Did you mean "positions"'):
-        check_experiment_name("posiions")
+    with pytest.raises(UserError, match=r'Unknown experiment "posiions"; choose from .* Did you mean "positions"'):
+        select_experiments("posiions")
 
 
 def test_a_budget_in_which_nothing_could_be_trained_is_refused():
-    with pytest.raises(UserError, match="A budget of 5 seconds is too small for variations: with less than 210 sec"):
+    with pytest.raises(UserError, match="A budget of 5 seconds is too small for variations: at least 210 sec"):
         check_budget(select_experiments("variations"), 5)
 
 
 def test_all_experiments_have_a_share_of_ninety_minutes():
-    assert set(EXPERIMENTS) == set(driver.EXPERIMENT_SECONDS)
+    assert set(EXPERIMENTS) == set(EXPERIMENT_SECONDS)
     assert default_budget(select_experiments("all")) <= 5400
 
 
@@ -96,7 +96,7 @@ def test_a_finished_experiment_is_not_made_again_unless_asked_for(order):
     again = carried_out({"masks": experiment}, order(), listen=said.append)
     assert len(experiment.budgets) == 1
     assert again == first
-    assert said == [Notice(f"{order().home / 'masks'} is finished already; --overwrite makes it again.")]
+    assert said == [Notice(f"{order().root / 'masks'} is finished already; use --overwrite to run it again.")]
     carried_out({"masks": experiment}, order(overwrite=True))
     carried_out({"masks": experiment}, order(seed=2))
     assert len(experiment.budgets) == 3
@@ -121,12 +121,12 @@ class Kept(Counted):
     """An experiment whose measurement is kept."""
 
     def run(self, lab):
-        lab.kept("part", lambda: self.budgets.append(lab.budget_seconds), size=3)
+        lab.measure_once("part", lambda: self.budgets.append(lab.budget_seconds), size=3)
         return ExperimentReport(("It was measured.",), (), {})
 
 
 def test_what_was_measured_with_another_text_of_the_same_name_is_measured_again(order):
-    experiment, words = Kept(), order().material.test[0]
+    experiment, words = Kept(), order().corpus.test[0]
     carried_out({"masks": experiment}, order())
     words.write_text(words.read_text().replace("a", "b"))
     carried_out({"masks": experiment}, order())
@@ -140,28 +140,28 @@ def test_another_model_to_look_into_is_looked_into(order, trained, tmp_path):
         carried_out({"heads": experiment}, order(given=Run(given)))
     assert len(experiment.budgets) == 2
     (other / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"model\.safetensors cannot be read: .* --run names a trained model"):
+    with pytest.raises(UserError, match=r"model\.safetensors cannot be read: .* --run must name a trained model"):
         carried_out({"heads": experiment}, order(given=Run(other)))
 
 
 def test_a_model_that_no_experiment_looks_into_is_refused():
     check_model_is_used(select_experiments("all"))
-    with pytest.raises(UserError, match="--run names a model for heads and alignment to look into; masks trains its"):
+    with pytest.raises(UserError, match="--run names a model for heads and alignment to inspect; masks trains its"):
         check_model_is_used(select_experiments("masks"))
 
 
 def test_a_report_says_what_is_needed_to_repeat_it(order):
     carried_out({"masks": Counted()}, order())
-    found = json.loads((order().home / "masks" / "results.json").read_text())
+    found = json.loads((order().root / "masks" / "results.json").read_text())
     assert found["results"] == {"value": 1}
-    assert {"command", "date", "corpus", "seed", "time given", "machine"} <= set(found["facts"])
+    assert {"command", "date", "corpus", "seed", "budget", "machine"} <= set(found["facts"])
     assert "torch" in found["facts"]["machine"]
 
 
 def test_several_experiments_make_one_report_with_all_of_them_inside(order):
     carried_out({"schedule": Counted(), "masks": Counted()}, order())
-    page = (order().home / "report.html").read_text()
+    page = (order().root / "report.html").read_text()
     assert page.count("A question?") == 2
     assert page.count("data:image/svg+xml;base64,") == 2
-    assert "![A dot.](masks/dot.svg)" in (order().home / "report.md").read_text()
-    assert "![A dot.](dot.svg)" in (order().home / "masks" / "report.md").read_text()
+    assert "![A dot.](masks/dot.svg)" in (order().root / "report.md").read_text()
+    assert "![A dot.](dot.svg)" in (order().root / "masks" / "report.md").read_text()

@@ -8,7 +8,7 @@ from toy_lab import toy_lab
 
 from dragoman.lab import complexity, path_lengths
 from dragoman.lab.layer_costs import LAYERS, RESTRICTED, SELF_ATTENTION, fit_exponent, peak_bytes
-from dragoman.lab.report import Picture, ReportTable
+from dragoman.report import ReportPicture, ReportTable
 
 
 def test_the_exponent_of_an_exact_power_law_is_found():
@@ -79,7 +79,7 @@ def test_the_experiment_reports_tables_and_pictures(tmp_path, material):
     lab = toy_lab(tmp_path, material, seconds=1)
     report = complexity.run(lab)
     assert len([part for part in report.parts if isinstance(part, ReportTable)]) == 4
-    assert all((lab.folder / part.file).exists() for part in report.parts if isinstance(part, Picture))
+    assert all((lab.folder / part.file).exists() for part in report.parts if isinstance(part, ReportPicture))
     assert all(math.isfinite(fit["both"]["median"]) for fit in report.results["exponents"]["n"].values())
     assert any("table 1 says 2" in finding for finding in report.findings)
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from dragoman.lab.report import (
+from dragoman.report import (
     ExperimentReport,
-    Picture,
+    ReportPicture,
     ReportSection,
     ReportTable,
     format_cell,
@@ -17,15 +17,15 @@ from dragoman.lab.report import (
 
 
 @pytest.fixture
-def chapter(tmp_path):
+def section(tmp_path):
     (tmp_path / "p.png").write_bytes(b"\x89PNG")
     table = ReportTable("<T>", ("a|b", "c"), (("<script>", 0.00012), (None, 123456)), note="A & B")
-    report = ExperimentReport(("1 < 2",), ("a paragraph", table, Picture("p.png", 'a "quoted" caption')), {})
+    report = ExperimentReport(("1 < 2",), ("a paragraph", table, ReportPicture("p.png", 'a "quoted" caption')), {})
     return ReportSection("name", "Title", "Why?", tmp_path, report, {"command": "dragoman lab name"}, "It is < 3.")
 
 
-def test_a_page_asks_for_nothing_from_elsewhere_and_escapes_what_it_shows(chapter):
-    found = render_html("Title", [chapter])
+def test_a_page_asks_for_nothing_from_elsewhere_and_escapes_what_it_shows(section):
+    found = render_html("Title", [section])
     assert not re.search(r"(src|href)=\"(?!data:|#)", found)
     assert "<script>" not in found
     assert "&lt;script&gt;" in found
@@ -33,22 +33,22 @@ def test_a_page_asks_for_nothing_from_elsewhere_and_escapes_what_it_shows(chapte
     assert "data:image/png;base64,iVBORw==" in found
 
 
-def test_markdown_has_the_table_the_picture_and_the_command(chapter, tmp_path):
-    found = render_markdown([chapter], tmp_path)
-    assert "| a\\|b | c |\n| --- | --- |\n| <script> | 1.20e-04 |\n|  | 123,456 |" in found
+def test_markdown_has_the_table_the_picture_and_the_command(section, tmp_path):
+    found = render_markdown([section], tmp_path)
+    assert "| a\\|b | c |\n| --- | ---: |\n| <script> | 1.20e-04 |\n|  | 123,456 |" in found
     assert '![a "quoted" caption](p.png)' in found
     assert "- command: dragoman lab name" in found
     assert "- 1 < 2" in found
 
 
-def test_what_the_paper_says_stands_beside_what_was_found(chapter, tmp_path):
-    assert "The paper: It is < 3.\n\n- 1 < 2" in render_markdown([chapter], tmp_path)
-    assert "<p>The paper: It is &lt; 3.</p>" in render_html("Title", [chapter])
+def test_what_the_paper_says_stands_beside_what_was_found(section, tmp_path):
+    assert "The paper: It is < 3.\n\n- 1 < 2" in render_markdown([section], tmp_path)
+    assert "<p>The paper: It is &lt; 3.</p>" in render_html("Title", [section])
 
 
-def test_a_title_stands_once_on_a_page_of_its_own_and_under_the_common_one_on_a_page_of_several(chapter):
-    assert render_html("Title", [chapter]).count("Title</h") == 1
-    both = render_html("All", [chapter, chapter])
+def test_a_title_stands_once_on_a_page_of_its_own_and_under_the_common_one_on_a_page_of_several(section):
+    assert render_html("Title", [section]).count("Title</h") == 1
+    both = render_html("All", [section, section])
     assert both.count("<h1>All</h1>") == 1 and both.count("<h2>Title</h2>") == 2
 
 

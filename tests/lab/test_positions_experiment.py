@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small_lab import checked, shrink
+from small_lab import check_report, shrink
 from toy_lab import toy_lab
 
 from dragoman.lab import positions
@@ -44,9 +44,9 @@ def test_half_of_the_sentences_are_short_enough_to_train_on(material):
     assert 0.3 < sum(length < cut for length in lengths) / len(lengths) < 0.8
 
 
-def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):
+def test_the_experiment_writes_a_report(tmp_path, material, monkeypatch):
     shrink(monkeypatch)
-    lab = toy_lab(tmp_path, material, seconds=2)
+    lab = toy_lab(tmp_path, material, seconds=60)
     report = positions.run(lab)
-    checked(report, lab, tables=2, pictures=3)
+    check_report(report, lab, tables=2, pictures=3)
     assert set(report.results["scores"]) == {"sinusoidal", "learned", "none"}

@@ -9,7 +9,6 @@ from toy_lab import toy_lab
 from dragoman.corpora.stories import Story, stories
 from dragoman.errors import TrainingStopped
 from dragoman.lab import memory
-from dragoman.lab.driver import write_reports
 from dragoman.lab.memory_training import (
     MemoryPrediction,
     MemoryTrainingConfig,
@@ -19,7 +18,7 @@ from dragoman.lab.memory_training import (
     predict,
     train_memory_network,
 )
-from dragoman.lab.report import Picture, ReportSection, ReportTable
+from dragoman.report import ReportPicture, ReportSection, ReportTable, write_reports
 from dragoman.tasks.events import ProgressUpdate
 from dragoman.training.events import StopRequest
 
@@ -49,7 +48,7 @@ def test_with_hardly_any_time_there_is_a_report_all_the_same_and_nothing_is_made
     for table, facts in zip(examples, (1, 2, 3), strict=True):
         assert [row[1] for row in table.rows].count("fact") == facts
         assert all(sum(float(row[hop]) for row in table.rows) == pytest.approx(1, abs=0.1) for hop in (2, 3, 4))
-    pictures = [part.file for part in report.parts if isinstance(part, Picture)]
+    pictures = [part.file for part in report.parts if isinstance(part, ReportPicture)]
     assert all((lab.folder / file).read_bytes().startswith(b"\x89PNG") for file in pictures)
     assert len(pictures) == 4 and len(report.findings) == 7
     assert any(isinstance(event, ProgressUpdate) and event.total == 100 for event in heard)
@@ -69,7 +68,7 @@ def test_a_wish_to_stop_is_granted_and_what_was_finished_is_kept(tmp_path, mater
     stop = StopRequest()
 
     def stop_at_the_first_network_with_two_hops(event):
-        stop.requested = "2 hops" in event.what or "hops-2" in event.what
+        stop.requested = "2 hops" in event.description or "hops-2" in event.description
 
     listen = stop_at_the_first_network_with_two_hops
     lab = toy_lab(tmp_path, material, seconds=1.0, name="memory", listen=listen, stop=stop)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from small_lab import checked, shrink
+from small_lab import check_report, shrink
 from toy_lab import toy_lab
 
 from dragoman.lab import normalisation
@@ -45,7 +45,7 @@ def test_a_difference_smaller_than_the_spread_over_seeds_is_called_none():
     near, far = seed_statistics([1.0, 2.0]), seed_statistics([1.5, 2.5])
     assert not is_disjoint(near, far)
     assert "no clear difference" in compare_variants("Loss", {"a": near, "b": far}, decimal_formatter(1))
-    assert "with one training of each" in compare_variants(
+    assert "with one training per variant" in compare_variants(
         "Loss", {"a": seed_statistics([1.0]), "b": seed_statistics([9.0])}, decimal_formatter(1)
     )
 
@@ -53,7 +53,7 @@ def test_a_difference_smaller_than_the_spread_over_seeds_is_called_none():
 def test_what_is_better_with_every_seed_is_named():
     low, high = seed_statistics([1.0, 2.0]), seed_statistics([3.0, 3.1])
     said = compare_variants("Loss", {"with": low, "without": high}, decimal_formatter(1))
-    assert said == "Loss: 1.5 (1.0–2.0) with, 3.0 (3.0–3.1) without; better with (every one of 2 seeds)."
+    assert said == "Loss: 1.5 (1.0–2.0) with, 3.0 (3.0–3.1) without; better with (with each of 2 seeds)."
     assert comparison_phrase(low, high) == comparison_phrase(high, low, less_is_better=False) == "better than"
     assert comparison_phrase(low, high, less_is_better=False) == "worse than"
     assert comparison_phrase(low, seed_statistics([1.5, 1.6])) == "not clearly better or worse than"
@@ -62,12 +62,12 @@ def test_what_is_better_with_every_seed_is_named():
 
 def test_trainings_that_diverged_are_said_to_be_left_out():
     some, all_there = seed_statistics([5.0, 6.0, math.inf]), seed_statistics([1.0, 2.0, 3.0])
-    assert "(without 1 that diverged); better b (every one of 2" in compare_variants(
+    assert "(without 1 that diverged); better b (with each of 2" in compare_variants(
         "Loss", {"a": some, "b": all_there}, decimal_formatter(0)
     )
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, ""), (2, "one time in 3."), (3, "one time in 10.")])
+@pytest.mark.parametrize(("count", "said"), [(1, ""), (2, "one of 3 comparisons."), (3, "one of 10 comparisons.")])
 def test_how_often_chance_would_say_the_same_is_counted(count, said):
     """Of all ways to deal 2n ranks to two kinds, two give one of them all the best."""
     assert chance_note(count).endswith(said)
@@ -83,18 +83,18 @@ def test_the_gradient_of_a_layer_is_the_length_of_all_its_parameters_gradients()
     assert lengths["decoder"][1] == pytest.approx(float(flat.norm()), rel=1e-5)
 
 
-def test_the_experiment_reports_what_it_found(tmp_path, material, monkeypatch):
+def test_the_experiment_writes_a_report(tmp_path, material, monkeypatch):
     shrink(monkeypatch)
     monkeypatch.setattr(
         normalisation, "NARROW_SETTINGS", {**normalisation.NARROW_SETTINGS, "model.width": 16, "model.inner_width": 16}
     )
     monkeypatch.setattr(normalisation, "NORMALISATIONS", {name: normalisation.NORMALISATIONS[name] for name in THREE})
-    monkeypatch.setattr(normalisation, "plan_depths", lambda _seconds: ((2,), 1, {2: 0.2}))
+    monkeypatch.setattr(normalisation, "plan_depths", lambda _seconds: ((2,), 1, {2: 30.0}))
     lab = toy_lab(tmp_path, material, seconds=3)
     report = normalisation.run(lab)
-    checked(report, lab, tables=2, pictures=2)
+    check_report(report, lab, tables=2, pictures=2)
     assert [row["kind"] for row in report.results["trainings"]] == THREE
-    assert "One training of each" in report.findings[0]
+    assert "With one training per kind" in report.findings[0]
 
 
 def test_kinds_are_compared_with_the_papers_seed_by_seed():
@@ -102,5 +102,5 @@ def test_kinds_are_compared_with_the_papers_seed_by_seed():
         "layer, pre": seed_statistics([2.0, 3.0])
     }
     said = normalisation.depth_finding(6, 100, found)
-    assert "with 6 layers by step 100: layer, post (the paper) 5.50 (5.00–6.00); layer, pre 2.50 (2.00–3.00)" in said
+    assert "with 6 layers at step 100: layer, post (the paper) 5.50 (5.00–6.00); layer, pre 2.50 (2.00–3.00)" in said
     assert "Layer, pre is better than the paper’s; batch, post is not clearly better or worse than the paper’s" in said
