@@ -87,28 +87,6 @@ def test_the_model_is_left_as_it_was_found():
     ).sum().backward()  # and with gradients
 
 
-@torch.inference_mode()
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_cached_steps_are_those_of_the_whole_sequence_with_hypotheses_reordered(norm):
-    """Follow a beam through reorderings that the search itself would make, and random ones."""
-    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
-        model = small_transformer(norm=norm, sharpness=1.0).to(dtype)
-        generator = torch.Generator().manual_seed(3)
-        source = padded(sentences(5, longest=9))
-        memory = model.encode(Source.from_ids(source))
-        state = model.initial_state(memory).reorder(torch.zeros(5, 4, dtype=torch.long))
-        prefix = torch.full((5, 4, 1), 2)
-        for _ in range(12):
-            logits, state = model.step(prefix[..., -1], memory, state)
-            for place in range(4):
-                whole = model.decode(prefix[:, place], memory)[:, -1]
-                assert (logits[:, place] - whole).abs().max() <= tolerance * max(1.0, float(whole.abs().max()))
-            parents = torch.randint(4, (5, 4), generator=generator)
-            token = torch.randint(4, 200, (5, 4, 1), generator=generator)
-            prefix = torch.cat([prefix.gather(1, parents[..., None].expand_as(prefix)), token], dim=-1)
-            state = state.reorder(parents)
-
-
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-4)])
 def test_scoring_a_translation_gives_the_score_it_was_found_with(beam, dtype, tolerance):

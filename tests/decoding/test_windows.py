@@ -1,5 +1,3 @@
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,8 +82,8 @@ def test_scripts_without_spaces_are_cut_at_their_own_marks():
 
 
 @pytest.mark.parametrize("part", [". ", ".", "a", " ", '."', "。", ", ", "\n", "All of it, as I said, was there. "])
-def test_a_line_of_a_megabyte_is_cut_in_time_that_grows_with_its_length(part):
-    """Bound the characters counted, and the time very loosely: a quadratic pattern would take hours."""
+def test_a_line_of_a_megabyte_is_split_with_work_proportional_to_its_length(part):
+    """Bound the characters that are counted: a quadratic algorithm would count many times as many."""
     text = part * (1_000_000 // len(part))
     read = 0
 
@@ -94,12 +92,10 @@ def test_a_line_of_a_megabyte_is_cut_in_time_that_grows_with_its_length(part):
         read += len(chunk)
         return len(chunk)
 
-    before = time.process_time()
     chunks = split_long_text(text, 100, count)
     assert "".join(chunks) == text
     assert max(map(len, chunks)) <= 100
     assert read <= 6 * len(text)
-    assert time.process_time() - before < 20
 
 
 def test_outputs_are_joined_with_spaces_where_the_script_has_them():

@@ -1,23 +1,14 @@
-"""The feed-forward floor: what it sees, what it cannot see, and every promise."""
+"""The feed-forward floor: what it sees, what it cannot see."""
 
 import pytest
 import torch
-from promises import CLOSE, PROMISES, batch, learned, logits, small_rival
+from promises import CLOSE, batch, learned, logits, small_rival
 from small_models import random_rows
 
 from dragoman.models.transducer import Memory, Source
 from dragoman.tokens import START
 
 kinds = pytest.mark.parametrize("kind", ["average", "concatenate"])
-
-
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
-@pytest.mark.parametrize(
-    "how", [{}, {"kernel": 1, "layers": 1}, {"kernel": 4, "longest": 8, "share_embeddings": False}]
-)
-@kinds
-def test_it_promises_that(promise, how, kind):
-    promise(small_rival(architecture="bag_of_embeddings", pooling=kind, **how))
 
 
 def test_an_average_cannot_tell_the_order_of_words_and_a_concatenation_can():
@@ -77,13 +68,6 @@ def test_nothing_attends(kind):
         Source.from_ids(batch()[0]), batch()[1]
     )
     assert (shown.encoder, shown.decoder, shown.cross) == ([], [], [])
-
-
-@kinds
-def test_the_state_of_another_model_is_refused(kind):
-    model = small_rival(architecture="bag_of_embeddings", pooling=kind)
-    with pytest.raises(AssertionError, match="the state of another model"):
-        model.step(torch.full((3, 1), START), model.encode(Source.from_ids(batch()[0])), object())
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 import torch
-from small_models import VOCABULARY, padded_by, random_rows, small_model
+from small_models import VOCABULARY, random_rows, small_model
 from torch import Tensor, nn
 
 from dragoman.decoding.engine import Engine
@@ -57,48 +57,6 @@ def written(lengths: list[int]) -> Tensor:
     rows = random_rows(lengths, seed=2)
     rows[:, 0] = START
     return rows
-
-
-def stepped(model: Transformer, source: Tensor, prefix: Tensor) -> Tensor:
-    """Return the logits (B T V) that steps give."""
-    memory = model.encode(Source.from_ids(source))
-    state, logits = model.initial_state(memory), []
-    for place in range(prefix.shape[1]):
-        after, state = model.step(prefix[:, place : place + 1], memory, state)
-        logits.append(after)
-    return torch.cat(logits, dim=1)
-
-
-@every_choice
-@pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-9), (torch.float32, 2e-4)])
-def test_steps_give_the_logits_of_the_whole_pass(choice: str, dtype: torch.dtype, close: float) -> None:
-    model = chosen(choice, dtype, **WIDE)
-    source, prefix = random_rows([5, 3, 7]), written([6, 6, 6])
-    with torch.inference_mode():
-        whole = model.decode(prefix, model.encode(Source.from_ids(source)))
-        size = max(1.0, whole.abs().max().item() / 10)  # counts of no batch at all let logits grow to thousands
-        assert torch.allclose(stepped(model, source, prefix), whole, atol=close * size, rtol=close)
-
-
-@every_choice
-def test_neither_padding_nor_neighbours_change_a_sentence(choice: str) -> None:
-    model = chosen(choice)
-    source, prefix = random_rows([5, 3, 7]), written([6, 2, 4])
-    with torch.inference_mode():
-        alone = model.decode(prefix[1:2, :2], model.encode(Source.from_ids(source[1:2, :3])))
-        crowd = model.decode(padded_by(prefix, 2), model.encode(Source.from_ids(padded_by(source, 3))))
-    assert torch.allclose(crowd[1:2, :2], alone, atol=1e-9)
-
-
-@every_choice
-def test_a_later_token_changes_nothing_before_it(choice: str) -> None:
-    model = chosen(choice)
-    source, prefix = random_rows([5, 3]), written([6, 6])
-    other = prefix.clone()
-    other[:, 4:] = random_rows([6, 6], seed=9)[:, 4:]
-    with torch.inference_mode():
-        memory = model.encode(Source.from_ids(source))
-        assert torch.equal(model.decode(prefix, memory)[:, :4], model.decode(other, memory)[:, :4])
 
 
 @every_choice
@@ -239,15 +197,6 @@ def test_a_batch_of_one_position_is_normalised_by_the_running_statistics() -> No
 def test_batch_normalisation_in_training_must_be_told_what_is_padding() -> None:
     with pytest.raises(AssertionError, match="counted"):
         BatchNorm(4)(torch.randn(1, 2, 4))
-
-
-@every_choice
-def test_every_parameter_gets_a_finite_gradient(choice: str) -> None:
-    model = chosen(choice).train()
-    hidden = model.hidden_states(written([6, 2]), model.encode(Source.from_ids(random_rows([5, 3]))))
-    loss = (hidden @ model.output_weight.T)[:, :2].logsumexp(-1).sum()
-    gradients = torch.autograd.grad(loss, list(model.parameters()))
-    assert all(torch.isfinite(gradient).all() for gradient in gradients)
 
 
 def test_without_positions_the_encoder_sees_a_bag_of_tokens() -> None:

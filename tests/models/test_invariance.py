@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_models import VOCABULARY, gradients, padded_by, random_rows, small_model
+from small_models import VOCABULARY, gradients, random_rows, small_model
 
 from dragoman.models.attention import unfused_attention
-from dragoman.models.transducer import Memory, Source
+from dragoman.models.transducer import Source
 from dragoman.tokens import PAD, RESERVED_TOKENS
 
 lengths = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -23,33 +23,6 @@ poisons = pytest.mark.parametrize("poison", [math.nan, 1e30])
 def logits(model, source, prefix):
     """Return the logits at the real positions of the prefix (N V)."""
     return model.decode(prefix, model.encode(Source.from_ids(source)))[prefix != PAD]
-
-
-@norms
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("more", [1, 8, 64])
-def test_padding_does_not_change_the_logits(norm, positions, more):
-    model = small_model(norm=norm, positions=positions)
-    source, prefix = random_rows([7, 3, 5]), random_rows([4, 6, 2], seed=2)
-    expected = logits(model, source, prefix)
-
-    found = logits(model, padded_by(source, more), padded_by(prefix, more))
-
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
-
-
-@given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4), st.integers(0, 64), seeds)
-@settings(max_examples=25, deadline=None)
-def test_neighbours_of_any_length_do_not_change_the_logits(shapes, more, seed):
-    model = small_model(norm="pre")
-    source = padded_by(random_rows([one for one, _ in shapes], seed=seed), more)
-    prefix = random_rows([other for _, other in shapes], seed=seed + 1)
-
-    together = model.decode(prefix, model.encode(Source.from_ids(source)))
-
-    for row, (source_length, prefix_length) in enumerate(shapes):
-        alone = logits(model, source[row : row + 1, :source_length], prefix[row : row + 1, :prefix_length])
-        torch.testing.assert_close(together[row, :prefix_length], alone, atol=1e-12, rtol=0)
 
 
 @poisons
@@ -69,35 +42,6 @@ def test_nothing_escapes_from_the_embedding_of_padding(poison, norm, share_embed
     assert torch.equal(found, expected)
     for ours, theirs in zip(gradients(found.square().sum(), model), expected_gradients, strict=True):
         assert torch.equal(ours, theirs)
-
-
-@poisons
-@norms
-@pytest.mark.parametrize("record", [False, True])
-def test_nothing_escapes_from_what_the_encoder_left_at_padding(poison, norm, record):
-    model = small_model(norm=norm)
-    source, prefix = random_rows([7, 3, 5]), random_rows([4, 6, 2], seed=2)
-    memory = model.encode(Source.from_ids(source))
-    poisoned = Memory(memory.states.masked_fill(~memory.mask[..., None], poison), memory.mask)
-
-    expected = model.run_decoder(prefix, memory, record=record)[0] @ model.output_weight.T
-    found = model.run_decoder(prefix, poisoned, record=record)[0] @ model.output_weight.T
-
-    assert torch.equal(found, expected)
-    assert all(torch.isfinite(gradient).all() for gradient in gradients(found.sum(), model))
-
-
-@poisons
-def test_nothing_escapes_from_padding_into_a_step(poison):
-    model = small_model()
-    memory = model.encode(Source.from_ids(random_rows([7, 3, 5])))
-    poisoned = Memory(memory.states.masked_fill(~memory.mask[..., None], poison), memory.mask)
-    token = torch.tensor([[4], [5], [6]])
-
-    expected, _ = model.step(token, memory, model.initial_state(memory))
-    found, _ = model.step(token, poisoned, model.initial_state(poisoned))
-
-    assert torch.equal(found, expected)
 
 
 @given(st.data(), st.sampled_from([torch.float32, torch.float64]), st.sampled_from(["post", "pre"]), st.booleans())
@@ -129,21 +73,6 @@ def test_no_lengths_lead_to_a_nan_even_if_a_source_is_empty(source_lengths, pref
 
     assert torch.isfinite(found).all()
     assert all(torch.isfinite(gradient).all() for gradient in gradients(found.square().sum(), model))
-
-
-@given(some_empty)
-@settings(max_examples=20, deadline=None)
-def test_an_empty_source_among_others_does_not_change_theirs(source_lengths):
-    model = small_model()
-    source = random_rows(source_lengths)
-    kept = torch.tensor(source_lengths).nonzero().squeeze(1)
-    prefix = random_rows([4] * len(source), seed=2)
-
-    found = model.decode(prefix, model.encode(Source.from_ids(source)))[kept]
-
-    torch.testing.assert_close(
-        found, model.decode(prefix[kept], model.encode(Source.from_ids(source[kept]))), atol=1e-12, rtol=0
-    )
 
 
 @norms

@@ -2,18 +2,16 @@
 
 import pytest
 import torch
-from small_models import VOCABULARY, gradients, padded_by, random_rows, small_model
+from small_models import VOCABULARY, padded_by, random_rows, small_model
 from torch.nn import functional as F
 
-from dragoman.decoding.search import beam_search
 from dragoman.model_config import build_model_config
 from dragoman.models.attention import MultiHeadAttention, dot_product
 from dragoman.models.local_attention import WindowPattern
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.native.model import can_compile
-from dragoman.recipe import DecodingConfig
-from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
+from dragoman.tokens import PAD, RESERVED_TOKENS
 
 PATTERNED = [
     {"pattern": "window", "window": 5},
@@ -104,20 +102,6 @@ def test_a_record_holds_the_weights_that_were_used_and_looks_nowhere_else(how):
 
 
 @each
-def test_a_beam_of_one_says_what_is_likeliest_after_the_whole_prefix(how):
-    model = small_model(**how)
-    source = random_rows([20, 11])
-
-    found = beam_search(model, Source.from_ids(source), DecodingConfig(beam=1))
-
-    for row, [best] in enumerate(found):
-        said = model.decode(torch.tensor([[START, *best.tokens]]), model.encode(Source.from_ids(source[row : row + 1])))
-        likeliest = said[0, :, [END, *range(RESERVED_TOKENS, VOCABULARY)]].argmax(-1)
-        tokens = [0 if token == END else token - RESERVED_TOKENS + 1 for token in best.tokens]
-        assert likeliest[: len(tokens)].tolist() == tokens
-
-
-@each
 def test_a_short_sentence_is_read_as_the_full_model_reads_it(how):
     """Where everything is within reach a pattern changes nothing."""
     source, prefix = random_rows([3, 2]), random_rows([3, 3], seed=2)
@@ -136,15 +120,8 @@ def test_a_pattern_compares_by_the_scaled_dot_product_alone():
         MultiHeadAttention(16, 2, 8, 8, dot_product, pattern=WindowPattern(3))
 
 
-@each
-def test_every_parameter_has_a_finite_gradient(how):
-    model = small_model(**how)
-    found = gradients(logits(model, random_rows(LONG), random_rows([50, 80, 30], seed=2)).square().sum(), model)
-    assert all(torch.isfinite(gradient).all() and gradient.any() for gradient in found)
-
-
 @pytest.mark.slow
-@each
+@pytest.mark.parametrize("how", PATTERNED[:1])
 def test_it_learns_to_say_the_word_before(how):
     """The source is a single word and tells nothing: what was before must be found by restricted attention."""
     torch.manual_seed(1)

@@ -56,40 +56,6 @@ class Reader:
         torch.testing.assert_close(self.logits, whole(self.model, self.prefixes, self.memory), **close)
 
 
-@types
-@pytest.mark.parametrize("how", VARIANTS)
-def test_every_step_gives_the_logits_of_the_whole_prefix(dtype, how):
-    model = small_model(dtype, **how)
-    memory = model.encode(Source.from_ids(random_rows([7, 3, 5])))
-    prefix = random_rows([8, 8, 8], seed=2)
-    state = model.initial_state(memory)
-
-    steps = []
-    for place in range(8):
-        logits, state = model.step(prefix[:, place : place + 1], memory, state)
-        steps.append(logits)
-
-    torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(prefix, memory), atol=TOLERANCE[dtype], rtol=0)
-
-
-@types
-@pytest.mark.parametrize("how", VARIANTS)
-def test_hypotheses_side_by_side_branch_die_and_leave_without_disturbing_each_other(dtype, how):
-    model = small_model(dtype, **how)
-    reader = Reader(model, model.encode(Source.from_ids(random_rows([7, 3, 5]))))
-
-    reader.read(torch.full((3, 1), START))
-    reader.check()
-    reader.reorder(beam=4)  # one hypothesis becomes four
-    for _ in range(3):
-        reader.read_any()
-        reader.check()
-        reader.reorder(beam=4)
-    reader.keep(torch.tensor([2, 0]))
-    reader.read_any()
-    reader.check()
-
-
 @given(st.lists(st.sampled_from(["read", "wider", "narrower", "keep"]), max_size=8), st.integers(0, 2**31))
 @settings(max_examples=25, deadline=None)
 def test_no_order_of_events_makes_a_step_forget_or_confuse(events, seed):
@@ -108,23 +74,3 @@ def test_no_order_of_events_makes_a_step_forget_or_confuse(events, seed):
     reader.read_any()
 
     reader.check()
-
-
-def test_a_state_can_be_read_on_from_twice():
-    """A step makes a new state and leaves the old one as it was."""
-    model = small_model()
-    memory = model.encode(Source.from_ids(random_rows([7, 3, 5])))
-    _, state = model.step(torch.full((3, 1), START), memory, model.initial_state(memory))
-
-    first, _ = model.step(torch.full((3, 1), 5), memory, state)
-    model.step(torch.full((3, 1), 6), memory, state)
-    again, _ = model.step(torch.full((3, 1), 5), memory, state)
-
-    assert torch.equal(first, again)
-
-
-def test_the_state_of_another_model_is_refused():
-    model = small_model()
-    memory = model.encode(Source.from_ids(random_rows([7, 3, 5])))
-    with pytest.raises(AssertionError, match="the state of another model"):
-        model.step(torch.full((3, 1), START), memory, object())
