@@ -135,9 +135,9 @@ def opened(browser: Any, address: str, text: str) -> Any:
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(address)
     page.fill("#source", text)
-    page.wait_for_selector("#look:enabled")
+    page.wait_for_selector("#inspect:enabled")
     page.evaluate(NOTE_FIRST_PAINT)
-    page.click("#look")
+    page.click("#inspect")
     page.evaluate("firstPaint")
     return page
 

@@ -67,7 +67,7 @@ def translating(page: Any, address: str) -> None:
     page.fill("#source", SENTENCE)
     page.wait_for_selector("#target .word")
     page.locator("#target .word").last.click()
-    page.wait_for_selector("#others-list button, #others-said:not(:empty)")
+    page.wait_for_selector("#others-list button, #others-status:not(:empty)")
     page.wait_for_timeout(500)
     keep(page.screenshot(), "page.png")
     page.keyboard.press("Escape")
@@ -75,12 +75,12 @@ def translating(page: Any, address: str) -> None:
 
 def looking_inside(page: Any) -> None:
     """Show the viewer below the translation, with a word pointed at."""
-    page.click("#look")
+    page.click("#inspect")
     page.wait_for_selector("#view canvas")
     page.wait_for_timeout(1500)
     page.locator("#view .dv-target .dv-word").nth(1).hover()
     page.wait_for_timeout(500)
-    box = page.locator(".inside").bounding_box()
+    box = page.locator(".inspection").bounding_box()
     frame = {"x": 0, "y": box["y"] - 8, "width": page.viewport_size["width"], "height": box["height"] + 24}
     keep(page.screenshot(clip=frame, full_page=True), "viewer.png")
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -76,13 +75,6 @@ def runs(recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFact
     return there.folder, back.folder, Path(shutil.copytree(there.folder, folder / "rival"))
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 180) -> None:
     """Wait until an address answers."""
     until = time.monotonic() + seconds
@@ -102,23 +94,28 @@ def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 180)
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
-    """Return a function that starts `dragoman` with a port of its own and returns the address when it answers."""
+    """Return a function that starts `dragoman` on a free port and returns its URL when it responds."""
     started: list[subprocess.Popen[bytes]] = []
 
     def begin(*arguments: object, ready: str = "/") -> str:
-        port = free_port()
-        command = [sys.executable, "-m", "dragoman", *map(str, arguments), "--port", str(port)]
+        command = [sys.executable, "-m", "dragoman", *map(str, arguments), "--port", "0"]
         log = tmp_path_factory.mktemp("log") / "log"
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        started.append(subprocess.Popen(command, stdout=log.open("wb"), stderr=subprocess.STDOUT, env=environment))
-        wait_for(f"http://127.0.0.1:{port}{ready}", started[-1])
-        return f"http://127.0.0.1:{port}"
+        with log.open("wb") as file:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, env=environment)
+        started.append(process)
+        assert process.stdout, "a pipe"
+        url = process.stdout.readline().decode().strip().rstrip("/")
+        assert url.startswith("http://127.0.0.1:"), log.read_text()
+        wait_for(url + ready, process)
+        return url
 
     yield begin
     for process in started:
         process.send_signal(signal.SIGTERM)
     for process in started:
-        process.wait(30)
+        process.wait(120)
+        process.stdout and process.stdout.close()
 
 
 @pytest.fixture(scope="session")

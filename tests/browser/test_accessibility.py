@@ -25,7 +25,7 @@ def test_the_page_keeps_nobody_out(visit, served, how):
     page.fill("#source", SENTENCE)
     page.wait_for_selector("#target .word")
     page.locator("#target .word").nth(1).click()
-    page.wait_for_selector("#others-list button, #others-said:has-text('no other')")
+    page.wait_for_selector("#others-list button, #others-status:has-text('no alternative')")
     check(page)
 
 
@@ -33,7 +33,7 @@ def test_the_page_keeps_nobody_out(visit, served, how):
 def test_the_viewer_keeps_nobody_out(visit, served, how):
     page = visit(served, **how)
     page.fill("#source", SENTENCE)
-    page.click("#look:enabled")
+    page.click("#inspect:enabled")
     page.wait_for_selector("#view .dv-tab")
     for tab in ("Heads", "Alignment", "Beam", "Compare"):
         page.click(f"#view .dv-tab:text-is('{tab}')")

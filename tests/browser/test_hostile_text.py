@@ -15,7 +15,7 @@ def test_a_hostile_source_runs_nothing_and_asks_no_one(page, text):
     """That nothing is asked of another host, and that no script fails, is looked after by the fixture."""
     page.fill("#source", text)
     page.wait_for_selector("#target .word")
-    page.click("#look")
+    page.click("#inspect")
     page.wait_for_selector("#view .dv-tab")
     for tab in ("Alignment", "Beam", "Compare", "Heads"):
         page.click(f"#view .dv-tab:text-is('{tab}')")
@@ -29,7 +29,7 @@ def test_a_hostile_translation_is_shown_as_it_is(page):
     page.fill("#source", "The lamp is old.")
     page.wait_for_selector("#target .word")
     assert page.text_content("#target") == HOSTILE
-    page.click("#whole")
+    page.click("#alternatives")
     page.wait_for_selector("#others-list button")
     assert page.locator("#target img, #others img").count() == 0
     assert page.title() == "Dragoman"

@@ -44,7 +44,7 @@ def test_a_parser_is_asked_for_sentences_and_its_words_are_not_clickable(visit, 
     page.wait_for_function(WRITTEN, arg="(TOP (NN dog))")
     assert page.locator("#target .word").count() == 0
     assert page.locator("#from-choice").is_hidden()
-    assert page.locator("#write").is_hidden()
+    assert page.locator("#generate").is_hidden()
     assert questions[-1] == {"text": "dog", "model": "parser", "pictures": True}
     assert page.locator("#pictures").is_hidden()
 
@@ -74,7 +74,7 @@ def test_a_language_model_goes_on_when_it_is_told_to(visit, served):
     page = visit(served, served_with([WRITER], questions, " ran away."))
     page.fill("#source", "The dog")
     page.fill("#temperature", "0.5")
-    page.click("#write")
+    page.click("#generate")
     page.wait_for_function(WRITTEN, arg=" ran away.")
     assert questions == [
         {"text": "The dog", "model": "writer", "length": 200, "temperature": 0.5, "top_k": 0, "top_p": 1, "seed": 0}

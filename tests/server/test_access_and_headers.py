@@ -10,7 +10,7 @@ import pytest
 from waiting import until
 
 from dragoman.server import app, libretranslate
-from dragoman.server.access import AccessPolicy, unauthorized
+from dragoman.server.access import AccessPolicy, token_required
 from dragoman.server.app import build_app, route_limits
 from dragoman.server.limits import Limits
 from dragoman.server.problems import Problem
@@ -103,7 +103,7 @@ def test_pages_of_other_sites_are_refused(server):
 def test_without_a_token_the_doors_are_open():
     assert AccessPolicy(None).has_valid_token({})
     assert not AccessPolicy(TOKEN).has_valid_token({})
-    assert unauthorized().status == 401
+    assert token_required().status == 401
 
 
 WRONG = [

@@ -65,7 +65,7 @@ class AccessPolicy:
         return True
 
 
-def unauthorized() -> Problem:
+def token_required() -> Problem:
     """Return the response to a missing or wrong token."""
     return Problem(401, "unauthorized", "A token is required: send `Authorization: Bearer TOKEN`.")
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
-from dragoman.server.access import AccessPolicy, unauthorized
+from dragoman.server.access import AccessPolicy, token_required
 from dragoman.server.html import SegmentedHtml, split_html
 from dragoman.server.languages import language_name
 from dragoman.server.limits import RouteLimits
@@ -43,12 +43,12 @@ async def read_fields(request: Request) -> dict[str, Any]:
         fields = {**_group_fields(request.query_params.multi_items()), **await _read_body(request)}
     except HTTPException:
         if not request.state.is_authorized:
-            raise unauthorized() from None
+            raise token_required() from None
         raise
     api_key = fields.get("api_key")
     key = api_key.encode("utf-8", "replace") if isinstance(api_key, str) else b""
     if not request.state.is_authorized and not access.matches_token(key):
-        raise unauthorized()
+        raise token_required()
     return fields
 
 

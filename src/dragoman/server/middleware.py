@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.server.access import AccessPolicy, unauthorized
+from dragoman.server.access import AccessPolicy, token_required
 from dragoman.server.admission import Admission
 from dragoman.server.connections import ConnectionTable
 from dragoman.server.limits import Limits, RouteLimits
@@ -189,7 +189,7 @@ class GuardMiddleware:
         self.access.check_origin(exchange.headers)
         is_authorized = self.access.has_valid_token(exchange.headers)
         if not is_authorized and not limits.accepts_api_key:
-            raise unauthorized()
+            raise token_required()
         client = self._client_address(exchange)
         is_queued = limits.is_queued and scope["method"] == "POST"
         if is_queued:

@@ -1,134 +1,132 @@
-// Other translations: of the whole, or from one word on, as a list that opens beside it.
+// A list of alternative translations, of the whole text or from one word on.
 
-import { find, make, rove } from "./elements.js";
-import { newestOnly } from "./patience.js";
-import { Problem, translate } from "./service.js";
+import { ApiError, translate } from "./api.js";
+import { find, make, roveFocus } from "./elements.js";
+import { latestOnly } from "./retry.js";
 
 /**
- * @typedef {{ source: string, target: string, model: string, prefix: string, whole: boolean, own: boolean }} Asked
- *   what to find other words for: the whole, or the word behind the prefix; `own`: the reader may have a word of theirs
- * @typedef {{ text: string, prefix: string }} Chosen a translation, and how much of it the reader insists on
+ * @typedef {{ source: string, target: string, model: string, prefix: string, isWhole: boolean,
+ *   allowsOwnWord: boolean }} AlternativesRequest alternatives to the whole target, or to the word after the prefix
+ * @typedef {{ text: string, prefix: string }} ChosenAlternative a translation, and the beginning that the user chose
  */
 
-const WIDTH = 8; // of the beam, and so how many are asked for
-const SHOWN = 6;
+const BEAM = 8; // also the number of translations requested
+const MAX_SHOWN = 6;
 const list = find("others", HTMLDivElement);
-const own = find("own", HTMLInputElement);
-const newest = newestOnly();
+const ownWord = find("own", HTMLInputElement);
+const runLatest = latestOnly();
 
 /**
- * Open the list beside an element; `choose` is called with what the reader takes.
- * @param {Asked} asked
- * @param {HTMLElement} beside
- * @param {(chosen: Chosen) => void} choose
+ * Open the list next to an element; `onChoose` is called with the chosen alternative.
+ * @param {AlternativesRequest} request
+ * @param {HTMLElement} anchor
+ * @param {(chosen: ChosenAlternative) => void} onChoose
  */
-export async function open(asked, beside, choose) {
-  const title = titleOf(asked);
-  find("others-title", HTMLElement).textContent = title;
-  find("own-form", HTMLFormElement).onsubmit = (event) => (event.preventDefault(), takeOwn(asked, choose));
-  own.value = "";
-  find("own-form", HTMLFormElement).hidden = !asked.own;
-  fill([], "Searching …");
+export async function open(request, anchor, onChoose) {
+  find("others-title", HTMLElement).textContent = titleOf(request);
+  const form = find("own-form", HTMLFormElement);
+  form.onsubmit = (event) => (event.preventDefault(), translateWithOwnWord(request, onChoose));
+  form.hidden = !request.allowsOwnWord;
+  ownWord.value = "";
+  showEntries([], "Searching …");
   list.showPopover();
-  place(beside);
+  positionList(anchor);
   list.ontoggle = (event) => {
-    if (event instanceof ToggleEvent && event.newState === "closed") beside.focus({ preventScroll: true });
+    if (event instanceof ToggleEvent && event.newState === "closed") anchor.focus({ preventScroll: true });
   };
-  await show(asked, choose).catch((problem) => fill([], said(problem)));
-  place(beside);
+  await search(request, onChoose).catch((error) => showEntries([], messageOf(error)));
+  positionList(anchor);
 }
 
 /**
- * Search and list.
- * @param {Asked} asked
- * @param {(chosen: Chosen) => void} choose
+ * Request alternatives and list them.
+ * @param {AlternativesRequest} request
+ * @param {(chosen: ChosenAlternative) => void} onChoose
  */
-async function show(asked, choose) {
-  const { source, model, prefix } = asked;
-  const question = { text: source, model, n_best: WIDTH, beam: WIDTH, ...(prefix && { prefix }) };
-  const found = await newest((signal) => translate(question, signal));
-  if (!found) return;
-  const others = different(
-    found.map(({ text }) => text),
-    asked,
-  ).slice(0, SHOWN);
-  const buttons = others.map((text) => drawOther(text, asked, choose));
-  const first = others[0];
-  if (first === undefined) fill([], "The model sees no other here.");
-  else fill(buttons, differsAtOnce(first, asked) ? "" : "No other word here, but further on:");
+async function search(request, onChoose) {
+  const { source, model, prefix } = request;
+  const body = { text: source, model, n_best: BEAM, beam: BEAM, ...(prefix && { prefix }) };
+  const translations = await runLatest((signal) => translate(body, signal));
+  if (!translations) return;
+  const texts = translations.map(({ text }) => text);
+  const shown = distinctAlternatives(texts, request).slice(0, MAX_SHOWN);
+  const buttons = shown.map((text) => createEntry(text, request, onChoose));
+  const first = shown[0];
+  if (first === undefined) showEntries([], "The model has no alternative here.");
+  else showEntries(buttons, differsAtWord(first, request) ? "" : "No alternative for this word, but further on:");
   buttons[0]?.focus({ preventScroll: true });
 }
 
 /**
- * Continue from the reader's own word.
- * @param {Asked} asked
- * @param {(chosen: Chosen) => void} choose
+ * Translate with the user's own word after the prefix.
+ * @param {AlternativesRequest} request
+ * @param {(chosen: ChosenAlternative) => void} onChoose
  */
-async function takeOwn({ source, model, prefix }, choose) {
-  const word = own.value.trim();
+async function translateWithOwnWord({ source, model, prefix }, onChoose) {
+  const word = ownWord.value.trim();
   if (!word) return;
-  const wanted = prefix ? `${prefix} ${word}` : word;
-  fill([], "Translating …");
+  const newPrefix = prefix ? `${prefix} ${word}` : word;
+  showEntries([], "Translating …");
   try {
-    const found = await newest((signal) => translate({ text: source, model, prefix: wanted }, signal));
-    if (!found?.[0]) return;
+    const translations = await runLatest((signal) => translate({ text: source, model, prefix: newPrefix }, signal));
+    if (!translations?.[0]) return;
     list.hidePopover();
-    choose({ text: found[0].text, prefix: wanted });
-  } catch (problem) {
-    fill([], said(problem));
+    onChoose({ text: translations[0].text, prefix: newPrefix });
+  } catch (error) {
+    showEntries([], messageOf(error));
   }
 }
 
 /**
- * Return texts that differ from the present one and from each other; those that differ at once come first.
+ * Return texts that differ from the target and from each other; those that differ at the requested word come first.
  * @param {string[]} texts
- * @param {Asked} asked
+ * @param {AlternativesRequest} request
  */
-function different(texts, asked) {
-  const others = [...new Set(texts)].filter((text) => text !== asked.target);
-  return others.sort((one, other) => Number(differsAtOnce(other, asked)) - Number(differsAtOnce(one, asked)));
+function distinctAlternatives(texts, request) {
+  const distinct = [...new Set(texts)].filter((text) => text !== request.target);
+  return distinct.sort((a, b) => Number(differsAtWord(b, request)) - Number(differsAtWord(a, request)));
 }
 
 /**
- * Say whether a text differs at the very word that was asked about; of the whole, any difference will do.
+ * Return whether a text differs from the target at the requested word; for the whole text, anywhere.
  * @param {string} text
- * @param {Asked} asked
+ * @param {AlternativesRequest} request
  */
-function differsAtOnce(text, { target, prefix, whole }) {
-  return whole || shared(text, target) <= prefix.length + 1;
+function differsAtWord(text, { target, prefix, isWhole }) {
+  return isWhole || commonPrefixLength(text, target) <= prefix.length + 1;
 }
 
 /**
- * Draw one entry; what it shares with the present translation is pale.
+ * Create an entry of the list; what it has in common with the target is paler.
  * @param {string} text
- * @param {Asked} asked
- * @param {(chosen: Chosen) => void} choose
+ * @param {AlternativesRequest} request
+ * @param {(chosen: ChosenAlternative) => void} onChoose
  */
-function drawOther(text, { target, prefix }, choose) {
-  const same = shared(text, target);
+function createEntry(text, { target, prefix }, onChoose) {
+  const common = commonPrefixLength(text, target);
   const hidden = text.startsWith(prefix) ? prefix.length : 0;
   const button = make(
     "button",
     { type: "button", dir: "auto" },
-    make("span", { className: "same" }, text.slice(hidden, Math.max(hidden, same)).trimStart()),
-    text.slice(Math.max(hidden, same)),
+    make("span", { className: "same" }, text.slice(hidden, Math.max(hidden, common)).trimStart()),
+    text.slice(Math.max(hidden, common)),
   );
   button.onclick = () => {
     list.hidePopover();
-    choose({ text, prefix: upToWord(text, same) });
+    onChoose({ text, prefix: throughWord(text, common) });
   };
   return button;
 }
 
 /**
- * Return how long the beginning is that two texts share, in whole words.
- * @param {string} one
- * @param {string} other
+ * Return the length of the common beginning of two texts, in whole words.
+ * @param {string} a
+ * @param {string} b
  */
-function shared(one, other) {
+function commonPrefixLength(a, b) {
   let length = 0;
-  while (length < one.length && one[length] === other[length]) length++;
-  return one.lastIndexOf(" ", length - (length < one.length ? 0 : 1)) + 1;
+  while (length < a.length && a[length] === b[length]) length++;
+  return a.lastIndexOf(" ", length - (length < a.length ? 0 : 1)) + 1;
 }
 
 /**
@@ -136,27 +134,27 @@ function shared(one, other) {
  * @param {string} text
  * @param {number} start
  */
-function upToWord(text, start) {
+function throughWord(text, start) {
   const end = text.indexOf(" ", start);
   return end < 0 ? text : text.slice(0, end);
 }
 
 /**
  * @param {HTMLButtonElement[]} buttons
- * @param {string} note
+ * @param {string} status
  */
-function fill(buttons, note) {
+function showEntries(buttons, status) {
   find("others-list", HTMLElement).replaceChildren(...buttons.map((button) => make("li", {}, button)));
-  find("others-said", HTMLElement).textContent = note;
-  rove(find("others-list", HTMLElement), buttons);
+  find("others-status", HTMLElement).textContent = status;
+  roveFocus(find("others-list", HTMLElement), buttons);
 }
 
-/** @param {unknown} problem */
-const said = (problem) => (problem instanceof Problem ? problem.message : String(problem));
+/** @param {unknown} error */
+const messageOf = (error) => (error instanceof ApiError ? error.message : String(error));
 
-/** @param {Asked} asked */
-function titleOf({ prefix, whole }) {
-  if (whole) return "Alternatives";
+/** @param {AlternativesRequest} request */
+function titleOf({ prefix, isWhole }) {
+  if (isWhole) return "Alternatives";
   return prefix ? `After “${lastWords(prefix)}”` : "At the beginning";
 }
 
@@ -164,11 +162,11 @@ function titleOf({ prefix, whole }) {
 const lastWords = (text) => text.replace(/^.*?(?=(\s+\S+){3}$)/su, "…");
 
 /**
- * Put the list below an element, within the window.
- * @param {HTMLElement} beside
+ * Place the list below an element, inside the window.
+ * @param {HTMLElement} anchor
  */
-function place(beside) {
-  const box = beside.getBoundingClientRect();
+function positionList(anchor) {
+  const box = anchor.getBoundingClientRect();
   const left = Math.min(box.left, innerWidth - list.offsetWidth - 12);
   const below = box.bottom + 6;
   const top = below + list.offsetHeight > innerHeight ? Math.max(12, box.top - list.offsetHeight - 6) : below;

@@ -1,7 +1,7 @@
-// The elements of the page. Strings become text, never HTML.
+// DOM helpers. Strings become text, never HTML.
 
 /**
- * Return the element with this id, which index.html is known to have.
+ * Return the element with this id; index.html must have it.
  * @template {HTMLElement} E
  * @param {string} id
  * @param {new () => E} kind
@@ -9,12 +9,12 @@
  */
 export function find(id, kind) {
   const element = document.getElementById(id);
-  if (!(element instanceof kind)) throw new Error(`index.html has no ${kind.name} called ${id}`);
+  if (!(element instanceof kind)) throw new Error(`index.html has no ${kind.name} with the id ${id}`);
   return element;
 }
 
 /**
- * Make an element with these properties and children.
+ * Create an element with properties and children.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Partial<HTMLElementTagNameMap[T]>} [properties]
@@ -28,31 +28,31 @@ export function make(tag, properties = {}, ...children) {
 }
 
 /**
- * Fill a list of choices; where there is but one, it is only read.
+ * Fill a list with options; disable it if there is only one.
  * @param {HTMLSelectElement} list
- * @param {{ value: string, label: string }[]} choices
+ * @param {{ value: string, label: string }[]} options
  * @param {string} chosen
  */
-export function offer(list, choices, chosen) {
+export function fillSelect(list, options, chosen) {
   list.replaceChildren(
-    ...choices.map(({ value, label }) => make("option", { value, selected: value === chosen }, label)),
+    ...options.map(({ value, label }) => make("option", { value, selected: value === chosen }, label)),
   );
-  list.disabled = choices.length < 2;
+  list.disabled = options.length < 2;
 }
 
 /**
- * Let arrow keys walk over items in a line; Tab enters and leaves them as one.
+ * Move the focus between items by arrow keys; Tab enters and leaves the group as a whole.
  * @param {HTMLElement} container
  * @param {HTMLElement[]} items
  */
-export function rove(container, items) {
-  items.forEach((item, place) => {
-    item.tabIndex = place ? -1 : 0;
+export function roveFocus(container, items) {
+  items.forEach((item, index) => {
+    item.tabIndex = index ? -1 : 0;
   });
   container.onkeydown = (event) => {
-    const now = items.findIndex((item) => item === document.activeElement);
-    const next = items[destination(event.key, now, items.length, getComputedStyle(container).direction === "rtl")];
-    if (now < 0 || !next) return;
+    const current = items.findIndex((item) => item === document.activeElement);
+    const next = items[targetIndex(event.key, current, items.length, getComputedStyle(container).direction === "rtl")];
+    if (current < 0 || !next) return;
     event.preventDefault();
     for (const item of items) item.tabIndex = item === next ? 0 : -1;
     next.focus();
@@ -60,18 +60,18 @@ export function rove(container, items) {
 }
 
 /**
- * Return where a key leads to; -1 if nowhere.
+ * Return the index to which a key moves the focus; -1 if it does not.
  * @param {string} key
- * @param {number} now
+ * @param {number} current
  * @param {number} length
- * @param {boolean} leftwards
+ * @param {boolean} isRtl
  */
-function destination(key, now, length, leftwards) {
-  const forward = leftwards ? "ArrowLeft" : "ArrowRight";
-  const back = leftwards ? "ArrowRight" : "ArrowLeft";
+function targetIndex(key, current, length, isRtl) {
+  const forward = isRtl ? "ArrowLeft" : "ArrowRight";
+  const back = isRtl ? "ArrowRight" : "ArrowLeft";
   if (key === "Home") return 0;
   if (key === "End") return length - 1;
-  if (key === forward || key === "ArrowDown") return now + 1;
-  if (key === back || key === "ArrowUp") return now - 1;
+  if (key === forward || key === "ArrowDown") return current + 1;
+  if (key === back || key === "ArrowUp") return current - 1;
   return -1;
 }

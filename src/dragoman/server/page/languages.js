@@ -1,73 +1,73 @@
-// Which model is used: chosen by its languages and, where several serve the same pair or have none, by its name.
+// The choice of a model: by its languages and, if several models have the same ones or none, by its name.
 
-import { find, offer } from "./elements.js";
+import { fillSelect, find } from "./elements.js";
 
 /**
- * @typedef {import("./service.js").Model} Model
- * @typedef {import("./service.js").Language} Language
- * @typedef {{ value: string, label: string }} Named
- * @typedef {{ chosen: Model, sources: Named[], others: () => Model[], from: (source: string) => void,
- *   swap: () => void }} Chooser
+ * @typedef {import("./api.js").Model} Model
+ * @typedef {import("./api.js").Language} Language
+ * @typedef {{ value: string, label: string }} Option
+ * @typedef {{ chosen: Model, sources: Option[], comparableModels: () => Model[],
+ *   chooseSource: (source: string) => void, swap: () => void }} ModelChooser
  */
 
 /**
- * Draw the choice of languages and models, and call `changed` when another model is chosen.
+ * Fill the lists of languages and models, and call `onChange` when another model is chosen.
  * @param {Model[]} models
  * @param {Language[]} languages
- * @param {string | null} wanted the name of the model to begin with, if it is there
- * @param {() => void} changed
- * @returns {Chooser}
+ * @param {string | null} initialName name of the model to begin with; otherwise the first
+ * @param {() => void} onChange
+ * @returns {ModelChooser}
  */
-export function chooser(models, languages, wanted, changed) {
+export function createModelChooser(models, languages, initialName, onChange) {
   const from = find("from", HTMLSelectElement);
   const to = find("to", HTMLSelectElement);
   const model = find("model", HTMLSelectElement);
-  const first = models.find(({ name }) => name === wanted) ?? models[0];
-  if (!first) throw new Error("a server serves at least one model");
-  const translators = models.filter((each) => each.has_language_pair);
-  const names = namesOf(translators, languages);
+  const first = models.find(({ name }) => name === initialName) ?? models[0];
+  if (!first) throw new Error("the server has no model");
+  const translators = models.filter((model) => model.has_language_pair);
+  const names = languageNames(translators, languages);
 
-  const own = {
+  const chooser = {
     chosen: first,
-    sources: named(
-      translators.map((each) => each.source),
+    sources: languageOptions(
+      translators.map((model) => model.source),
       names,
     ),
-    others: () =>
+    comparableModels: () =>
       models.filter(
-        ({ name, source, noun }) => name !== own.chosen.name && source === own.chosen.source && noun === own.chosen.noun,
+        ({ name, source, noun }) => name !== chooser.chosen.name && source === chooser.chosen.source && noun === chooser.chosen.noun,
       ),
     /** @param {string} source */
-    from: (source) =>
-      choose(between(translators, source, own.chosen.target)[0] ?? translators.find((each) => each.source === source)),
-    swap: () => choose(between(translators, own.chosen.target, own.chosen.source)[0]),
+    chooseSource: (source) =>
+      choose(modelsBetween(translators, source, chooser.chosen.target)[0] ?? translators.find((each) => each.source === source)),
+    swap: () => choose(modelsBetween(translators, chooser.chosen.target, chooser.chosen.source)[0]),
   };
 
   /** @param {Model | undefined} wanted */
   const choose = (wanted) => {
     if (!wanted) return;
-    own.chosen = wanted;
+    chooser.chosen = wanted;
     const { source, target, name } = wanted;
-    const same = translators.length < models.length ? models : between(translators, source, target);
+    const same = translators.length < models.length ? models : modelsBetween(translators, source, target);
     const targets = translators.filter((each) => each.source === source).map((each) => each.target);
-    offer(from, own.sources, source);
-    offer(to, named(targets, names), target);
-    offer(
+    fillSelect(from, chooser.sources, source);
+    fillSelect(to, languageOptions(targets, names), target);
+    fillSelect(
       model,
       same.map((each) => ({ value: each.name, label: each.name })),
       name,
     );
     find("model-choice", HTMLElement).hidden = same.length < 2;
     for (const id of ["from-choice", "to-choice"]) find(id, HTMLElement).hidden = !wanted.has_language_pair;
-    find("swap", HTMLElement).hidden = !between(translators, target, source).length;
-    changed();
+    find("swap", HTMLElement).hidden = !modelsBetween(translators, target, source).length;
+    onChange();
   };
 
-  from.onchange = () => own.from(from.value);
-  to.onchange = () => choose(between(translators, own.chosen.source, to.value)[0]);
+  from.onchange = () => chooser.chooseSource(from.value);
+  to.onchange = () => choose(modelsBetween(translators, chooser.chosen.source, to.value)[0]);
   model.onchange = () => choose(models.find(({ name }) => name === model.value));
   choose(first);
-  return own;
+  return chooser;
 }
 
 /**
@@ -76,17 +76,17 @@ export function chooser(models, languages, wanted, changed) {
  * @param {string} source
  * @param {string} target
  */
-function between(models, source, target) {
+function modelsBetween(models, source, target) {
   return models.filter((each) => each.source === source && each.target === target);
 }
 
 /**
- * Return what each language is called.
+ * Return the name of each language by its code.
  * @param {Model[]} models
  * @param {Language[]} languages
  * @returns {Map<string, string>}
  */
-function namesOf(models, languages) {
+function languageNames(models, languages) {
   const names = new Map(languages.map(({ code, name }) => [code, name]));
   for (const { source, target, source_name, target_name } of models) {
     if (!names.has(source)) names.set(source, source_name || source);
@@ -96,11 +96,11 @@ function namesOf(models, languages) {
 }
 
 /**
- * Return languages as choices, each once.
+ * Return languages as options of a list, without duplicates.
  * @param {string[]} codes
  * @param {Map<string, string>} names
- * @returns {Named[]}
+ * @returns {Option[]}
  */
-function named(codes, names) {
+function languageOptions(codes, names) {
   return [...new Set(codes)].map((code) => ({ value: code, label: names.get(code) ?? code }));
 }

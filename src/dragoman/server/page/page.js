@@ -1,264 +1,287 @@
-// The page: what is typed is translated, and everything else hangs on that.
+// The page: translates what is typed, and connects all other parts.
 
-import { held, hold } from "./address.js";
 import * as alternatives from "./alternatives.js";
+import {
+  ApiError,
+  detectLanguage,
+  fetchInfo,
+  fetchLanguages,
+  fetchSettings,
+  setToken,
+  translate,
+} from "./api.js";
 import { find } from "./elements.js";
-import { lookAt } from "./inside.js";
-import { chooser } from "./languages.js";
-import { passages } from "./passages.js";
-import { newestOnly, patiently, retryNow } from "./patience.js";
+import { inspectSegments } from "./inspection.js";
+import { createModelChooser } from "./languages.js";
 import { showPictures } from "./pictures.js";
-import { detect, info, languages, Problem, settings, translate, useToken } from "./service.js";
-import { copy, draw, focusWord, setOld } from "./target.js";
+import { latestOnly, retryNow, withRetry } from "./retry.js";
+import { splitSegments } from "./segments.js";
+import { copy, focusWord, setStale, showTarget } from "./target.js";
+import { readUrlState, updateUrlState } from "./url-state.js";
 
 /**
- * @typedef {import("./passages.js").Passage} Passage
- * @typedef {{ source: string, best: string, text: string, pictures?: string[] }} Answer what was asked, the model's best,
- *   what is shown, and drawings of the best
+ * @typedef {import("./segments.js").Segment} Segment
+ * @typedef {import("./api.js").Model} Model
+ * @typedef {{ source: string, best: string, text: string, pictures?: string[] }} Result the source, the model's best
+ *   translation, the translation that is shown, and drawings of the best
  */
 
 const source = find("source", HTMLTextAreaElement);
 const message = find("message", HTMLElement);
-const newest = newestOnly();
-const starting = newestOnly();
-const PALE_AFTER = 150; // milliseconds: a quick answer should not flicker
-const DETECTED = 300; // characters are enough to tell a language by
-const SURE = 80; // percent
-const number = new Intl.NumberFormat("en");
+const runLatest = latestOnly();
+const runLatestStart = latestOnly();
+const STALE_AFTER = 150; // milliseconds: a fast response should not flicker
+const DETECTION_LENGTH = 300; // characters that are enough to detect a language
+const MIN_CONFIDENCE = 80; // percent
+const formatNumber = new Intl.NumberFormat("en").format;
 
 const state = {
-  /** @type {import("./languages.js").Chooser | null} */
-  choice: null,
-  limit: Infinity,
-  delay: 250, // milliseconds without a key, until what was typed is translated
-  /** @type {Answer | null} */
-  answer: null,
-  /** @type {Map<string, { text: string, prefix: string }>} a passage's source, and what the reader took for it */
-  taken: new Map(),
+  /** @type {import("./languages.js").ModelChooser | null} */
+  chooser: null,
+  maxLength: Infinity,
+  delay: 250, // milliseconds after the last key until the text is translated
+  /** @type {Result | null} */
+  result: null,
+  /** @type {Map<string, { text: string, prefix: string }>} the alternative that the user chose, by source segment */
+  chosen: new Map(),
 };
 
 // ---- messages
 
 /**
- * Say something below the translation, with something to do about it; nothing if the text is empty.
+ * Show a message below the translation, with a button if there is an action; hide it if the text is empty.
  * @param {string} text
- * @param {{ bad?: boolean, label?: string, act?: () => void }} [how]
+ * @param {{ isError?: boolean, label?: string, action?: () => void }} [options]
  */
-function say(text, { bad = false, label = "", act } = {}) {
-  message.classList.toggle("shown", Boolean(text)); // not hidden: what was hidden is not read out when it appears
-  message.classList.toggle("bad", bad);
+function showMessage(text, { isError = false, label = "", action } = {}) {
+  message.classList.toggle("shown", Boolean(text)); // not `hidden`: screen readers do not announce unhidden text
+  message.classList.toggle("bad", isError);
   find("message-text", HTMLElement).textContent = text;
   const button = find("message-act", HTMLButtonElement);
-  button.hidden = !act;
+  button.hidden = !action;
   button.textContent = label;
-  button.onclick = act ?? null;
+  button.onclick = action ?? null;
 }
 
 /**
- * @param {Problem} problem
+ * @param {ApiError} error
  * @param {number} seconds
  */
-const sayWaiting = (problem, seconds) =>
-  say(`${problem.message} Trying again in ${seconds} s.`, { label: "Try now", act: retryNow });
+const showWaiting = (error, seconds) =>
+  showMessage(`${error.message} Trying again in ${seconds} s.`, { label: "Try now", action: retryNow });
 
-/** @param {unknown} problem */
-function sayProblem(problem) {
-  if (problem instanceof Problem && problem.closed) return askForToken();
-  say(problem instanceof Problem ? problem.message : `This page has a fault: ${problem}`, { bad: true });
+/** @param {unknown} error */
+function showError(error) {
+  if (error instanceof ApiError && error.needsToken) return askForToken();
+  showMessage(error instanceof ApiError ? error.message : `Error in this page: ${error}`, { isError: true });
 }
 
 function askForToken() {
   find("token-form", HTMLElement).hidden = find("token-open", HTMLElement).hidden = false;
-  const refused = Boolean(find("token", HTMLInputElement).value);
-  say(refused ? "The server does not accept this token." : "", { bad: true });
+  const wasRefused = Boolean(find("token", HTMLInputElement).value);
+  showMessage(wasRefused ? "The server does not accept this token." : "", { isError: true });
   find("token", HTMLInputElement).focus();
 }
 
 // ---- translating
 
-/** Translate what is there now, unless something newer comes. */
+/** Translate the present text, unless a newer one follows. */
 async function retranslate() {
   const text = source.value;
-  const model = state.choice?.chosen;
+  const model = state.chooser?.chosen;
   if (!model) return;
-  const fits = countLetters();
-  if (model.is_language_model) return; // it does so when it is told to
-  if (!fits || !text.trim()) return giveUp(text);
-  const question = { text: withTabs(text, model), model: model.name, ...(model.raw_text_io ? {} : { pictures: true }) };
-  const asked = performance.now();
-  const pale = setTimeout(() => setOld(true), PALE_AFTER);
+  const fits = updateCharacterCount();
+  if (model.is_language_model) return; // waits for the button
+  if (!fits || !text.trim()) return clearResult(text);
+  const pictures = model.raw_text_io ? {} : { pictures: true };
+  const body = { text: withTabs(text, model), model: model.name, ...pictures };
+  const staleTimer = setTimeout(() => setStale(true), STALE_AFTER);
   try {
-    const found = await newest((signal) => patiently(() => translate(question, signal), signal, sayWaiting));
-    if (!found) return clearTimeout(pale);
-    say("");
-    find("made", HTMLElement).textContent = `${Math.round(performance.now() - asked)} ms`;
+    const translations = await requestLatest(body);
+    if (!translations) return clearTimeout(staleTimer);
     suggestLanguage(text);
-    const best = found[0]?.text ?? "";
-    showAnswer({ source: text, best, text: best, pictures: found[0]?.pictures ?? [] });
-  } catch (problem) {
-    sayProblem(problem);
+    const best = translations[0]?.text ?? "";
+    showResult({ source: text, best, text: best, pictures: translations[0]?.pictures ?? [] });
+  } catch (error) {
+    showError(error);
   }
-  clearTimeout(pale);
-  setOld(false);
+  clearTimeout(staleTimer);
+  setStale(false);
 }
 
-/** Have a language model go on with what is there. */
-async function write() {
+/** Continue the present text with a language model. */
+async function generate() {
   const text = source.value;
-  const model = state.choice?.chosen;
-  if (!model?.is_language_model || !countLetters()) return;
-  const asked = performance.now();
-  setOld(true);
+  const model = state.chooser?.chosen;
+  if (!model?.is_language_model || !updateCharacterCount()) return;
+  setStale(true);
   try {
-    const question = { text, model: model.name, ...drawing() };
-    const found = await newest((signal) => patiently(() => translate(question, signal), signal, sayWaiting));
-    if (!found) return; // something newer is on its way
-    say("");
-    find("made", HTMLElement).textContent = `${Math.round(performance.now() - asked)} ms`;
-    showAnswer({ source: text, best: found[0]?.text ?? "", text: found[0]?.text ?? "" });
-  } catch (problem) {
-    sayProblem(problem);
+    const samples = await requestLatest({ text, model: model.name, ...samplingOptions() });
+    if (!samples) return; // a newer request is running
+    showResult({ source: text, best: samples[0]?.text ?? "", text: samples[0]?.text ?? "" });
+  } catch (error) {
+    showError(error);
   }
-  setOld(false);
-}
-
-/** Return how a language model is to write, as far as the numbers make sense. */
-function drawing() {
-  const names = /** @type {const} */ ({ length: "length", temperature: "temperature", top_k: "top-k", top_p: "top-p", seed: "seed" });
-  const given = Object.entries(names).flatMap(([name, id]) => {
-    const field = find(id, HTMLInputElement);
-    return field.value && field.checkValidity() ? [[name, field.valueAsNumber]] : [];
-  });
-  return Object.fromEntries(given);
+  setStale(false);
 }
 
 /**
- * Put tabs where two spaces are, for a model that asks for tabs: they are hard to type here.
+ * Send a request, retry it while the server is busy, and show how long it took; undefined if a newer one replaced it.
+ * @param {import("./api.js").TranslateRequest} body
+ */
+async function requestLatest(body) {
+  const startedAt = performance.now();
+  const results = await runLatest((signal) => withRetry(() => translate(body, signal), signal, showWaiting));
+  if (!results) return undefined;
+  showMessage("");
+  find("duration", HTMLElement).textContent = `${Math.round(performance.now() - startedAt)} ms`;
+  return results;
+}
+
+/** Return the sampling options whose inputs are valid. */
+function samplingOptions() {
+  const ids = /** @type {const} */ ({ length: "length", temperature: "temperature", top_k: "top-k", top_p: "top-p", seed: "seed" });
+  const options = Object.entries(ids).flatMap(([name, id]) => {
+    const input = find(id, HTMLInputElement);
+    return input.value && input.checkValidity() ? [[name, input.valueAsNumber]] : [];
+  });
+  return Object.fromEntries(options);
+}
+
+/**
+ * Replace two or more spaces by a tab for models whose input has tabs, which cannot be typed in a text field.
  * @param {string} text
  * @param {{ input_hint: string }} model
  */
 const withTabs = (text, { input_hint }) => (input_hint.includes("\t") ? text.replace(/ {2,}/g, "\t") : text);
 
 /**
- * Wait for no answer any more.
- * @param {string} text that is not translated, being empty or too long
+ * Abort the running request; clear the result if the text is empty.
+ * @param {string} text
  */
-function giveUp(text) {
-  newest(async () => undefined);
-  setOld(false);
+function clearResult(text) {
+  runLatest(async () => undefined);
+  setStale(false);
   if (text.trim()) return;
-  say("");
-  showAnswer(null);
+  showMessage("");
+  showResult(null);
 }
 
 /**
- * Offer another language where the text seems to be in one that is served too.
+ * Suggest another source language if the text seems to be in one that is served.
  * @param {string} text
  */
 async function suggestLanguage(text) {
-  const choice = state.choice;
-  if (!choice?.chosen.has_language_pair || choice.sources.length < 2) return;
-  const guess = await detect(text.slice(0, DETECTED)).catch(() => null);
-  const language = choice.sources.find(({ value }) => value === guess?.language);
-  if (!guess || !language || language.value === choice.chosen.source || guess.confidence < SURE) return;
-  if (text !== source.value) return; // typed on since
-  say(`This looks like ${language.label}.`, {
+  const chooser = state.chooser;
+  if (!chooser?.chosen.has_language_pair || chooser.sources.length < 2) return;
+  const detected = await detectLanguage(text.slice(0, DETECTION_LENGTH)).catch(() => null);
+  const language = chooser.sources.find(({ value }) => value === detected?.language);
+  if (!detected || !language || language.value === chooser.chosen.source) return;
+  if (detected.confidence < MIN_CONFIDENCE || text !== source.value) return;
+  showMessage(`This looks like ${language.label}.`, {
     label: `Translate from ${language.label}`,
-    act: () => choice.from(language.value),
+    action: () => chooser.chooseSource(language.value),
   });
 }
 
-/**
- * Show how long the text is; return whether it is short enough.
- * @returns {boolean}
- */
-function countLetters() {
+/** Show the number of characters; return whether the text is short enough. */
+function updateCharacterCount() {
   const length = Array.from(source.value).length;
-  const fits = length <= state.limit;
-  const limited = Number.isFinite(state.limit);
+  const fits = length <= state.maxLength;
+  const excess = formatNumber(length - state.maxLength);
   const count = find("count", HTMLElement);
-  count.textContent = limited ? `${number.format(length)} / ${number.format(state.limit)}` : number.format(length);
+  const limit = Number.isFinite(state.maxLength) ? ` / ${formatNumber(state.maxLength)}` : "";
+  count.textContent = formatNumber(length) + limit;
   count.classList.toggle("over", !fits);
-  find("count-said", HTMLElement).textContent = fits
-    ? ""
-    : `${number.format(length - state.limit)} characters too many`;
+  find("count-status", HTMLElement).textContent = fits ? "" : `${excess} characters too many`;
   find("clear", HTMLElement).hidden = !length;
-  if (!fits) say(`The text is ${number.format(length - state.limit)} characters too long.`, { bad: true });
+  if (!fits) showMessage(`The text is ${excess} characters too long.`, { isError: true });
   return fits;
 }
 
-/** @param {Answer | null} answer */
-function showAnswer(answer) {
-  if (answer?.source !== state.answer?.source) state.taken.clear();
-  state.answer = answer;
-  hold({ text: answer?.source ?? "", model: (answer && state.choice?.chosen.name) ?? "" });
-  const model = state.choice?.chosen;
-  draw(answer?.text ?? "", model?.target ?? "", model?.raw_text_io && !model.is_language_model ? askForWord : null);
-  const drawn = answer && answer.text === answer.best; // what was taken instead has no drawing
-  showPictures(drawn ? answer.pictures ?? [] : []);
-  for (const id of ["copy", "made"]) find(id, HTMLElement).hidden = !answer?.text;
-  find("whole", HTMLElement).hidden = !answer?.text || Boolean(model?.is_language_model);
-  find("reset", HTMLElement).hidden = !answer || answer.text === answer.best;
-  const subjects = present().map(({ source, target }) => ({ source, target, ...subjectOf(source, model) }));
-  lookAt(subjects, model?.name ?? "", state.choice?.others().map(({ name }) => name) ?? []);
-}
-
-/** Return the passages of what is shown. */
-function present() {
-  const { answer, choice } = state;
-  if (!answer || !choice) return [];
-  return passages(withTabs(answer.source, choice.chosen), answer.text, choice.chosen);
+/** @param {Result | null} result */
+function showResult(result) {
+  if (result?.source !== state.result?.source) state.chosen.clear();
+  state.result = result;
+  updateUrlState({ text: result?.source ?? "", model: (result && state.chooser?.chosen.name) ?? "" });
+  const model = state.chooser?.chosen;
+  showTarget(result?.text ?? "", model?.target ?? "", hasAlternativeWords(model) ? showWordAlternatives : null);
+  const hasPictures = result && result.text === result.best; // a chosen alternative has none
+  showPictures(hasPictures ? result.pictures ?? [] : []);
+  for (const id of ["copy", "duration"]) find(id, HTMLElement).hidden = !result?.text;
+  find("alternatives", HTMLElement).hidden = !result?.text || Boolean(model?.is_language_model);
+  find("reset", HTMLElement).hidden = !result || result.text === result.best;
+  const otherModels = state.chooser?.comparableModels().map(({ name }) => name) ?? [];
+  inspectSegments(shownSegments().map((segment) => inspectedSegment(segment, model)), model?.name ?? "", otherModels);
 }
 
 /**
- * Say of a passage whether its translation is the model's own best, and from where on.
- * @param {string} passage
- * @param {{ raw_text_io: boolean, is_language_model: boolean } | undefined} model whose texts are the reader's own, or are not
+ * Whether other words can be requested: the model reads and writes the very text that the user sees.
+ * @param {Model | undefined} model
  */
-function subjectOf(passage, model) {
-  if (!model?.raw_text_io || model.is_language_model) return { fixed: false, prefix: "" };
-  const taken = state.taken.get(passage);
-  return { fixed: Boolean(taken) || present().length > 1, prefix: taken?.prefix ?? "" };
+const hasAlternativeWords = (model) => Boolean(model?.raw_text_io && !model.is_language_model);
+
+/** Return the segments of the result that is shown. */
+function shownSegments() {
+  const { result, chooser } = state;
+  if (!result || !chooser) return [];
+  return splitSegments(withTabs(result.source, chooser.chosen), result.text, chooser.chosen);
+}
+
+/**
+ * Return what is inspected: `fixed` if the target is given instead of being translated again.
+ * @param {Segment} segment
+ * @param {Model | undefined} model
+ */
+function inspectedSegment({ source, target }, model) {
+  if (!hasAlternativeWords(model)) return { source, target, fixed: false, prefix: "" };
+  const chosen = state.chosen.get(source);
+  return { source, target, fixed: Boolean(chosen) || shownSegments().length > 1, prefix: chosen?.prefix ?? "" };
 }
 
 // ---- alternatives
 
-/** @param {import("./target.js").Place} word */
-function askForWord({ start, element }) {
-  const passage = present().find((each) => each.start <= start && start < each.end);
-  if (passage) askForOthers(passage, passage.target.slice(0, start - passage.start).trimEnd(), element);
+/** @param {import("./target.js").TargetWord} word */
+function showWordAlternatives({ start, element }) {
+  const segment = shownSegments().find((candidate) => candidate.start <= start && start < candidate.end);
+  if (segment) showAlternatives(segment, segment.target.slice(0, start - segment.start).trimEnd(), element);
 }
 
 /**
- * @param {Passage} passage
- * @param {string | null} prefix of the word to replace; none for the whole
- * @param {HTMLElement} beside
+ * @param {Segment} segment
+ * @param {string | null} prefix the text before the word to replace; null for the whole segment
+ * @param {HTMLElement} anchor
  */
-function askForOthers(passage, prefix, beside) {
-  const model = state.choice?.chosen.name ?? "";
-  const { source, target } = passage;
-  const plain = Boolean(state.choice?.chosen.raw_text_io);
-  const asked = { source, target, model, prefix: prefix ?? "", whole: prefix === null, own: plain };
-  alternatives.open(asked, beside, (chosen) => take(passage, chosen));
+function showAlternatives(segment, prefix, anchor) {
+  const { source, target } = segment;
+  const model = state.chooser?.chosen;
+  const request = {
+    source,
+    target,
+    model: model?.name ?? "",
+    prefix: prefix ?? "",
+    isWhole: prefix === null,
+    allowsOwnWord: Boolean(model?.raw_text_io),
+  };
+  alternatives.open(request, anchor, (chosen) => replaceSegment(segment, chosen));
 }
 
 /**
- * Put what the reader chose in the place of a passage.
- * @param {Passage} passage
- * @param {import("./alternatives.js").Chosen} chosen
+ * @param {Segment} segment
+ * @param {import("./alternatives.js").ChosenAlternative} chosen
  */
-function take({ source, start, end }, chosen) {
-  if (!state.answer) return;
-  const { text } = state.answer;
-  state.taken.set(source, chosen);
-  showAnswer({ ...state.answer, text: text.slice(0, start) + chosen.text + text.slice(end) });
+function replaceSegment({ source, start, end }, chosen) {
+  if (!state.result) return;
+  const { text } = state.result;
+  state.chosen.set(source, chosen);
+  showResult({ ...state.result, text: text.slice(0, start) + chosen.text + text.slice(end) });
   focusWord(start + chosen.prefix.length - 1);
 }
 
-// ---- what the reader does
+// ---- events
 
 /**
- * Wait until nothing has been typed for a moment.
+ * Delay an action until nothing has been typed for a moment.
  * @param {() => void} action
  */
 function debounced(action) {
@@ -269,81 +292,82 @@ function debounced(action) {
   };
 }
 
-function swap() {
-  const text = state.answer?.text;
+function swapLanguages() {
+  const text = state.result?.text;
   if (text) source.value = text;
-  state.choice?.swap();
+  state.chooser?.swap();
 }
 
-function listen() {
-  const soon = debounced(retranslate);
-  source.oninput = () => (countLetters(), soon());
+function addEventHandlers() {
+  const retranslateSoon = debounced(retranslate);
+  source.oninput = () => (updateCharacterCount(), retranslateSoon());
   find("clear", HTMLElement).onclick = () => {
     source.value = "";
     source.focus();
     retranslate();
   };
-  find("swap", HTMLElement).onclick = swap;
-  find("write", HTMLElement).onclick = write;
-  find("drawing", HTMLFormElement).onsubmit = (event) => (event.preventDefault(), write());
+  find("swap", HTMLElement).onclick = swapLanguages;
+  find("generate", HTMLElement).onclick = generate;
+  find("sampling", HTMLFormElement).onsubmit = (event) => (event.preventDefault(), generate());
   find("reset", HTMLElement).onclick = () => {
-    state.taken.clear();
-    if (state.answer) showAnswer({ ...state.answer, text: state.answer.best });
+    state.chosen.clear();
+    if (state.result) showResult({ ...state.result, text: state.result.best });
   };
-  find("whole", HTMLElement).onclick = () => {
-    const { source, text } = state.answer ?? { source: "", text: "" };
-    const asked = state.choice ? withTabs(source, state.choice.chosen) : source;
-    askForOthers({ source: asked, target: text, start: 0, end: text.length }, null, find("whole", HTMLElement));
+  find("alternatives", HTMLElement).onclick = () => {
+    const { source, text } = state.result ?? { source: "", text: "" };
+    const input = state.chooser ? withTabs(source, state.chooser.chosen) : source;
+    const whole = { source: input, target: text, start: 0, end: text.length };
+    showAlternatives(whole, null, find("alternatives", HTMLElement));
   };
-  const button = find("copy", HTMLButtonElement);
-  button.onclick = () => copy(state.answer?.text ?? "", button);
+  const copyButton = find("copy", HTMLButtonElement);
+  copyButton.onclick = () => copy(state.result?.text ?? "", copyButton);
   find("token-open", HTMLElement).onclick = () => {
     find("token-form", HTMLElement).hidden = !find("token-form", HTMLElement).hidden;
     find("token", HTMLElement).focus();
   };
   find("token-form", HTMLFormElement).onsubmit = (event) => {
     event.preventDefault();
-    useToken(find("token", HTMLInputElement).value);
+    setToken(find("token", HTMLInputElement).value);
     find("token-form", HTMLElement).hidden = true;
     start();
   };
 }
 
-/** Ask what is served, then translate what may be there already. */
+/** Load the list of models, then translate the text in the URL. */
 async function start() {
   try {
-    const found = await starting((signal) =>
-      patiently(() => Promise.all([settings(), languages(), info()]), signal, sayWaiting),
+    const loaded = await runLatestStart((signal) =>
+      withRetry(() => Promise.all([fetchSettings(), fetchLanguages(), fetchInfo()]), signal, showWaiting),
     );
-    if (!found) return;
-    const [how, spoken, { models }] = found;
-    if (how.charLimit && how.charLimit > 0) state.limit = how.charLimit;
-    if (how.frontendTimeout) state.delay = Math.min(how.frontendTimeout, 400);
-    say("");
-    state.choice = null;
-    state.choice = chooser(models, spoken, held().get("model"), changed);
-    changed();
-  } catch (problem) {
-    sayProblem(problem);
+    if (!loaded) return;
+    const [settings, languages, { models }] = loaded;
+    if (settings.charLimit && settings.charLimit > 0) state.maxLength = settings.charLimit;
+    if (settings.frontendTimeout) state.delay = Math.min(settings.frontendTimeout, 400);
+    showMessage("");
+    state.chooser = null;
+    state.chooser = createModelChooser(models, languages, readUrlState().get("model"), onModelChange);
+    onModelChange();
+  } catch (error) {
+    showError(error);
   }
 }
 
-/** Take the languages that were chosen. */
-function changed() {
-  const model = state.choice?.chosen;
+/** Adapt the page to the chosen model. */
+function onModelChange() {
+  const model = state.chooser?.chosen;
   if (!model) return;
+  const tabNote = model.input_hint.includes("\t") ? " (⇥: a tab, or two spaces)" : "";
   source.lang = model.source;
-  source.placeholder = model.input_hint.replace("\t", "⇥") + (model.input_hint.includes("\t") ? " (⇥: a tab, or two spaces)" : "");
+  source.placeholder = model.input_hint.replace("\t", "⇥") + tabNote;
   find("source-label", HTMLElement).textContent = model.input_hint.replace("\t", " tab ");
   find("translator", HTMLElement).setAttribute("aria-label", model.noun);
-  for (const id of ["write", "drawing"]) find(id, HTMLElement).hidden = !model.is_language_model;
-  const walked = model.raw_text_io && !model.is_language_model;
-  const said = walked ? "Translation; arrow keys walk its words, Enter shows other words" : "Output";
-  find("target", HTMLElement).setAttribute("aria-label", said);
-  if (model.is_language_model) giveUp("");
+  for (const id of ["generate", "sampling"]) find(id, HTMLElement).hidden = !model.is_language_model;
+  const label = hasAlternativeWords(model) ? "Translation; arrow keys move between words, Enter shows alternatives" : "Output";
+  find("target", HTMLElement).setAttribute("aria-label", label);
+  if (model.is_language_model) clearResult("");
   retranslate();
 }
 
-source.value ||= held().get("text") ?? "";
-listen();
+source.value ||= readUrlState().get("text") ?? "";
+addEventHandlers();
 start();

@@ -1,67 +1,67 @@
-// The translation as it stands on the page: words that can be pointed at, copied as one text.
+// The translation on the page: words that can be clicked, and one text that can be copied.
 
-import { find, make, rove } from "./elements.js";
-import { words } from "./passages.js";
+import { find, make, roveFocus } from "./elements.js";
+import { splitWords } from "./segments.js";
 
-/** @typedef {{ start: number, end: number, element: HTMLElement }} Place of a word in the translation */
+/** @typedef {{ start: number, end: number, element: HTMLElement }} TargetWord */
 
 const panel = find("target", HTMLDivElement);
 
 /**
- * Draw a translation; `asked` is called with a word that was clicked, or chosen by Enter.
+ * Show a translation; `onWord` is called with a word that is clicked or chosen by Enter.
  * @param {string} text
  * @param {string} language
- * @param {((word: Place) => void) | null} asked null where no word can be asked for
+ * @param {((word: TargetWord) => void) | null} onWord null: words cannot be chosen
  */
-export function draw(text, language, asked) {
-  const nodes = asked
-    ? words(text, language).map((piece) => (piece.word ? drawWord(piece, asked) : piece.text))
+export function showTarget(text, language, onWord) {
+  const nodes = onWord
+    ? splitWords(text, language).map((span) => (span.isWord ? createWord(span, onWord) : span.text))
     : [text];
   panel.replaceChildren(...nodes);
   panel.lang = language;
-  rove(panel, [...panel.querySelectorAll("span")]);
-  find("target-said", HTMLElement).textContent = text;
+  roveFocus(panel, [...panel.querySelectorAll("span")]);
+  find("target-status", HTMLElement).textContent = text;
 }
 
 /**
- * Put the keyboard on the word at this place, or on the one before.
- * @param {number} place
+ * Focus the word at a character offset, or the one before it.
+ * @param {number} offset
  */
-export function focusWord(place) {
+export function focusWord(offset) {
   const starts = [...panel.querySelectorAll("span")].map((word) => ({ word, start: Number(word.dataset.start) }));
-  starts.findLast(({ start }) => start <= place)?.word.focus({ preventScroll: true });
+  starts.findLast(({ start }) => start <= offset)?.word.focus({ preventScroll: true });
 }
 
 /**
- * @param {import("./passages.js").Piece} piece
- * @param {(word: Place) => void} asked
+ * @param {import("./segments.js").TextSpan} span
+ * @param {(word: TargetWord) => void} onWord
  */
-function drawWord({ text, start, end }, asked) {
+function createWord({ text, start, end }, onWord) {
   // A span, not a button: the text of a button cannot be selected.
   const element = make("span", { className: "word", role: "button" }, text);
   element.dataset.start = String(start);
   element.onclick = () => {
-    if (document.getSelection()?.isCollapsed ?? true) asked({ start, end, element });
+    if (document.getSelection()?.isCollapsed ?? true) onWord({ start, end, element });
   };
   element.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
-    asked({ start, end, element });
+    onWord({ start, end, element });
   });
   return element;
 }
 
 /**
- * Say by a paler translation that a newer one is on its way.
- * @param {boolean} old
+ * Show the translation paler while a newer one is being made.
+ * @param {boolean} isStale
  */
-export function setOld(old) {
-  panel.classList.toggle("old", old);
-  panel.setAttribute("aria-busy", String(old));
+export function setStale(isStale) {
+  panel.classList.toggle("stale", isStale);
+  panel.setAttribute("aria-busy", String(isStale));
 }
 
 /**
- * Copy a text, and say so on the button.
+ * Copy a text to the clipboard, and confirm it on the button.
  * @param {string} text
  * @param {HTMLButtonElement} button
  */
@@ -75,7 +75,7 @@ export async function copy(text, button) {
   setTimeout(() => (button.textContent = "Copy"), 2000);
 }
 
-/** Select the translation, for a browser that lets no script copy (one that reached us without https). */
+/** Select the translation, for browsers that do not allow scripts to copy (without https). */
 function selectAll() {
   const selection = document.getSelection();
   selection?.selectAllChildren(panel);

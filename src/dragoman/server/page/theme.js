@@ -1,12 +1,12 @@
-// Colours: as the system has them, until the reader chooses. Read before anything is drawn, so that nothing flickers;
-// this is why it is no module.
+// The colour theme: that of the system until the user chooses one. Not a module, because it must run before the page
+// is drawn.
 (() => {
   "use strict";
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
-  /** Return what was chosen earlier; a browser may keep nothing. */
-  function remembered() {
+  /** Return the saved theme; a browser may not allow storage. */
+  function savedTheme() {
     try {
       return localStorage.getItem("theme");
     } catch {
@@ -15,24 +15,24 @@
   }
 
   /** @param {string} theme */
-  function remember(theme) {
+  function saveTheme(theme) {
     try {
       localStorage.setItem("theme", theme);
     } catch {
-      // It holds until the page is left.
+      // The choice lasts until the page is closed.
     }
   }
 
-  const now = () => root.dataset.theme ?? (dark.matches ? "dark" : "light");
-  const chosen = remembered();
+  const currentTheme = () => root.dataset.theme ?? (dark.matches ? "dark" : "light");
+  const chosen = savedTheme();
   if (chosen === "dark" || chosen === "light") root.dataset.theme = chosen;
 
   addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
-    const show = () => button?.setAttribute("aria-pressed", String(now() === "dark"));
+    const show = () => button?.setAttribute("aria-pressed", String(currentTheme() === "dark"));
     button?.addEventListener("click", () => {
-      root.dataset.theme = now() === "dark" ? "light" : "dark";
-      remember(root.dataset.theme);
+      root.dataset.theme = currentTheme() === "dark" ? "light" : "dark";
+      saveTheme(root.dataset.theme);
       show();
     });
     dark.addEventListener("change", show);

@@ -21,7 +21,7 @@ def model(runs):
 def look_at(page, sentence=SENTENCE):
     """Translate a sentence and look inside."""
     page.fill("#source", sentence)
-    page.click("#look:enabled")
+    page.click("#inspect:enabled")
     page.wait_for_selector("#view .dv-tab")
 
 
@@ -62,9 +62,9 @@ def test_the_viewer_is_loaded_only_when_it_is_asked_for(page):
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.fill("#source", SENTENCE)
-    page.wait_for_selector("#look:enabled")
+    page.wait_for_selector("#inspect:enabled")
     assert not [url for url in asked if "/viewer/" in url or "attention" in url]
-    page.click("#look")
+    page.click("#inspect")
     page.wait_for_selector("#view .dv-tab")
     assert [url for url in asked if "/viewer/" in url]
 
@@ -215,5 +215,5 @@ def check_saved(browser, file: Path) -> None:
 
 def test_a_sentence_that_is_too_long_to_look_at_is_refused_in_words(page):
     page.fill("#source", "lamp " * 400)
-    page.click("#look:enabled")
-    page.wait_for_selector("#view-said:has-text('at most 120')")
+    page.click("#inspect:enabled")
+    page.wait_for_selector("#view-status:has-text('at most 120')")
