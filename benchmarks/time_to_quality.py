@@ -20,7 +20,7 @@ import typer
 from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, read_progress
 from dragoman.data.lines import read_lines
 from dragoman.evaluation.scores import corpus_bleu
-from dragoman.run import copy_weights, read_tensors
+from dragoman.model_files import copy_weights, read_tensors
 from dragoman.tasks.translator import load
 
 

@@ -1,6 +1,6 @@
 """Write docs/api.md: the public Python names with their signatures and docstrings.
 
-Run it with `make docs`; tests/test_docs.py fails when the page is stale.
+Run it with `make docs`; tests/test_docs.py fails if the page is out of date.
 """
 
 import inspect
@@ -43,7 +43,7 @@ SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {  # a function or class, and 
 
 
 def page() -> str:
-    """Return the page as it should be."""
+    """Return the current page."""
     parts = [OPENING]
     for title, names in SECTIONS.items():
         parts += [f"## {title}\n", *(entry(path, methods) for path, methods in names.items())]

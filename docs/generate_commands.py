@@ -1,6 +1,6 @@
-"""Write docs/commands.md: the `--help` of every verb and the commented recipe, as the program prints them.
+"""Write docs/commands.md: the `--help` of every command and the commented recipe, as the program prints them.
 
-Run it with `make docs`; tests/test_docs.py fails when the page is stale.
+Run it with `make docs`; tests/test_docs.py fails if the page is out of date.
 """
 
 import contextlib
@@ -23,24 +23,24 @@ OPENING = """\
 
 <!-- Written by docs/generate_commands.py from the program itself; change the program and run `make docs`. -->
 
-What `dragoman VERB --help` says, for every verb. `python -m dragoman` is the same program. Results go to the standard
-output, everything else to the standard error. The last part is the recipe with all its settings.
+The output of `dragoman COMMAND --help` for every command, and the recipe with all settings. `python -m dragoman` is
+the same program. Results are written to standard output, everything else to standard error.
 """
 RECIPE = """\
 ## The recipe
 
-What `dragoman init translate` prints: every setting with its default (here those of the preset `tiny`) and what it is
-for. `--set part.key=value` changes any of them for one training.
+The output of `dragoman init translate`: every setting with its default (here those of the preset `tiny`) and its
+description. `--set part.key=value` changes a setting for one training.
 """
 ARCHITECTURES = """\
 ### [model] of the other architectures
 
-Each architecture has its own settings; one that it does not have is refused.
+Each architecture has its own settings; others are refused.
 """
 
 
 def page() -> str:
-    """Return the page as it should be."""
+    """Return the current page."""
     program: Any = typer.main.get_command(app)
     verbs = [part(f"dragoman {name}", command) for name, command in program.commands.items()]
     return "\n".join(

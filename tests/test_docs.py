@@ -1,4 +1,4 @@
-"""The documentation is held to the program: what it names exists, what it shows is what is printed."""
+"""The documentation matches the program: names exist, and shown output is what the program prints."""
 
 import ast
 import importlib
@@ -77,7 +77,7 @@ COMMANDS = [
     pytest.param(words, id=f"{name(page)}: {shlex.join(words)}")
     for page in PAGES
     for words in commands_in(page, "dragoman")
-    if words[0] != "VERB"
+    if words[0] != "COMMAND"
 ]
 SETTINGS = list(
     dict.fromkeys(
@@ -161,6 +161,13 @@ def headings(page: Path) -> set[str]:
     """Return the anchors of a page's headings."""
     titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_script_of_screenshots_uses_elements_that_exist():
+    script = (ROOT / "docs/make_screenshots.py").read_text()
+    page = (ROOT / "src/dragoman/server/page/index.html").read_text()
+    for element in set(re.findall(r'[" ]#([\w-]+)', script)):
+        assert f'id="{element}"' in page
 
 
 def test_the_page_of_commands_is_what_the_program_prints():

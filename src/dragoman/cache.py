@@ -1,40 +1,37 @@
-"""Where prepared data is kept between runs, in folders that appear whole or not at all whenever we are stopped."""
+"""The cache: prepared data and compiled code that can be made again, kept between runs."""
 
+import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+
+from dragoman.errors import UserError
+from dragoman.storage import atomic_directory, remove_directory
 
 _TEMPORARY_PREFIX = ".unfinished-"
 _ABANDONED_AFTER_SECONDS = 24 * 3600
 
 
 def default_cache_dir() -> Path:
-    """Return a folder to keep prepared data in: the one the environment names, or the first that can be written."""
-    named = os.environ.get("DRAGOMAN_CACHE")
-    if named:
-        return Path(named)
+    """Return the directory of DRAGOMAN_CACHE, or else the first usual cache directory that is writable."""
+    configured = os.environ.get("DRAGOMAN_CACHE")
+    if configured:
+        return Path(configured)
     return next((folder for folder in _candidate_dirs() if _is_writable(folder)), None) or _private_temporary_dir()
 
 
 def _candidate_dirs() -> list[Path]:
-    """List where programs keep what they can make again; relative paths are ignored, as the XDG rules ask."""
-    found = []
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    if Path(shared).is_absolute():
-        found.append(Path(shared) / "dragoman")
-    home = os.environ.get("HOME", "")
-    if Path(home).is_absolute():
-        found.append(Path(home) / ".cache" / "dragoman")
-    return found
+    # The XDG specification ignores relative paths.
+    candidates = (Path(os.environ.get("XDG_CACHE_HOME", "")), Path(os.environ.get("HOME", "")) / ".cache")
+    return [folder / "dragoman" for folder in candidates if folder.is_absolute()]
 
 
 def _is_writable(folder: Path) -> bool:
-    """Make the folder if need be, and tell whether we may write into it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -43,63 +40,52 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _private_temporary_dir() -> Path:
-    """Return a folder of this user's own among the temporary files, the same one every time where possible."""
     owner = os.getuid() if hasattr(os, "getuid") else 0
     folder = Path(tempfile.gettempdir()) / f"dragoman-{owner}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return Path(tempfile.mkdtemp(prefix="dragoman-"))
-    # Anyone may make a folder of this name; only our own, and no link to elsewhere, is safe to use.
-    ours = folder.is_dir() and not folder.is_symlink() and found.st_uid == owner and found.st_mode & 0o022 == 0
-    return folder if ours else Path(tempfile.mkdtemp(prefix="dragoman-"))
+    # Anyone may create a directory of this name; only this user's own, and no symbolic link, is safe to use.
+    is_safe = folder.is_dir() and not folder.is_symlink() and status.st_uid == owner and status.st_mode & 0o022 == 0
+    return folder if is_safe else Path(tempfile.mkdtemp(prefix="dragoman-"))
 
 
-@contextmanager
-def atomic_directory(folder: Path) -> Iterator[Path]:
-    """Give a new folder to write into, and put it in its place, safely on disk, if all went well."""
-    unfinished = folder.with_name(_TEMPORARY_PREFIX + token_hex(8))
-    unfinished.mkdir(parents=True)
+def find_or_build(
+    key: str, build: Callable[[Path], None], files: Sequence[str], cache_dir: str | os.PathLike[str] | None = None
+) -> Path:
+    """Return the cached directory of a key; `build` writes it, with its header.json, if it is missing or damaged."""
+    cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
+    folder = cache / key
+    if not _is_intact(folder, files):
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(cache)
+            if not _is_intact(folder, files):
+                remove_directory(folder, cache / f"{_TEMPORARY_PREFIX}{token_hex(8)}")
+            with atomic_directory(folder, prefix=_TEMPORARY_PREFIX) as temporary:
+                build(temporary)
+        except OSError as error:
+            raise UserError(
+                f"{cache}: prepared data cannot be written there ({error.strerror or error}); "
+                "free some space, or set DRAGOMAN_CACHE to another directory."
+            ) from None
+    return folder
+
+
+def _is_intact(folder: Path, files: Sequence[str]) -> bool:
+    # The header has the sizes of the files.
     try:
-        yield unfinished
-        for file in [*unfinished.iterdir(), unfinished]:
-            fsync(file)
-        _rename_into_place(unfinished, folder)
-        fsync(folder.parent)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        header = json.loads((folder / "header.json").read_text())
+        return all((folder / name).stat().st_size == header["bytes"][name] for name in files)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
-def _rename_into_place(unfinished: Path, folder: Path) -> None:
-    """Give a finished folder its name, unless another process was quicker with the same content."""
-    try:
-        unfinished.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-
-
-def remove_directory(folder: Path) -> None:
-    """Remove a folder, if it is there, so that nobody finds half of it."""
-    aside = folder.with_name(_TEMPORARY_PREFIX + token_hex(8))
-    with suppress(FileNotFoundError):
-        folder.rename(aside)
-        shutil.rmtree(aside)
-
-
-def fsync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, would survive a power cut."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def remove_abandoned(parent: Path) -> None:
-    """Remove what a killed process left behind, once it is old enough to be sure."""
-    for folder in parent.glob(f"{_TEMPORARY_PREFIX}*"):
+def _remove_abandoned(cache: Path) -> None:
+    # Left behind by a killed process; younger ones may belong to a running one.
+    for folder in cache.glob(f"{_TEMPORARY_PREFIX}*"):
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,16 +1,18 @@
-"""Checkpoints: all that is needed to go on exactly, in a folder that is there whole or not at all.
+"""Checkpoints: everything that is needed to resume a training exactly, in a directory that is complete or not there.
 
-A checkpoint is written into a temporary folder, each file synced, its manifest (sizes and SHA-256 sums) last, and then
-renamed into place; the newest folder whose manifest holds true is the one to resume from. There is no pointer file that
-could go stale. The order of the data and the dropout masks are functions of seed and step, so no generator is saved.
+A checkpoint is written into a temporary directory, every file synced, its manifest (sizes and SHA-256 digests) last,
+and then renamed; the newest directory whose manifest is right is the one to resume from. There is no pointer file that
+could become stale. The order of the data and the dropout masks are functions of seed and step; no generator is saved.
+
+The tensors of a checkpoint are in named parts, one safetensors file each: "model" has the weights, "optimizer" the
+state of the optimiser by parameter name. A training may add parts of its own, such as a moving average of the weights.
 """
 
 import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,98 +20,94 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.cache import fsync
 from dragoman.errors import UserError
+from dragoman.model_files import copy_weights, read_tensors, write_tensors
 from dragoman.models.transducer import Transducer
 from dragoman.models.weights import named_weights
-from dragoman.run import (
-    FORMAT_VERSION,
-    apply_umask,
-    copy_weights,
-    read_tensors,
-    to_json,
-    write_atomically,
-    write_tensors,
-)
+from dragoman.run import FORMAT_VERSION, MANIFEST_FILE
+from dragoman.storage import apply_umask, fsync, remove_directory, to_json, write_atomically
 
-WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE, MANIFEST_FILE = (
-    "model.safetensors",
-    "optimizer.safetensors",
-    "state.json",
-    "manifest.json",
-)
-_ADAM_MOMENTS = ("exp_avg", "exp_avg_sq")
+WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE = "model.safetensors", "optimizer.safetensors", "state.json"
+_REQUIRED_FILES = (WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE)
+_SHARED_STEP = "steps"  # in 0.1.0: one step count of Adam for all parameters
 
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far a training has come."""
+    """How far a training has come. The fields are the keys of state.json."""
 
     step: int = 0
     validated_at: int = 0  # the last step that was validated
-    loss: float | None = None  # the validation loss then
+    loss: float | None = None  # its validation loss
     best_step: int = 0
     best_loss: float | None = None
     stale: int = 0  # validations since the best one
-    skipped: int = 0  # steps skipped because the loss was not finite, in a row up to now
+    skipped: int = 0  # consecutive steps up to now that were skipped because the loss was not finite
     skipped_ever: int = 0
     seconds: float = 0.0  # spent training
     data: str = ""  # fingerprint of the training data
-    origin: dict[str, str] = field(default_factory=dict)  # what the training began with, by name
+    origin: dict[str, str] = field(default_factory=dict)  # recipe and fingerprints that the training started with
     interim: bool = False  # saved only because the training was stopped here
-    longest: int = 0  # source in the training data, in pieces
+    longest: int = 0  # source of the training data, in tokens
 
     def with_changes(self, **changes: Any) -> "TrainingProgress":
-        """Return the progress with some changes."""
+        """Return the progress with some fields changed."""
         return replace(self, **changes)
 
 
 def save_hook(stage: str) -> None:
-    """Do nothing: tests put a pause here, to end the program between any two stages of saving."""
+    """Do nothing; tests replace this to end the program between two stages of saving."""
 
 
 def save_checkpoint(
-    folder: Path, progress: TrainingProgress, model: Transducer, optimizer: torch.optim.Optimizer
+    folder: Path,
+    progress: TrainingProgress,
+    model: Transducer,
+    optimizer: torch.optim.Optimizer,
+    parts: Mapping[str, Mapping[str, Tensor]] | None = None,
 ) -> Path:
-    """Write a checkpoint of this moment, whole or not at all; if it is there already, it stays."""
-    place = folder / f"{progress.step:09d}"
-    if place.exists() and find_damage(place) is None and read_progress(place) == progress:
-        return place
+    """Write a checkpoint of this step atomically and return its directory; an equal one that exists is kept.
+
+    `parts` are further named tensors, such as {"average": {...}}; `read_part` reads them back.
+    """
+    path = folder / f"{progress.step:09d}"
+    if path.exists() and find_damage(path) is None and read_progress(path) == progress:
+        return path
     folder.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".tmp-"))
+    tensors = {"model": named_weights(model), "optimizer": _optimizer_tensors(model, optimizer), **(parts or {})}
     try:
-        _write_files(temporary, progress, model, optimizer)
-        if place.exists():  # damaged, or its validation was interrupted: see above
-            place.rename(backup_path(place))
+        _write_files(temporary, progress, tensors)
+        if path.exists():  # damaged, or saved before its validation was complete
+            path.rename(backup_path(path))
             save_hook("set aside")
-        temporary.rename(place)
+        temporary.rename(path)
         save_hook("renamed")
         fsync(folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    found = find_damage(place)
-    if found:
-        raise OSError(f"what was written does not read back: {found}")
-    _remove_checkpoint(backup_path(place))
-    return place
+    damage = find_damage(path)
+    if damage:
+        raise OSError(f"what was written does not read back: {damage}")
+    _remove_checkpoint(backup_path(path))
+    return path
 
 
 def backup_path(path: Path) -> Path:
-    """Return where a checkpoint waits while another takes its place."""
+    """Return the path of a checkpoint while another one replaces it."""
     return path.with_name(f".old-{path.name}")
 
 
-def _write_files(folder: Path, progress: TrainingProgress, model: Transducer, optimizer: torch.optim.Optimizer) -> None:
-    """Write and sync every file of a checkpoint, the manifest last."""
+def _write_files(folder: Path, progress: TrainingProgress, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
     save_hook("made")
-    write_tensors(folder / WEIGHTS_FILE, named_weights(model), {"format": FORMAT_VERSION})
-    save_hook(WEIGHTS_FILE)
-    write_tensors(folder / OPTIMIZER_FILE, _optimizer_tensors(model, optimizer), {"format": FORMAT_VERSION})
-    save_hook(OPTIMIZER_FILE)
+    for name, tensors in parts.items():
+        write_tensors(folder / f"{name}.safetensors", tensors, {"format": FORMAT_VERSION})
+        save_hook(f"{name}.safetensors")
     write_atomically(folder / PROGRESS_FILE, to_json(asdict(progress)))
     save_hook(PROGRESS_FILE)
-    files = {name: file_digest(folder / name) for name in (WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE)}
+    names = [*(f"{name}.safetensors" for name in parts), PROGRESS_FILE]
+    files = {name: file_digest(folder / name) for name in names}
     write_atomically(folder / MANIFEST_FILE, to_json({"format": FORMAT_VERSION, "step": progress.step, "files": files}))
     apply_umask(folder)
     fsync(folder)
@@ -117,31 +115,31 @@ def _write_files(folder: Path, progress: TrainingProgress, model: Transducer, op
 
 
 def file_digest(path: Path) -> dict[str, Any]:
-    """Return the size and the SHA-256 sum of a file."""
+    """Return the size and the SHA-256 digest of a file."""
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def find_damage(path: Path) -> str | None:
-    """Say what is wrong with a checkpoint, or None if it is whole."""
+    """Return what is wrong with a checkpoint, or None if it is intact."""
     try:
-        written = (path / MANIFEST_FILE).read_bytes()
-        sealed = json.loads(written)
-        if to_json(sealed) != written:
+        content = (path / MANIFEST_FILE).read_bytes()
+        manifest = json.loads(content)
+        if to_json(manifest) != content:
             return f"{MANIFEST_FILE} is damaged"
-        if sealed["format"] != FORMAT_VERSION:
-            return f"{MANIFEST_FILE} is of format {sealed['format']!r}, this version reads {FORMAT_VERSION!r}"
-        if f"{sealed['step']:09d}" != path.name:
-            return f"{MANIFEST_FILE} belongs to step {sealed['step']}"
-        for name in (WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE):
-            expected = sealed["files"][name]
+        if manifest["format"] != FORMAT_VERSION:
+            return f"{MANIFEST_FILE} has format {manifest['format']!r}, this version reads {FORMAT_VERSION!r}"
+        if f"{manifest['step']:09d}" != path.name:
+            return f"{MANIFEST_FILE} belongs to step {manifest['step']}"
+        for name in dict.fromkeys([*_REQUIRED_FILES, *manifest["files"]]):
+            expected = manifest["files"][name]
             if not (path / name).is_file():
                 return f"{name} is missing"
-            found = (path / name).stat().st_size
-            if found != expected["bytes"]:
-                return f"{name} has {found} bytes instead of {expected['bytes']}"
+            size = (path / name).stat().st_size
+            if size != expected["bytes"]:
+                return f"{name} has {size} bytes instead of {expected['bytes']}"
             if file_digest(path / name) != expected:
-                return f"{name} is not what was written (its SHA-256 sum differs)"
+                return f"{name} was changed after it was written (its SHA-256 digest differs)"
     except FileNotFoundError:
         return f"{MANIFEST_FILE} is missing"
     except OSError as error:
@@ -152,28 +150,28 @@ def find_damage(path: Path) -> str | None:
 
 
 def checkpoint_dirs(folder: Path) -> list[Path]:
-    """Return the folders that claim to be checkpoints, the newest first."""
-    return sorted((place for place in folder.glob("[0-9]*") if place.name.isdigit()), reverse=True)
+    """Return all directories that are named like checkpoints, intact or not, the newest first."""
+    return sorted((path for path in folder.glob("[0-9]*") if path.name.isdigit()), reverse=True)
 
 
 def intact_checkpoints(folder: Path) -> Iterator[Path]:
-    """Yield the checkpoints that are whole, the newest first."""
-    return (place for place in checkpoint_dirs(folder) if find_damage(place) is None)
+    """Yield the intact checkpoints, the newest first."""
+    return (path for path in checkpoint_dirs(folder) if find_damage(path) is None)
 
 
 def newest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
-    """Return the newest whole checkpoint, and what is wrong with those passed over."""
+    """Return the newest intact checkpoint, and what is wrong with newer ones."""
     damaged: list[str] = []
-    for place in checkpoint_dirs(folder):
-        found = find_damage(place)
-        if found is None:
-            return place, damaged
-        damaged.append(f"{place}: {found}")
+    for path in checkpoint_dirs(folder):
+        damage = find_damage(path)
+        if damage is None:
+            return path, damaged
+        damaged.append(f"{path}: {damage}")
     return None, damaged
 
 
 def read_progress(path: Path) -> TrainingProgress:
-    """Read how far the training had come."""
+    """Read the progress of a checkpoint."""
     try:
         return TrainingProgress(**json.loads((path / PROGRESS_FILE).read_text(encoding="utf-8")))
     except TypeError:
@@ -181,85 +179,112 @@ def read_progress(path: Path) -> TrainingProgress:
 
 
 def load_checkpoint(path: Path, model: Transducer, optimizer: torch.optim.Optimizer) -> TrainingProgress:
-    """Put a model and its optimiser back to where they were, and return how far they had come."""
+    """Restore a model and its optimiser, and return the progress."""
     progress = read_progress(path)
-    parameters = dict(model.named_parameters())
     copy_weights(read_tensors(path / WEIGHTS_FILE)[0], named_weights(model), path / WEIGHTS_FILE)
-    held, _ = read_tensors(path / OPTIMIZER_FILE)
-    empty = {f"{name}.{moment}": torch.empty_like(p) for name, p in parameters.items() for moment in _ADAM_MOMENTS}
-    copy_weights({name: tensor for name, tensor in held.items() if name != "steps"}, empty, path / OPTIMIZER_FILE)
-    for name, parameter in parameters.items():
-        optimizer.state[parameter] = {
-            "step": held["steps"].clone(),
-            **{moment: empty[f"{name}.{moment}"] for moment in _ADAM_MOMENTS},
-        }
+    _restore_optimizer(read_part(path, "optimizer"), model, optimizer, path / OPTIMIZER_FILE)
     return progress
 
 
+def read_part(path: Path, name: str) -> dict[str, Tensor]:
+    """Read the tensors of one part of a checkpoint."""
+    return read_tensors(path / f"{name}.safetensors")[0]
+
+
 def _optimizer_tensors(model: Transducer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return Adam's running means by the names of their parameters, and the number of updates behind them."""
-    tensors: dict[str, Tensor] = {}
-    steps = torch.zeros(())
+    # "{parameter}.{key}" for every entry of the state of any optimiser; numbers become scalar tensors.
+    return {
+        f"{name}.{key}": torch.as_tensor(value)
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def _restore_optimizer(
+    tensors: dict[str, Tensor], model: Transducer, optimizer: torch.optim.Optimizer, path: Path
+) -> None:
+    shared_step = tensors.pop(_SHARED_STEP, None)
+    states: dict[str, dict[str, Tensor]] = {name: {} for name, _ in model.named_parameters()}
+    for entry, tensor in tensors.items():
+        name, _, key = entry.rpartition(".")
+        if name not in states:
+            raise UserError(f"{path}: {entry} does not belong to a parameter of the model. Restore the file.")
+        states[name][key] = tensor
+    keys = {frozenset(state) for state in states.values()}
+    if len(keys) > 1:
+        raise UserError(f"{path}: the parameters have different entries, such as {_difference(states)}. Restore it.")
     for name, parameter in model.named_parameters():
-        state = optimizer.state.get(parameter, {})
-        steps = state.get("step", steps)
-        for moment in _ADAM_MOMENTS:
-            tensors[f"{name}.{moment}"] = state.get(moment, torch.zeros_like(parameter))
-    return {**tensors, "steps": steps}
+        for key, tensor in states[name].items():
+            if tensor.dim() == parameter.dim() and tensor.shape != parameter.shape:
+                raise UserError(
+                    f"{path}: {name}.{key} has the shape {list(tensor.shape)}, but the parameter has "
+                    f"{list(parameter.shape)}. Restore the file or the recipe."
+                )
+            if not torch.isfinite(tensor).all():
+                raise UserError(f"{path}: {name}.{key} has values that are not finite; restore the file.")
+        if shared_step is not None:
+            states[name]["step"] = shared_step.clone()
+    # load_state_dict knows the device of each entry; it numbers the parameters in the order of the groups.
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    ordered = [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
+    content = optimizer.state_dict()
+    content["state"] = {index: states[name] for index, name in enumerate(ordered) if states[name]}
+    optimizer.load_state_dict(content)
+
+
+def _difference(states: dict[str, dict[str, Tensor]]) -> str:
+    every = {key for state in states.values() for key in state}
+    return next(f"{name}.{key}" for name, state in states.items() for key in sorted(every - state.keys()))
 
 
 def prune_checkpoints(folder: Path, keep: int, best: int) -> None:
-    """Delete old checkpoints, but not the newest `keep` whole ones and not the `best` ones of lowest loss.
+    """Delete old checkpoints, except the newest `keep` intact ones and the `best` ones of lowest loss.
 
-    One that was saved only because of a stop counts for nothing once there is a newer one: a training that was never
-    stopped does not have it, and must end with the same model.
+    One that was saved only because of a stop is deleted once there is a newer one: a training that was never stopped
+    does not have it, and both must end with the same model.
     """
-    good = list(intact_checkpoints(folder))
-    regular = scheduled_checkpoints(good)
-    spared = {*good[:1], *regular[:keep], *best_checkpoints(regular, best)}
-    for place in good:
-        if place not in spared:
-            _remove_checkpoint(place)
+    intact = list(intact_checkpoints(folder))
+    scheduled = scheduled_checkpoints(intact)
+    kept = {*intact[:1], *scheduled[:keep], *best_checkpoints(scheduled, best)}
+    for path in intact:
+        if path not in kept:
+            _remove_checkpoint(path)
 
 
 def _remove_checkpoint(path: Path) -> None:
-    """Delete a checkpoint, if it is there, so that a half-deleted one is never taken for a damaged one."""
-    doomed = path.with_name(f".tmp-{path.name}")
-    with suppress(FileNotFoundError):
-        path.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+    remove_directory(path, path.with_name(f".tmp-{path.name}"))
 
 
-def scheduled_checkpoints(checkpoints: list[Path]) -> list[Path]:
-    """Return the checkpoints that an undisturbed training would have written too."""
-    return [place for place in checkpoints if not read_progress(place).interim]
+def scheduled_checkpoints(paths: list[Path]) -> list[Path]:
+    """Return the checkpoints that an uninterrupted training would have written too."""
+    return [path for path in paths if not read_progress(path).interim]
 
 
-def best_checkpoints(checkpoints: list[Path], count: int) -> list[Path]:
-    """Return those of lowest validation loss among the checkpoints that were validated."""
-    known = [(progress.loss, place) for place in checkpoints if (progress := validated_progress(place)) is not None]
-    return [place for _, place in sorted(known)[:count]]
+def best_checkpoints(paths: list[Path], count: int) -> list[Path]:
+    """Return the checkpoints of lowest validation loss among those that were validated."""
+    known = [(progress.loss, path) for path in paths if (progress := validated_progress(path)) is not None]
+    return [path for _, path in sorted(known)[:count]]
 
 
 def validated_progress(path: Path) -> TrainingProgress | None:
-    """Return the progress of a checkpoint if its very step was validated."""
+    """Return the progress of a checkpoint if its own step was validated."""
     progress = read_progress(path)
     return progress if progress.loss is not None and progress.validated_at == progress.step else None
 
 
 def clean_up_interrupted_saves(folder: Path) -> None:
-    """Put right what an interrupted save left behind. Call it under the run's lock only."""
-    for waiting in folder.glob(".old-*"):
-        place = waiting.with_name(waiting.name.removeprefix(".old-"))
-        if find_damage(place) is None:
-            _remove_checkpoint(waiting)
+    """Finish or undo saves that were interrupted. The caller must hold the lock of the run."""
+    for backup in folder.glob(".old-*"):
+        path = backup.with_name(backup.name.removeprefix(".old-"))
+        if find_damage(path) is None:
+            _remove_checkpoint(backup)
         else:
-            _remove_checkpoint(place)
-            waiting.rename(place)
-    for litter in folder.glob(".tmp-*"):
-        shutil.rmtree(litter, ignore_errors=True)
+            _remove_checkpoint(path)
+            backup.rename(path)
+    for temporary in folder.glob(".tmp-*"):
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def checkpoint_bytes(model: Transducer) -> int:
-    """Return the bytes that a checkpoint takes: the weights, and Adam's two means of each parameter."""
+    """Return the size of a checkpoint: the weights, and Adam's two moments of every parameter."""
     return sum(tensor.nbytes for tensor in [*named_weights(model).values(), *2 * list(model.parameters())])

@@ -88,17 +88,17 @@ def test_a_run_is_trained_in_its_own_size_on_its_own_text(command, folder, train
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--only", "cooking"], '--only "cooking" is not known; there is training and decoding.'),
-        (["--size", "bse"], '--size "bse" is not known; there is tiny, small, base, big, wide. Did you mean "base"?'),
-        (["--target", "two"], "--target is given but --source is not; a parallel text needs both."),
-        (["--source", "two"], "--source is given but --target is not; training needs both."),
+        (["--only", "cooking"], '--only "cooking" is unknown; choose training or decoding.'),
+        (["--size", "bse"], '--size "bse" is unknown; choose tiny, small, base, big, wide. Did you mean "base"?'),
+        (["--target", "two"], "--target is given but --source is not; give both files of a parallel text."),
+        (["--source", "two"], "--source is given but --target is not; training needs both files."),
         (["--source", "two", "--target", "three"], "two has 2 lines but three has 3"),
         (["--source", "two", "--target", "three", "--only", "decoding"], "two has 2 lines but three has 3"),
-        (["--source", "blank", "--target", "blank"], "blank and blank: there is no pair with text on both sides"),
-        (["--source", "blank", "--only", "decoding"], "blank: there is no sentence that can be translated"),
+        (["--source", "blank", "--target", "blank"], "blank and blank: no pair has text on both sides"),
+        (["--source", "blank", "--only", "decoding"], "blank: no sentence can be translated"),
         (["--source", "missing", "--target", "two"], "missing: no such file"),
         (["missing"], "missing: no such run directory."),
-        (["-o", "two"], "two: this directory cannot be made (File exists); choose another -o."),
+        (["-o", "two"], "two: cannot create this directory (File exists); choose another --output."),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_starts(command, folder, options, words):
@@ -111,7 +111,10 @@ def test_what_cannot_be_measured_is_refused_before_anything_starts(command, fold
 def test_a_run_has_its_own_size(command, folder, trained):
     refused = command("bench", trained, "--only", "decoding", "--size", "tiny")
     assert refused.code == 2
-    assert f"{trained} is decoded in its own size; leave out --size, or RUN for random weights." in refused.err
+    assert (
+        f"{trained} has a size of its own; leave out --size, or leave out RUN to decode with random weights."
+        in refused.err
+    )
 
 
 @pytest.mark.parametrize("options", [["--repeats", 0], ["--threads", 0], ["--sentences", 0], ["--seconds", -1]])

@@ -92,7 +92,7 @@ def test_the_plain_loop_gets_the_very_batches_of_our_training(toy_material):
     theirs = batch_loader(recipe, toy_material)
     for number in range(1, 6):
         for ours, (source, prefix, target, tokens) in zip(trainer.batches_of_step(number), theirs(number), strict=True):
-            assert torch.equal(ours.source, source)
+            assert torch.equal(ours.source.values, source)
             assert torch.equal(ours.prefix, prefix)
             assert torch.equal(ours.target, target)
             assert ours.tokens == tokens
@@ -174,7 +174,7 @@ def test_sentences_that_cannot_be_read_at_once_are_left_out_and_counted(random_w
         BenchmarkText("toys", ["a b", long, " "], ["A", "B", "C"]), random_weights, PLAN, notes.append
     )
     assert (len(found.sources), found.references) == (1, ["A"])
-    assert notes == ["toys: 1 sentences of more than 256 pieces are left out."]
+    assert notes == ["toys: 1 sentences are longer than 256 pieces and left out."]
 
 
 def test_a_text_without_sentences_cannot_be_translated(random_weights):
@@ -182,7 +182,7 @@ def test_a_text_without_sentences_cannot_be_translated(random_weights):
         lambda text: tokenize_sentences(text, random_weights, PLAN, pytest.fail),
         lambda text: fixed_length_sentences(text, random_weights, PLAN),
     ):
-        with pytest.raises(UserError, match="toys: there is no sentence that can be translated"):
+        with pytest.raises(UserError, match="toys: no sentence can be translated"):
             cut(BenchmarkText("toys", ["", " "], None))
 
 

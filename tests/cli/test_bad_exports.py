@@ -23,12 +23,12 @@ def folder(trained, tmp_path, monkeypatch):
     [
         (["run", "-o", "new", "--to", "ctranslate"], '--to "ctranslate" is not known; choose ctranslate2. Did you mean "ctranslate2"?'),  # noqa: E501
         (["run", "-o", "new", "--quantization", "int4"], '--quantization "int4" is not known; choose float32, int8,'),
-        (["missing", "-o", "new"], "missing: no such run directory. `dragoman train` makes one."),
+        (["missing", "-o", "new"], "missing: no such run directory. `dragoman train` creates one."),
         (["notes", "-o", "new"], "notes is not a run directory: it has no recipe.toml."),
         (["file", "-o", "new"], "file: no such run directory."),
         (["run", "-o", "file"], "file is a file; --output needs a directory."),
-        (["run", "-o", "file/new"], "file/new: this directory cannot be made (File exists); choose another --output."),
-        (["run", "-o", "/proc/new"], "/proc/new: this directory cannot be made"),
+        (["run", "-o", "file/new"], "file/new: this directory cannot be created (File exists)"),
+        (["run", "-o", "/proc/new"], "/proc/new: this directory cannot be created"),
         (["run", "-o", "notes"], "notes holds thesis.txt, which is not part of an export; choose another --output."),
         (["run", "-o", "notes", "--overwrite"], "notes holds thesis.txt, which is not part of an export"),
         (["run", "-o", "run", "--overwrite"], "run holds .lock, which is not part of an export"),

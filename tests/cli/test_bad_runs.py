@@ -100,12 +100,12 @@ DAMAGES = {
     "a missing tensor": (change_tensors(without_one), "1 tensors are missing ("),
     "a tensor too many": (change_tensors(with_a_foreign_one), "1 are unknown (foreign)"),
     "a tensor of another shape": (change_tensors(with_one_misshapen), "has the shape ["),
-    "a tensor with a NaN": (change_tensors(with_a_nan), "holds numbers that are not finite"),
+    "a tensor with a NaN": (change_tensors(with_a_nan), "has values that are not finite"),
     "weights of another product": (lambda run: save_file({}, run / "model.safetensors", {"format": "pt"}),
-                                   "model.safetensors is of format 'pt'; this version of Dragoman reads 'dragoman-1'."),
+                                   "model.safetensors has format 'pt'; this version of Dragoman reads 'dragoman-1'."),
     "facts of another shape": (with_facts("[1]"), "model.safetensors is damaged or not"),
     "facts nested too deeply": (with_facts("[" * 100_000), "model.safetensors is damaged or not"),
-    "a tensor of another type": (change_tensors(with_one_of_another_type), "is of type torch.float64"),
+    "a tensor of another type": (change_tensors(with_one_of_another_type), "has type torch.float64"),
     "no tokenizer": (lambda run: (run / "tokenizer.json").unlink(), "tokenizer.json: no such file."),
     "a tokenizer cut short": (cut("tokenizer.json"), "tokenizer.json: not valid JSON"),
     "a tokenizer of another product": (of_another_product, "so another program made it"),
@@ -117,7 +117,7 @@ DAMAGES = {
     "a recipe cut short": (cut("recipe.toml"), "recipe.toml"),
     "a recipe with a strange setting": (edit("recipe.toml", "heads = 2", "hats = 2"), 'has no setting "hats"'),
     "no recipe": (lambda run: (run / "recipe.toml").unlink(), "is not a run directory: it has no recipe.toml."),
-    "nothing at all": (shutil.rmtree, "no such run directory. `dragoman train` makes one."),
+    "nothing at all": (shutil.rmtree, "no such run directory. `dragoman train` creates one."),
 }  # fmt: skip
 
 

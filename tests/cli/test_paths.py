@@ -44,7 +44,7 @@ def test_names_that_are_no_unicode_are_refused_where_they_cannot_be_kept_and_fin
         assert nursery.run(*arguments, err=tmp_path / "err") == code, arguments
     said = (tmp_path / "err").read_bytes()
     assert b"its bytes are not UTF-8, so no recipe can hold it; rename the file" in said
-    assert b"the safetensors library opens only what has a name in UTF-8; rename the directory." in said
+    assert b"the safetensors library only opens paths in UTF-8; rename the directory." in said
     assert b"80 pairs in " + os.fsencode(odd) in said
     assert odd.with_suffix(".html").exists()
 
@@ -58,6 +58,6 @@ def test_all_works_without_a_home_in_a_place_where_nothing_can_be_written(nurser
     assert nursery.run("attention", tmp_path / "run", "a b", "-o", tmp_path / "page.png", **how) == 0
     assert nursery.run("train", *files, "--run", "here", *TINY, **how) == 2
     said = (tmp_path / "err").read_text()
-    assert "here: this directory cannot be made" in said
+    assert "here: this directory cannot be created" in said
     assert "choose another --run." in said
     assert "Traceback" not in said

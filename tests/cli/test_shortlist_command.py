@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from dragoman.run import read_tensors, write_weights
+from dragoman.model_files import read_tensors, write_weights
 
 
 @pytest.fixture

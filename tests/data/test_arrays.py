@@ -10,7 +10,6 @@ import pytest
 from dragoman import recipe
 from dragoman.cache import default_cache_dir
 from dragoman.data import arrays as arrays_module
-from dragoman.data import chunks as chunks_module
 from dragoman.data.arrays import tokenize_corpus
 from dragoman.data.corpus import ParallelCorpus, select_pairs
 from dragoman.data.split import split_held_out
@@ -64,7 +63,7 @@ def test_an_enormous_line_is_dropped_without_being_cut_into_pieces(corpus_of, to
 def test_the_size_of_a_chunk_changes_nothing(corpus_of, tokenizer, tmp_path, monkeypatch, lines):
     corpus = corpus_of(PAIRS * 3)
     whole = tokenize_corpus(corpus, tokenizer, tokenizer, 20, tmp_path / "whole")
-    monkeypatch.setattr(chunks_module, "CHUNK_LINES", lines)
+    monkeypatch.setattr(arrays_module, "CHUNK_LINES", lines)
     chunked = tokenize_corpus(corpus, tokenizer, tokenizer, 20, tmp_path / "chunked")
     for name in ("header.json", *arrays_module._FILES):
         assert (chunked.folder / name).read_bytes() == (whole.folder / name).read_bytes()
@@ -149,14 +148,14 @@ def test_processes_that_prepare_the_same_corpus_do_not_disturb_each_other(corpus
 
 
 def test_no_usable_pair_says_why(corpus_of, tokenizer, tmp_path):
-    with pytest.raises(UserError, match=r"no usable pair: 2 are empty on a side and 1 are longer than 4 pieces"):
+    with pytest.raises(UserError, match=r"no usable pair: 2 have an empty side and 1 are longer than 4 pieces"):
         tokenize_corpus(corpus_of([("", "a"), ("b", ""), ("long text", "c")]), tokenizer, tokenizer, 4, tmp_path)
 
 
 def test_a_cache_that_cannot_be_written_says_what_to_do(corpus_of, tokenizer, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(
-        UserError, match=r"cannot be written there .*; make room, or name another folder in DRAGOMAN_CACHE"
+        UserError, match=r"cannot be written there .*; free some space, or set DRAGOMAN_CACHE to another directory"
     ):
         tokenize_corpus(corpus_of(PAIRS), tokenizer, tokenizer, 20, tmp_path / "file" / "cache")
 

@@ -85,7 +85,7 @@ def test_both_sides_of_a_split_are_all_of_the_text(text_of, letters, tmp_path):
     text = text_of(LINE * 500, overlap=2)
     last = [pair_hash(1, *pair) for pair in text.pairs()][-2:]
     training, validation = (
-        tokenize_stream(text, letters, 64, tmp_path, keep=SplitPart(1, frozenset(last), is_held_out=side))
+        tokenize_stream(text, letters, 64, tmp_path, part=SplitPart(1, frozenset(last), is_held_out=side))
         for side in (False, True)
     )
     both = [*training.target_tokens[:-1].tolist(), *validation.target_tokens[:-1].tolist()]

@@ -33,7 +33,7 @@ def test_a_folder_that_cannot_be_made_is_said(command, tmp_path):
     (tmp_path / "file").write_text("")
     outcome = command("lab", "schedule", "--folder", tmp_path / "file" / "lab")
     assert outcome.code == 2
-    assert "this directory cannot be made" in outcome.err
+    assert "this directory cannot be created" in outcome.err
 
 
 def test_an_experiment_prints_what_it_found_and_is_not_made_twice(command, tmp_path, toy_files, trained):

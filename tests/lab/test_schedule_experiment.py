@@ -9,7 +9,8 @@ from toy_lab import toy_lab
 from dragoman.lab import schedule
 from dragoman.lab.laboratory import TrainedModel
 from dragoman.lab.seeds import common_steps, last_common_validation_step, validation_loss_at
-from dragoman.run import Run, to_json
+from dragoman.run import Run
+from dragoman.storage import to_json
 
 
 def test_the_curves_are_those_of_equation_3():

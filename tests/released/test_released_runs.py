@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import dragoman
+from dragoman.model_files import read_tensors
 from dragoman.recipe import Recipe
-from dragoman.run import read_tensors
 
 RELEASED = Path(__file__).parent / "0.1.0"
 EXPECTED = {file.parent.name: json.loads(file.read_text()) for file in sorted(RELEASED.glob("*/expected.json"))}

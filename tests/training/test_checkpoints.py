@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from dragoman import checkpoints
-from dragoman.checkpoints import MANIFEST_FILE, OPTIMIZER_FILE, PROGRESS_FILE, WEIGHTS_FILE, TrainingProgress
+from dragoman.checkpoints import OPTIMIZER_FILE, PROGRESS_FILE, WEIGHTS_FILE, TrainingProgress
+from dragoman.run import MANIFEST_FILE
 
 FILES = (WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE, MANIFEST_FILE)
 
@@ -109,7 +110,7 @@ def test_if_every_checkpoint_is_damaged_each_is_named(saved):
 def test_a_checkpoint_of_a_newer_format_is_said_to_be_one(saved):
     manifest = saved / "000000006" / MANIFEST_FILE
     manifest.write_text(manifest.read_text().replace("dragoman-1", "dragoman-2"))
-    assert "is of format 'dragoman-2', this version reads 'dragoman-1'" in str(checkpoints.newest_checkpoint(saved)[1])
+    assert "has format 'dragoman-2', this version reads 'dragoman-1'" in str(checkpoints.newest_checkpoint(saved)[1])
 
 
 def test_what_is_restored_is_what_was_saved(saved):

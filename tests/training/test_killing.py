@@ -9,7 +9,8 @@ import pytest
 from traces import everything
 
 import dragoman
-from dragoman.checkpoints import MANIFEST_FILE, OPTIMIZER_FILE, PROGRESS_FILE, WEIGHTS_FILE
+from dragoman.checkpoints import OPTIMIZER_FILE, PROGRESS_FILE, WEIGHTS_FILE
+from dragoman.run import MANIFEST_FILE
 
 STAGES = ["made", WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE, MANIFEST_FILE, "renamed"]  # of saving, in their order
 SETTINGS = ["training.checkpoint_every=1", "training.validate_every=5", "training.average=3"]
@@ -71,7 +72,7 @@ def test_a_run_that_is_being_trained_is_refused_to_others_until_its_process_is_d
     for verb in (["train", recipe, "--resume"], ["train", recipe, "--overwrite"], ["average", tmp_path / "run"]):
         refused = command(*verb)
         assert refused.code == 2
-        assert f"is being trained already, by process {first} on {os.uname().nodename} since 20" in refused.err
+        assert f"is already being trained, by process {first} on {os.uname().nodename} since 20" in refused.err
     os.kill(first, signal.SIGKILL)
     nursery.wait(first)
     assert command("train", recipe, "--resume").code == 0

@@ -15,11 +15,13 @@ import dragoman
 from dragoman import checkpoints
 from dragoman.errors import TrainingStopped, UserError
 from dragoman.model_config import TransformerConfig
+from dragoman.model_files import read_tensors, write_weights
 from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 from dragoman.models.weights import clone_tensors, named_weights, running_statistics
 from dragoman.recipe import TrainingConfig
-from dragoman.run import FORMAT_VERSION, read_tensors, to_json, write_weights
+from dragoman.run import FORMAT_VERSION
+from dragoman.storage import to_json
 from dragoman.tasks.info import run_info
 from dragoman.tokens import END, PAD, START
 from dragoman.training.averaging import average_checkpoints

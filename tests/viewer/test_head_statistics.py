@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from dragoman.viewer.head_statistics import BADGE_THRESHOLDS, MAX_OFFSET, HeadStatistics, SentenceAttention
-from dragoman.viewer.links import likely_links, link_posteriors
 
 END, COMMA = 3, 9
 
@@ -158,18 +157,3 @@ def test_every_head_has_its_own_numbers_and_is_named_by_its_place():
 def test_the_thresholds_are_those_of_the_design():
     assert BADGE_THRESHOLDS["positional"] == 0.90
     assert MAX_OFFSET >= 1
-
-
-def test_words_that_occur_together_are_linked_in_any_order():
-    chance = np.random.default_rng(3)
-    sources = [np.array(chance.permutation(8)[: chance.integers(2, 6)]) for _ in range(200)]
-    pairs = [(source, source[::-1] + 100) for source in sources]
-    found = likely_links(pairs)
-    for (source, target), links in zip(pairs, found, strict=True):
-        assert (links <= (target[:, None] - 100 == source)).all()
-    assert sum(links.sum() for links in found) > 0.9 * sum(map(len, sources))
-    assert all(part.sum(-1) == pytest.approx(1) for part in link_posteriors(pairs))
-
-
-def test_no_pairs_have_no_links():
-    assert likely_links([]) == []

@@ -10,8 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from dragoman.checkpoints import MANIFEST_FILE
-from dragoman.run import Run
+from dragoman.run import MANIFEST_FILE, Run
 from dragoman.watch import run_status
 from dragoman.watch.summary import MAX_POINTS, WatchedRun, downsample
 

@@ -1,1 +1,1 @@
-"""This machine's figures, side by side with those of other engines that are installed."""
+"""Measure training and decoding speed on this machine, beside other engines that are installed."""

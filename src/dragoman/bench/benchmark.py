@@ -1,4 +1,4 @@
-"""One benchmark from beginning to end: the text, the contenders, the rounds, the report."""
+"""Run a benchmark: load the text, start the engines, measure in rounds, and report."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,6 +28,7 @@ from dragoman.bench.report import BenchmarkReport
 from dragoman.bench.stats import SampleStats
 from dragoman.bench.training import TrainingResult, measure_training
 from dragoman.bench.workers import EngineProcess, start_engines
+from dragoman.model_files import read_tokenizers
 from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
 from dragoman.run import Run
@@ -44,22 +45,22 @@ _OnBenchmarkEvent = Callable[[ProgressUpdate | Notice], None]
 def run_benchmark(
     config: BenchmarkConfig, on_event: _OnBenchmarkEvent, stop: StopRequest | None = None
 ) -> BenchmarkReport:
-    """Measure everything that the plan asks for, or what there is by the time of a `stop`; `listen` hears of it."""
+    """Measure what `config` names and return the report; a stop request ends it after the current round."""
     config.check()
     if config.run:
-        load(config.run, device="cpu")  # one that cannot be used is refused before anything starts
+        load(config.run, device="cpu")  # raises an error for an unusable run before anything starts
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
-        how = config.threads, config.workload.matrix_size, config.workload.peak_seconds
+        peak_arguments = config.threads, config.workload.matrix_size, config.workload.peak_seconds
         benchmark = _Benchmark(config, on_event, Path(folder), stop or StopRequest())
         benchmark.load_text()
         with start_engines(
-            {_PEAK_ENGINE: (MatmulPeak, how)}, benchmark.add_note, config.workload.pause_seconds
-        ) as workers:
-            return benchmark.measure(workers[_PEAK_ENGINE])
+            {_PEAK_ENGINE: (MatmulPeak, peak_arguments)}, benchmark.add_note, config.workload.pause_seconds
+        ) as engines:
+            return benchmark.measure(engines[_PEAK_ENGINE])
 
 
 class _Benchmark:
-    """A benchmark while it goes on."""
+    """A benchmark in progress."""
 
     def __init__(self, config: BenchmarkConfig, on_event: _OnBenchmarkEvent, folder: Path, stop: StopRequest) -> None:
         self.config, self.on_event, self.folder, self.stop = config, on_event, folder, stop
@@ -68,30 +69,30 @@ class _Benchmark:
         self.peaks: dict[str, list[float]] = {}
 
     def add_note(self, note: str) -> None:
-        """Tell a person something that belongs into the report too."""
+        """Send a notice and keep it for the report."""
         self.notes.append(note)
         self.on_event(Notice(note))
 
     def load_text(self) -> None:
-        """Read what will be trained on and translated; whatever is wrong with it is said before the first turn."""
+        """Read the texts to train on and to translate, so that errors in them come before the first round."""
         self.on_event(ProgressUpdate("Reading the text", 0))
-        plan = self.config
-        self.recipe = self.run.read_recipe() if self.run else recipe_for_size("tiny", plan)
+        config = self.config
+        self.recipe = self.run.read_recipe() if self.run else recipe_for_size("tiny", config)
         check_countable(self.recipe.model, self.run)
-        text = load_training_text(plan) if plan.only != "decoding" else None
-        self.text_to_decode = load_decoding_text(plan) if plan.only != "training" else None
+        text = load_training_text(config) if config.only != "decoding" else None
+        self.text_to_decode = load_decoding_text(config) if config.only != "training" else None
         self.tokenizers = self.load_tokenizers(text or self.text_to_decode)
         self.corpus = tokenize_text(self.folder / "text", text, self.recipe, self.tokenizers) if text else None
 
     def load_tokenizers(self, text: BenchmarkText | None) -> tuple[Tokenizer, Tokenizer]:
-        """Read the run's tokenizers, or learn some."""
+        """Read the tokenizers of the run, or learn new ones."""
         assert text, "at least one part is measured"
         return (
-            self.run.read_tokenizers(self.recipe.tokenizer.joint) if self.run else learn_tokenizers(text, self.recipe)
+            read_tokenizers(self.run, self.recipe.tokenizer.joint) if self.run else learn_tokenizers(text, self.recipe)
         )
 
     def measure(self, peak: EngineProcess) -> BenchmarkReport:
-        """Measure part after part."""
+        """Measure training, then decoding."""
         training = [
             result for size, recipe in self.training_recipes() for result in self.benchmark_training(size, recipe, peak)
         ]
@@ -101,20 +102,20 @@ class _Benchmark:
         return BenchmarkReport(machine, self.config, self.notes, speeds, training, decoding)
 
     def count_rounds(self, title: str, peak: EngineProcess) -> Iterator[int]:
-        """Count the rounds; in each of them the machine shows its own speed first. One whole round makes a report."""
-        for number in range(self.config.repeats):
-            self.stop.deferred |= number > 0
-            if self.stop.requested and number:
-                self.add_note(f"{title}: stopped after round {number} of {self.config.repeats}.")
+        """Yield the rounds; each begins with matrix products. At least one whole round is measured."""
+        for index in range(self.config.repeats):
+            self.stop.deferred |= index > 0
+            if self.stop.requested and index:
+                self.add_note(f"{title}: stopped after round {index} of {self.config.repeats}.")
                 return
-            self.on_event(ProgressUpdate(f"{title}: round", number + 1, self.config.repeats))
+            self.on_event(ProgressUpdate(f"{title}: round", index + 1, self.config.repeats))
             for kind, speed in peak.run_turn().items():
                 self.peaks.setdefault(kind, []).append(speed)
-            yield number
+            yield index
         self.stop.deferred = True
 
     def training_recipes(self) -> Iterator[tuple[str, Recipe]]:
-        """Yield what is to be trained: the sizes that were asked for, or the run's own model."""
+        """Yield the recipes to train: the sizes given, or the model of the run."""
         for size in self.config.training_sizes:
             if self.stop.requested:
                 return
@@ -124,14 +125,14 @@ class _Benchmark:
 
     def benchmark_training(self, size: str, recipe: Recipe, peak: EngineProcess) -> list[TrainingResult]:
         """Measure the training of one model."""
-        assert self.corpus, "there is a text wherever there is a training"
+        assert self.corpus, "load_text reads a text to train on"
         self.add_note(f"Training, {size}: {_describe_corpus(self.corpus, recipe.training.batch_tokens)}")
         self.on_event(ProgressUpdate(f"Training, {size}: starting", 0))
         rounds = self.count_rounds(f"Training, {size}", peak)
         return measure_training(size, recipe, self.corpus, self.config, rounds, self.add_note)
 
     def benchmark_decoding(self, peak: EngineProcess) -> list[DecodingResult]:
-        """Measure decoding with the run, or with random weights of every size that was asked for."""
+        """Measure decoding with the run, or with random weights of every size given."""
         if self.run:
             name = self.run.folder.resolve().name
             return self.benchmark_model_decoding(name, self.run, fixed_length=False, peak=peak)
@@ -139,7 +140,7 @@ class _Benchmark:
         for size in self.config.decoding_sizes:
             if self.stop.requested:
                 break
-            # The longest output is the source and this many pieces more, which random weights always reach.
+            # The length limit of an output, which random weights always reach.
             lengths = {"decoding": {"extra_length": OUTPUT_PIECES - SOURCE_PIECES}}
             recipe = recipe_for_size(size, self.config, overrides=lengths)
             run = write_random_run(self.folder / size, recipe, self.tokenizers)
@@ -151,7 +152,7 @@ class _Benchmark:
     ) -> list[DecodingResult]:
         """Measure decoding with one model."""
         self.on_event(ProgressUpdate(f"Decoding, {name}: starting", 0))
-        assert self.text_to_decode, "there is a text wherever there is decoding"
+        assert self.text_to_decode, "load_text reads a text to decode"
         translator = load(run, device="cpu")
         if fixed_length:
             sentences = fixed_length_sentences(self.text_to_decode, translator, self.config)
@@ -165,7 +166,7 @@ class _Benchmark:
 
 
 def _describe_corpus(corpus: BenchmarkCorpus, batch_tokens: int) -> str:
-    """Say what is trained on, with what a speed depends on."""
+    """Describe the corpus with everything that the speed depends on."""
     pairs, (source, target) = corpus.open_pairs(), map(len, corpus.read_tokenizers())
     pieces = f"{source:,}" if corpus.joint else f"{source:,} and {target:,}"
     return (

@@ -1,4 +1,4 @@
-"""What is to be measured, and how thoroughly; checked before anything starts."""
+"""The options of a benchmark, and the recipes of the models it measures."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,23 +15,23 @@ SIZES: dict[str, dict[str, Any]] = {
     **PRESETS,
     "wide": {"model": {"layers": 3, "width": 512, "inner_width": 1024, "heads": 8, "dropout": 0.1}},
 }
-_DEFAULT_TRAINING_SIZES = ("tiny", "base")  # the sizes that are measured unless others are asked for
+_DEFAULT_TRAINING_SIZES = ("tiny", "base")  # if --size is not given
 _DEFAULT_DECODING_SIZES = ("base",)
 BEAMS = (1, 4)
 
 
 @dataclass(frozen=True)
 class _Workload:
-    """How much of everything."""
+    """The amount of work of a benchmark."""
 
     max_pairs: int  # of the training text, at most
-    phrasebook_pairs: int  # from the phrasebook, where there is no text
-    vocabulary_size: int  # where there is no run
-    batch_tokens: int  # where there is no run
-    matrix_size: int  # of the matrices that show the machine's peak
-    peak_seconds: float  # for each kind of them, a turn
-    pause_seconds: float  # between turns: the threads of the one before spin for a while before they sleep
-    has_hugging_face: bool  # whether to load a library that takes longer to load than a quick look may last
+    phrasebook_pairs: int  # if no text is given
+    vocabulary_size: int  # without a run
+    batch_tokens: int  # without a run
+    matrix_size: int  # of the matrices that are multiplied to measure the peak
+    peak_seconds: float  # per data type and round
+    pause_seconds: float  # between turns, until the threads of the previous engine stop spinning
+    has_hugging_face: bool  # whether to compare with Hugging Face Transformers, which takes long to import
 
 
 FULL_WORKLOAD = _Workload(
@@ -52,7 +52,7 @@ QUICK_WORKLOAD = _Workload(
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
-    """What a person asked for; `run`, `source` and `target` say with which model and text."""
+    """The options of `dragoman bench`; `run`, `source` and `target` name the model and the text."""
 
     run: Path | None = None
     source: str | None = None
@@ -60,16 +60,16 @@ class BenchmarkConfig:
     only: str | None = None
     sizes: tuple[str, ...] = ()
     repeats: int = 5
-    turn_seconds: float = 6.0  # a turn, of the slowest contender in training
+    turn_seconds: float = 6.0  # length of a turn of the slowest engine in training
     sentences: int = 1000  # decoded in bulk
-    singles: int = 100  # of them, decoded one at a time too
+    singles: int = 100  # of these, also decoded one at a time
     threads: int = 1
-    bfloat16: bool = False  # train ours in bfloat16 too, even where the processor has no instructions for it
+    bfloat16: bool = False  # also train in bfloat16, even if the processor has no instructions for it
     workload: _Workload = FULL_WORKLOAD
 
     @property
     def training_sizes(self) -> tuple[str, ...]:
-        """The sizes to train; none if there is a run, whose own is taken."""
+        """The sizes to train; none if there is a run."""
         if self.only == "decoding":
             return ()
         return self.sizes or (() if self.run else _DEFAULT_TRAINING_SIZES)
@@ -80,38 +80,40 @@ class BenchmarkConfig:
         return () if self.only == "training" or self.run else self.sizes or _DEFAULT_DECODING_SIZES
 
     def check(self) -> None:
-        """Refuse what cannot be measured, in the words of the command line."""
+        """Raise a UserError for options that cannot be combined."""
         if self.only not in (None, *_PARTS):
-            raise UserError(f'--only "{self.only}" is not known; there is {" and ".join(_PARTS)}.')
+            raise UserError(f'--only "{self.only}" is unknown; choose {" or ".join(_PARTS)}.')
         for size in self.sizes:
             if size not in SIZES:
-                raise UserError(
-                    f'--size "{size}" is not known; there is {", ".join(SIZES)}.{did_you_mean(size, [*SIZES])}'
-                )
+                raise UserError(f'--size "{size}" is unknown; choose {", ".join(SIZES)}.{did_you_mean(size, [*SIZES])}')
         if self.target and not self.source:
-            raise UserError("--target is given but --source is not; a parallel text needs both.")
+            raise UserError("--target is given but --source is not; give both files of a parallel text.")
         if self.source and not self.target and not self.run and self.only != "decoding":
-            raise UserError("--source is given but --target is not; training needs both. Give it, or --only decoding.")
+            raise UserError(
+                "--source is given but --target is not; training needs both files. Add --target, or --only decoding."
+            )
         task = task_for(Run(self.run).read_recipe()) if self.run else None
         if task and not task.has_language_pair:
-            raise UserError(f"{self.run} is a {task.noun}; what is measured beside other engines is translation.")
+            raise UserError(f"{self.run} is a {task.noun}; `dragoman bench` compares translators.")
         if self.run and self.sizes and self.only == "decoding":
-            raise UserError(f"{self.run} is decoded in its own size; leave out --size, or RUN for random weights.")
+            raise UserError(
+                f"{self.run} has a size of its own; leave out --size, or leave out RUN to decode with random weights."
+            )
 
 
 def recipe_for_size(
     size: str, config: BenchmarkConfig, *, joint: bool = True, overrides: dict[str, Any] | None = None
 ) -> Recipe:
-    """Return the recipe of a named size; what it leaves open is as `dragoman train` has it."""
-    own = {
+    """Return the recipe of a named size; other settings have the defaults of `dragoman train`."""
+    settings = {
         "tokenizer": {"joint": joint, "size": config.workload.vocabulary_size},
         "model": {"share_embeddings": joint},
         "training": {"batch_tokens": config.workload.batch_tokens},
     }
-    return Recipe.from_table(merge_tables(merge_tables(SIZES[size], own), overrides or {}))
+    return Recipe.from_table(merge_tables(merge_tables(SIZES[size], settings), overrides or {}))
 
 
 def endless_training_recipe(recipe: Recipe, config: BenchmarkConfig, precision: str = "auto") -> Recipe:
-    """Return a recipe that trains on this machine's processor without end."""
-    here = {"device": "cpu", "threads": config.threads, "precision": precision, "steps": 1 << 40}
-    return Recipe.from_table(merge_tables(recipe.model_dump(), {"training": here}))
+    """Return a recipe that trains on the CPU without end."""
+    training = {"device": "cpu", "threads": config.threads, "precision": precision, "steps": 1 << 40}
+    return Recipe.from_table(merge_tables(recipe.model_dump(), {"training": training}))

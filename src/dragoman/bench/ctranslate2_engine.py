@@ -1,4 +1,4 @@
-"""The rival in decoding: CTranslate2 with the same weights, by our own export."""
+"""Decoding with CTranslate2 on an exported model with the same weights."""
 
 import time
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from typing import Any
 
 from dragoman.bench.timing import TokenSequence
 
-# A batch is sorted by length and cut by the engine. Which size is best differs by machine, model and beam.
+# CTranslate2 sorts and splits batches itself; the best size depends on machine, model and beam.
 _BATCH_SIZES: tuple[tuple[str, int], ...] = (("examples", 32), ("tokens", 1024), ("tokens", 4096))
-_TUNING_SENTENCES = 400  # sentences
+_TUNING_SENTENCES = 400
 
 
 @dataclass(frozen=True)
 class CTranslate2Options:
-    """How CTranslate2 runs and searches."""
+    """The options of CTranslate2."""
 
     quantization: str
-    workers: int  # translating side by side
-    threads: int  # of each worker
+    workers: int  # that translate in parallel
+    threads: int  # per worker
     max_length: int  # output
     min_length: int = 1
     length_penalty: float = 0.6
@@ -30,7 +30,7 @@ class CTranslate2Options:
 
 
 class CTranslate2Decoder:
-    """An exported model; its vocabularies turn our ids into the pieces that it reads, and back."""
+    """An exported model; its vocabularies convert token ids to pieces and back."""
 
     def __init__(self, folder: Path, source: list[str], target: list[str], options: CTranslate2Options) -> None:
         ctranslate2: Any = import_module("ctranslate2")
@@ -41,27 +41,27 @@ class CTranslate2Decoder:
         self.options = options
         self.source_pieces = source
         self.target_ids = {piece: number for number, piece in enumerate(target)}
-        self.best_batch_size: dict[int, tuple[str, int]] = {}  # the best for each beam
+        self.best_batch_size: dict[int, tuple[str, int]] = {}  # by beam
 
     def prepare_inputs(self, sources: Sequence[TokenSequence]) -> list[list[str]]:
-        """Return the sources as pieces, without END: the engine adds it."""
+        """Return the sources as pieces without END, which the engine adds."""
         return [[self.source_pieces[token] for token in source[:-1]] for source in sources]
 
     def decode(self, inputs: list[list[str]], beam: int) -> list[Any]:
-        """Translate with the batch size that was best."""
+        """Translate with the best batch size."""
         kind, size = self.best_batch_size.get(beam, _BATCH_SIZES[0])
-        found: list[Any] = self.engine.translate_batch(
+        results: list[Any] = self.engine.translate_batch(
             inputs, beam_size=beam, max_batch_size=size, batch_type=kind, length_penalty=self.options.length_penalty,
             min_decoding_length=self.options.min_length, max_decoding_length=self.options.max_length,
         )  # fmt: skip
-        return found
+        return results
 
     def output_tokens(self, outputs: list[Any]) -> list[TokenSequence]:
         """Return the ids of the best hypothesis of each sentence."""
         return [[self.target_ids[piece] for piece in result.hypotheses[0]] for result in outputs]
 
     def tune(self, inputs: list[list[str]], beam: int) -> str:
-        """Try every batch size and keep the fastest."""
+        """Measure every batch size and use the fastest."""
         sample = inputs[:_TUNING_SENTENCES]
         self.decode(sample[:32], beam)
         durations = {}

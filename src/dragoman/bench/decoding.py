@@ -1,4 +1,4 @@
-"""Decoding, side by side: sentences and tokens a second in bulk, and how long one sentence takes by itself."""
+"""Measure decoding: sentences and tokens per second in bulk, and the latency of single sentences."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -25,13 +25,13 @@ from dragoman.tasks.translator import Translator, load
 from dragoman.tokens import END
 
 _PRECISIONS = ("float32", "int8")
-SOURCE_PIECES, OUTPUT_PIECES = 15, 25  # of every sentence where the weights are random
+SOURCE_PIECES, OUTPUT_PIECES = 15, 25  # of every sentence, if the weights are random
 _MODES: tuple[TurnMode, TurnMode] = ("bulk", "one at a time")
 
 
 @dataclass(frozen=True)
 class BenchmarkSentences:
-    """What everybody translates."""
+    """The sentences that all engines translate."""
 
     origin: str
     sources: list[TokenSequence]
@@ -41,25 +41,25 @@ class BenchmarkSentences:
 
 @dataclass(frozen=True)
 class DecodingResult:
-    """How fast one contender decoded with one model at one beam."""
+    """The speed of one engine with one model and beam size."""
 
     model: str
     engine: str
     beam: int
-    batch_size: str  # of what size
-    speed: SampleStats  # sentences a second, in bulk
-    token_speed: SampleStats  # output tokens a second, in bulk
-    latency: SampleStats  # milliseconds for one sentence by itself: the median of each turn
-    latency_95: SampleStats  # and its 95th percentile
-    output_lengths: tuple[int, int]  # of the shortest and the longest output
+    batch_size: str
+    speed: SampleStats  # sentences per second, in bulk
+    token_speed: SampleStats  # output tokens per second, in bulk
+    latency: SampleStats  # milliseconds per single sentence: the median of each turn
+    latency_95: SampleStats  # 95th percentile
+    output_lengths: tuple[int, int]  # shortest and longest output
     bleu: float | None
-    flops: float  # for one sentence
+    flops: float  # per sentence
 
 
 def tokenize_sentences(
     text: BenchmarkText, translator: Translator, config: BenchmarkConfig, on_notice: OnBenchmarkNotice
 ) -> BenchmarkSentences:
-    """Cut the first sentences into pieces; those that the model cannot read at once are left out."""
+    """Tokenize the first sentences; skip those that exceed the maximum length of the model."""
     references = text.references or [""] * len(text.sources)
     tokens = [
         (translator.source_tokens(source), reference)
@@ -69,27 +69,26 @@ def tokenize_sentences(
     readable = [row for row in tokens if len(row[0]) <= translator.max_length]
     if len(readable) < len(tokens):
         left_out = len(tokens) - len(readable)
-        on_notice(f"{text.origin}: {left_out:,} sentences of more than {translator.max_length} pieces are left out.")
+        on_notice(f"{text.origin}: {left_out:,} sentences are longer than {translator.max_length} pieces and left out.")
     if not readable:
         raise _no_sentences_error(text)
-    sources, kept = zip(*readable, strict=True)
-    return BenchmarkSentences(text.origin, list(sources), list(kept) if text.references else None)
+    sources, kept_references = zip(*readable, strict=True)
+    return BenchmarkSentences(text.origin, list(sources), list(kept_references) if text.references else None)
 
 
 def fixed_length_sentences(text: BenchmarkText, translator: Translator, config: BenchmarkConfig) -> BenchmarkSentences:
-    """Cut or repeat each source to the same length; there is nothing to compare the outputs with."""
-    drawn = (translator.source_tokens(source)[:-1] for source in text.sources if source.strip())
-    tokens = [tokens for tokens in drawn if tokens]
-    if not tokens:
+    """Cut or repeat each source to the same length; the outputs have no references."""
+    tokenized = (translator.source_tokens(source)[:-1] for source in text.sources if source.strip())
+    rows = [tokens for tokens in tokenized if tokens]
+    if not rows:
         raise _no_sentences_error(text)
-    again = [tokens[number % len(tokens)] for number in range(config.sentences)]
-    sources = [[*(row * SOURCE_PIECES)[:SOURCE_PIECES], END] for row in again]
+    repeated = [rows[index % len(rows)] for index in range(config.sentences)]
+    sources = [[*(row * SOURCE_PIECES)[:SOURCE_PIECES], END] for row in repeated]
     return BenchmarkSentences(f"{text.origin}, {SOURCE_PIECES} pieces each", sources, None, fixed_length=True)
 
 
 def _no_sentences_error(text: BenchmarkText) -> UserError:
-    """Say that a text has no sentence."""
-    return UserError(f"{text.origin}: there is no sentence that can be translated; give another --source.")
+    return UserError(f"{text.origin}: no sentence can be translated; give another --source.")
 
 
 def measure_decoding(
@@ -100,27 +99,27 @@ def measure_decoding(
     rounds: Iterable[int],
     on_notice: OnBenchmarkNotice,
 ) -> list[DecodingResult]:
-    """Let the contenders decode in turns; in every round each one does everything."""
+    """Let the engines decode in turns; every engine does all tasks in every round."""
     translator = load(run, device="cpu")
     with (
-        decoding_engines(run, translator, sentences, config, on_notice) as makes,
-        start_engines(makes, on_notice, config.workload.pause_seconds) as workers,
+        decoding_engines(run, translator, sentences, config, on_notice) as factories,
+        start_engines(factories, on_notice, config.workload.pause_seconds) as engines,
     ):
-        batches = {
-            (worker.name, beam): worker.run_turn("warm-up", beam).batch_size
+        batch_sizes = {
+            (engine.name, beam): engine.run_turn("warm-up", beam).batch_size
             for beam in BEAMS
-            for worker in workers.values()
+            for engine in engines.values()
         }
         answers: dict[tuple[str, int, TurnMode], list[TimedOutputs]] = {}
         for _ in rounds:
             for beam in BEAMS:
-                for way in _MODES:
-                    for worker in workers.values():
-                        answers.setdefault((worker.name, beam, way), []).append(worker.run_turn(way, beam))
+                for mode in _MODES:
+                    for engine in engines.values():
+                        answers.setdefault((engine.name, beam, mode), []).append(engine.run_turn(mode, beam))
     results = []
-    for (contender, beam), size in batches.items():
-        bulk, single = (answers[contender, beam, way] for way in _MODES)
-        results.append(_decoding_result(name, contender, beam, size, bulk, single, sentences, translator))
+    for (engine_name, beam), batch_size in batch_sizes.items():
+        bulk, single = (answers[engine_name, beam, mode] for mode in _MODES)
+        results.append(_decoding_result(name, engine_name, beam, batch_size, bulk, single, sentences, translator))
     _report_unexpected_lengths(results, sentences, on_notice)
     return results
 
@@ -133,13 +132,13 @@ def decoding_engines(
     config: BenchmarkConfig,
     on_notice: OnBenchmarkNotice,
 ) -> Iterator[dict[str, EngineFactory]]:
-    """Return who takes part; the exports that some of them read are there as long as they are."""
+    """Yield the engines to compare; the exported models exist until the context ends."""
 
-    def made(kind: Any, *arguments: Any) -> EngineFactory:
+    def timed(kind: Any, *arguments: Any) -> EngineFactory:
         return TimedDecoder, (kind, arguments, sentences.sources, config.singles)
 
-    found = {
-        f"{OWN_PREFIX} {precision}": made(DragomanDecoder, run, config.threads, precision) for precision in _PRECISIONS
+    factories = {
+        f"{OWN_PREFIX} {precision}": timed(DragomanDecoder, run, config.threads, precision) for precision in _PRECISIONS
     }
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
         if _is_installed("CTranslate2", "ctranslate2", on_notice):
@@ -147,40 +146,39 @@ def decoding_engines(
                 vocabulary_pieces(translator.source_tokenizer),
                 vocabulary_pieces(translator.target_tokenizer),
             )
-            for how, place in _export_models(
+            for options, exported in _export_models(
                 run, Path(folder), ctranslate2_options(translator, sentences, config), on_notice
             ):
-                found[str(how)] = made(CTranslate2Decoder, place, *vocabularies, how)
+                factories[str(options)] = timed(CTranslate2Decoder, exported, *vocabularies, options)
         if (
             sentences.fixed_length
             and config.workload.has_hugging_face
             and _is_installed("Hugging Face Transformers", "transformers", on_notice)
         ):
             vocabulary = len(translator.target_tokenizer)
-            found["Hugging Face generate"] = made(
+            factories["Hugging Face generate"] = timed(
                 HuggingFaceDecoder, translator.recipe.model, vocabulary, OUTPUT_PIECES, config.threads
             )
-        yield found
+        yield factories
 
 
 def _is_installed(name: str, package: str, on_notice: OnBenchmarkNotice) -> bool:
-    """Say whether a rival is installed."""
-    there = installed_version(package) is not None
-    if not there:
-        on_notice(f'{name} is not installed, so it is left out: pip install "dragoman[bench]".')
-    return there
+    is_installed = installed_version(package) is not None
+    if not is_installed:
+        on_notice(f'{name} is not installed and left out: pip install "dragoman[bench]".')
+    return is_installed
 
 
 def ctranslate2_options(
     translator: Translator, sentences: BenchmarkSentences, config: BenchmarkConfig
 ) -> list[CTranslate2Options]:
-    """Return the ways to run CTranslate2: in either precision, one worker with all threads, and a worker a thread."""
-    own = translator.recipe.decoding
-    longest = max(map(len, sentences.sources)) - 1 + own.extra_length
-    lengths = (OUTPUT_PIECES, OUTPUT_PIECES) if sentences.fixed_length else (longest, 1)
+    """Return the CTranslate2 configurations: both precisions, with one worker and with one worker per thread."""
+    decoding = translator.recipe.decoding
+    max_length = max(map(len, sentences.sources)) - 1 + decoding.extra_length
+    lengths = (OUTPUT_PIECES, OUTPUT_PIECES) if sentences.fixed_length else (max_length, 1)
     shares = sorted({(1, config.threads), (config.threads, 1)})
     return [
-        CTranslate2Options(quantization, workers, threads, *lengths, own.length_penalty)
+        CTranslate2Options(quantization, workers, threads, *lengths, decoding.length_penalty)
         for quantization in _PRECISIONS
         for workers, threads in shares
     ]
@@ -189,25 +187,24 @@ def ctranslate2_options(
 def _export_models(
     run: Path, folder: Path, options: list[CTranslate2Options], on_notice: OnBenchmarkNotice
 ) -> Iterator[tuple[CTranslate2Options, Path]]:
-    """Write the model for CTranslate2, once for each precision; one that it cannot compute is left out."""
-    for how in options:
-        place = folder / how.quantization
+    """Export the model once per precision; skip what CTranslate2 does not support."""
+    for one in options:
+        path = folder / one.quantization
         try:
-            yield how, place if place.exists() else export_run(run, place, quantization=how.quantization)
+            yield one, path if path.exists() else export_run(run, path, quantization=one.quantization)
         except UserError as error:
-            on_notice(f"{how} is left out: {error}")
+            on_notice(f"{one} is left out: {error}")
 
 
 def _decoding_result(
     model: str, engine: str, beam: int, batch_size: str, bulk: list[TimedOutputs], single: list[TimedOutputs],
     sentences: BenchmarkSentences, translator: Translator,
 ) -> DecodingResult:  # fmt: skip
-    """Make figures of what a contender answered."""
     outputs = bulk[0].outputs
     lengths = [len(output) for output in outputs]
-    how, vocabulary = cast(TransformerConfig, translator.recipe.model), len(translator.target_tokenizer)
+    model_config, vocabulary = cast(TransformerConfig, translator.recipe.model), len(translator.target_tokenizer)
     work = [
-        decoding_flops(how, vocabulary, len(source), length, beam)
+        decoding_flops(model_config, vocabulary, len(source), length, beam)
         for source, length in zip(sentences.sources, lengths, strict=True)
     ]
     texts = [translator.target_tokenizer.decode(output) for output in outputs] if sentences.references else []
@@ -226,11 +223,10 @@ def _decoding_result(
 def _report_unexpected_lengths(
     results: list[DecodingResult], sentences: BenchmarkSentences, on_notice: OnBenchmarkNotice
 ) -> None:
-    """Say whose outputs have not the length that was forced: then its speed is not comparable."""
-    wanted = (OUTPUT_PIECES, OUTPUT_PIECES)
-    for each in results if sentences.fixed_length else ():
-        if each.output_lengths != wanted:
-            shortest, longest = each.output_lengths
+    """Report engines whose outputs do not have the fixed length, because their speeds cannot be compared."""
+    for result in results if sentences.fixed_length else ():
+        if result.output_lengths != (OUTPUT_PIECES, OUTPUT_PIECES):
+            shortest, longest = result.output_lengths
             on_notice(
-                f"{each.engine}, beam {each.beam}: outputs have {shortest}–{longest} pieces, not {OUTPUT_PIECES}."
+                f"{result.engine}, beam {result.beam}: outputs have {shortest}–{longest} pieces, not {OUTPUT_PIECES}."
             )

@@ -1,4 +1,4 @@
-"""Our own decoder, by the very path of `dragoman translate`."""
+"""Dragoman's decoder, by the same path as `dragoman translate`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +11,11 @@ from dragoman.malloc import keep_freed_memory
 from dragoman.recipe import DecodingPrecision
 from dragoman.tasks.translator import load
 
-_WARMUP_SENTENCES = 64  # sentences
+_WARMUP_SENTENCES = 64
 
 
 class DragomanDecoder:
-    """A run's translator, from the tokens of its texts to those of their translations."""
+    """The translator of a run, from source tokens to target tokens."""
 
     def __init__(self, run: Path, threads: int, precision: DecodingPrecision) -> None:
         torch.set_num_threads(threads)
@@ -24,7 +24,7 @@ class DragomanDecoder:
         self.precision = precision
 
     def prepare_inputs(self, sources: Sequence[TokenSequence]) -> list[TokenSequence]:
-        """Return the sources as they are."""
+        """Return the sources unchanged."""
         return list(sources)
 
     def decode(self, inputs: list[TokenSequence], beam: int) -> list[list[Hypothesis]]:
@@ -37,6 +37,6 @@ class DragomanDecoder:
         return [list(row[0].tokens) for row in outputs]
 
     def tune(self, inputs: list[TokenSequence], beam: int) -> str:
-        """Warm up; the size of a batch is the recipe's."""
+        """Warm up; the batch size is that of the recipe."""
         self.decode(inputs[:_WARMUP_SENTENCES], beam)
         return f"{self.translator.recipe.decoding.batch_tokens:,} tokens"

@@ -1,7 +1,7 @@
-"""How many operations the matrix products of a model take: two, a multiplication and an addition, for each weight.
+"""Count the operations of a model's matrix products: two, a multiplication and an addition, per weight.
 
-Only products are counted, on the real lengths: no padding, no softmax, no norms, no embeddings. Attention counts as the
-full rectangle, though half of what a decoder computes on the target is masked. S and T are the lengths of source and
+Only matrix products are counted, without padding: no softmax, norms or embeddings. Attention counts as the full
+matrix, although half of the decoder's self-attention is masked. S and T are the lengths of source and
 target with END, D the width, F the inner width, V the vocabulary; Q and U are the widths of all heads' keys and values.
 """
 
@@ -11,11 +11,11 @@ from dragoman.errors import UserError
 from dragoman.model_config import ModelConfig, TransformerConfig
 
 _COUNTABLE_SETTINGS = {"architecture": ("transformer",), "score": ("scaled_dot", "dot"), "pattern": ("full",)}
-_BACKWARD_FACTOR = 2  # for each product of the forward pass: one for the gradient of either factor
+_BACKWARD_FACTOR = 2  # per product of the forward pass: one for the gradient of either factor
 
 
 def check_countable(config: ModelConfig, run: object) -> None:
-    """Refuse a model whose operations these formulas do not count."""
+    """Raise a UserError for a model that these formulas do not cover."""
     for name, known in _COUNTABLE_SETTINGS.items():
         value = getattr(config, name, None)
         if value not in known:
@@ -26,7 +26,7 @@ def check_countable(config: ModelConfig, run: object) -> None:
 
 
 def training_flops(config: TransformerConfig, vocabulary: int, lengths: Iterable[tuple[int, int]]) -> float:
-    """Return the operations for one target token of pairs of these lengths, forward and backward."""
+    """Return the operations per target token of pairs of these lengths, forward and backward."""
     forward = tokens = 0
     for source, target in lengths:
         forward += encoder_flops(config, source) + memory_flops(config, source)
@@ -36,7 +36,7 @@ def training_flops(config: TransformerConfig, vocabulary: int, lengths: Iterable
 
 
 def decoding_flops(config: TransformerConfig, vocabulary: int, source: int, target: int, beam: int) -> int:
-    """Return the operations for one sentence: the source is read once, each of the hypotheses step by step."""
+    """Return the operations per sentence: the source is encoded once, every hypothesis is decoded step by step."""
     looked_at = target * (target + 1) // 2 + target * source
     return (
         encoder_flops(config, source)
@@ -46,20 +46,20 @@ def decoding_flops(config: TransformerConfig, vocabulary: int, source: int, targ
 
 
 def encoder_flops(config: TransformerConfig, source: int) -> int:
-    """Count the encoder: S (2 D (2Q + 2U) + 4 D F) + 2 S² (Q + U) a layer."""
+    """Count the encoder: S (2 D (2Q + 2U) + 4 D F) + 2 S² (Q + U) per layer."""
     keys, values = _head_widths(config)
     positions = source * (2 * config.width * 2 * (keys + values) + 4 * config.width * config.inner_width)
     return config.layers * (positions + 2 * source * source * (keys + values))
 
 
 def memory_flops(config: TransformerConfig, source: int) -> int:
-    """Count the projections of what the encoder leaves: S 2 D (Q + U) for each layer of the decoder."""
+    """Count the projections of the memory: S 2 D (Q + U) per layer of the decoder."""
     keys, values = _head_widths(config)
     return config.decoder_depth * source * 2 * config.width * (keys + values)
 
 
 def decoder_flops(config: TransformerConfig, vocabulary: int, target: int, attended_pairs: int) -> int:
-    """Count the decoder and the output projection; `looked_at` is how many pairs of places attention compares."""
+    """Count the decoder and the output projection; `attended_pairs` is the number of query–key pairs."""
     keys, values = _head_widths(config)
     own, cross, inner = 2 * (keys + values), keys + values, 2 * config.inner_width
     layers = config.decoder_depth * (

@@ -1,7 +1,7 @@
-"""The other rival in decoding: `generate` of Hugging Face Transformers, on a MarianMT model of the same shape.
+"""Decoding with `generate` of Hugging Face Transformers, on a MarianMT model of the same size.
 
-Marian is the paper's post-norm Transformer with shared embeddings and sinusoids. It has random weights of its own and a
-forced length, so it takes part only where the others have random weights too.
+Marian is the post-norm Transformer of the paper with shared embeddings and sinusoidal positions. It has random weights
+and outputs of a fixed length, so it is compared only where the other engines have random weights, too.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from dragoman.bench.timing import TokenSequence
 from dragoman.model_config import TransformerConfig
 from dragoman.tokens import END, PAD, START
 
-_BATCH_SIZE = 64  # sentences
+_BATCH_SIZE = 64
 
 
 class HuggingFaceDecoder:
-    """A Marian model that answers every source with `length` tokens."""
+    """A Marian model that returns `length` tokens for every source."""
 
     def __init__(self, model_config: TransformerConfig, vocabulary: int, length: int, threads: int) -> None:
         transformers: Any = import_module("transformers")
@@ -50,15 +50,15 @@ class HuggingFaceDecoder:
 
     @torch.inference_mode()
     def decode(self, inputs: list[Tensor], beam: int) -> list[Tensor]:
-        """Generate batch after batch."""
+        """Generate one batch after another."""
         length = {"min_new_tokens": self.length, "max_new_tokens": self.length}
         return [self.model.generate(batch, num_beams=beam, do_sample=False, **length) for batch in inputs]
 
     def output_tokens(self, outputs: list[Tensor]) -> list[TokenSequence]:
-        """Return what stands after START."""
+        """Return the tokens after START."""
         return [row[1:] for batch in outputs for row in batch.tolist()]
 
     def tune(self, inputs: list[Tensor], beam: int) -> str:
-        """Warm up; the size of a batch is fixed."""
+        """Warm up; the batch size is fixed."""
         self.decode(inputs[:1], beam)
         return f"{_BATCH_SIZE} examples"

@@ -1,4 +1,4 @@
-"""The machine: what it is, and the speed of its matrix products, which no model can exceed."""
+"""Describe the machine, and measure its matrix products, which bound the speed of any model."""
 
 import platform
 import time
@@ -18,31 +18,31 @@ _CPU_FLAGS = (
     "asimd", "asimddp", "i8mm", "bf16", "sve",
 )  # fmt: skip
 _REPORTED_PACKAGES = ("torch", "ctranslate2", "transformers")
-_MIN_PRODUCTS = 2  # a turn, of each kind
+_MIN_PRODUCTS = 2  # per turn and data type
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a speed must name to mean anything."""
+    """What a speed depends on."""
 
     processor: str
     cpu_flags: tuple[str, ...]  # those that matter for matrix products
     threads: int
     cores: int
     system: str
-    versions: dict[str, str]  # of what is installed
-    has_native_kernels: bool  # whether our own loops could be compiled here
+    versions: dict[str, str]  # of installed packages
+    has_native_kernels: bool  # whether the native kernels could be compiled
 
     def __str__(self) -> str:
-        flags = ", ".join(self.cpu_flags) or "no vector extensions that we know"
+        flags = ", ".join(self.cpu_flags) or "no known vector extensions"
         versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''} on {self.cores}"
         where = f"{self.processor} ({flags}), {threads} core{'s' if self.cores > 1 else ''}; {self.system}"
-        return f"{where}; {versions}; dragoman's own loops {'compiled' if self.has_native_kernels else 'not compiled'}"
+        return f"{where}; {versions}; native kernels {'compiled' if self.has_native_kernels else 'not compiled'}"
 
 
 def describe_machine(threads: int, cores: int) -> Machine:
-    """Look at the machine that this runs on."""
+    """Return a description of this machine."""
     name, flags = _cpu_info()
     versions = {"dragoman": dragoman.__version__, "python": platform.python_version()}
     versions |= {package: found for package in _REPORTED_PACKAGES if (found := installed_version(package))}
@@ -51,19 +51,19 @@ def describe_machine(threads: int, cores: int) -> Machine:
 
 
 def _cpu_info() -> tuple[str, tuple[str, ...]]:
-    """Return the processor's name and those of its abilities that matter."""
+    """Return the name of the processor and its relevant flags."""
     facts: dict[str, str] = {}
     cpuinfo = Path("/proc/cpuinfo")
     for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
         name, _, fact = line.partition(":")
         facts.setdefault(name.strip(), fact.strip())
-    able = set((facts.get("flags") or facts.get("Features") or "").split())
+    flags = set((facts.get("flags") or facts.get("Features") or "").split())
     name = facts.get("model name") or platform.processor() or platform.machine()
-    return name, tuple(flag for flag in _CPU_FLAGS if flag in able)
+    return name, tuple(flag for flag in _CPU_FLAGS if flag in flags)
 
 
 def installed_version(package: str) -> str | None:
-    """Return the version of a package, if it is installed."""
+    """Return the version of a package, or None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -71,7 +71,7 @@ def installed_version(package: str) -> str | None:
 
 
 class MatmulPeak:
-    """A contender that does nothing but multiply square matrices, of every kind that this machine can multiply."""
+    """An engine that multiplies square matrices of every data type that the machine supports."""
 
     def __init__(self, threads: int, matrix_size: int, seconds: float) -> None:
         torch.set_num_threads(threads)
@@ -84,11 +84,11 @@ class MatmulPeak:
         self.kinds = {kind: multiply for kind, multiply in kinds.items() if _is_supported(multiply)}
 
     def run_turn(self) -> dict[str, float]:
-        """Return the billions of operations a second of each kind."""
+        """Return the billions of operations per second of each data type."""
         return {kind: self.gigaflops(multiply) for kind, multiply in self.kinds.items()}
 
     def gigaflops(self, multiply: Callable[[], Tensor]) -> float:
-        """Multiply for a while; return billions of operations a second."""
+        """Multiply for some time and return the billions of operations per second."""
         products, began_at = 0, time.perf_counter()
         while products < _MIN_PRODUCTS or time.perf_counter() - began_at < self.seconds:
             multiply()
@@ -100,13 +100,15 @@ def _matrix_product(
     matrix_size: int, dtype: torch.dtype, multiply: Callable[[Tensor, Tensor], Tensor]
 ) -> Callable[[], Tensor]:
     """Return a function that multiplies two random square matrices."""
-    drawn = torch.Generator().manual_seed(1)
-    left, right = (torch.randint(-100, 100, (matrix_size, matrix_size), generator=drawn).to(dtype) for _ in range(2))
+    generator = torch.Generator().manual_seed(1)
+    left, right = (
+        torch.randint(-100, 100, (matrix_size, matrix_size), generator=generator).to(dtype) for _ in range(2)
+    )
     return lambda: multiply(left, right)
 
 
 def _is_supported(multiply: Callable[[], Tensor]) -> bool:
-    """Say whether this machine can do it at all, and warm up."""
+    """Return whether the machine supports this product; this also warms up."""
     try:
         multiply()
     except (RuntimeError, NotImplementedError):

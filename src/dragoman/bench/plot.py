@@ -1,4 +1,4 @@
-"""A report as one picture: a bar a contender, with a line from the lowest to the highest value."""
+"""Plot a report: one bar per engine, with error bars from the lowest to the highest value."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from dragoman.bench.report import BenchmarkReport
 from dragoman.bench.stats import SampleStats
 from dragoman.bench.workers import OWN_PREFIX
 
-_BAR_COLOURS = {True: "#1f6f8b", False: "#c9ccd1"}  # ours, others
-_PANEL_WIDTH, _BAR_HEIGHT, _PANEL_MARGIN = 6.5, 0.28, 0.8  # inches: a panel, a bar, what a panel needs beside its bars
+_BAR_COLOURS = {True: "#1f6f8b", False: "#c9ccd1"}  # Dragoman, others
+_PANEL_WIDTH, _BAR_HEIGHT, _PANEL_MARGIN = 6.5, 0.28, 0.8  # in inches
 _COLUMNS = 2
-_DPI = 130  # an inch
+_DPI = 130
 
 _BenchmarkResult = TypeVar("_BenchmarkResult")
 
 
 @dataclass(frozen=True)
 class _BarChart:
-    """Contenders that are compared with each other."""
+    """Engines that are compared with each other."""
 
     title: str
     unit: str
@@ -33,15 +33,15 @@ class _BarChart:
 
 
 def plot_report(report: BenchmarkReport, path: Path) -> None:
-    """Draw a report."""
+    """Plot a report into an image file."""
     rows = chart_rows(report)
     tallest = max(len(panel.bars) for row in rows for panel in row)
     figure = Figure(
         figsize=(_COLUMNS * _PANEL_WIDTH, len(rows) * (_PANEL_MARGIN + _BAR_HEIGHT * tallest)), layout="constrained"
     )
     FigureCanvasAgg(figure)
-    for places, row in zip(figure.subplots(len(rows), _COLUMNS, squeeze=False), rows, strict=True):
-        for axes, panel in zip_longest(places, row):
+    for axes_row, row in zip(figure.subplots(len(rows), _COLUMNS, squeeze=False), rows, strict=True):
+        for axes, panel in zip_longest(axes_row, row):
             if panel:
                 _draw_bar_chart(axes, panel)
             else:
@@ -50,7 +50,7 @@ def plot_report(report: BenchmarkReport, path: Path) -> None:
 
 
 def chart_rows(report: BenchmarkReport) -> list[list[_BarChart]]:
-    """Return what is drawn: two trainings side by side; then, for each beam, bulk beside one sentence at a time."""
+    """Return the charts: two trainings per row; then, per beam, bulk decoding beside single sentences."""
     trainings = [
         _BarChart(f"Training, {size}", "target tokens/s", {each.engine: each.speed for each in same})
         for size, same in _group_by(report.training, lambda each: each.size).items()
@@ -65,14 +65,12 @@ def chart_rows(report: BenchmarkReport) -> list[list[_BarChart]]:
 
 
 def _comparison_name(result: DecodingResult) -> str:
-    """Name what a decoding may be compared with."""
     return f"{result.model}, beam {result.beam}"
 
 
 def _group_by(
     results: list[_BenchmarkResult], key: Callable[[_BenchmarkResult], str]
 ) -> dict[str, list[_BenchmarkResult]]:
-    """Put results with the same key together, in their order."""
     groups: dict[str, list[_BenchmarkResult]] = {}
     for result in results:
         groups.setdefault(key(result), []).append(result)
@@ -80,7 +78,6 @@ def _group_by(
 
 
 def _draw_bar_chart(axes: Axes, chart: _BarChart) -> None:
-    """Draw one panel, the first contender on top."""
     names, measures = list(chart.bars), list(chart.bars.values())
     medians = [measure.median for measure in measures]
     spread = [

@@ -1,4 +1,4 @@
-"""A quantity that was measured several times, and what may be said about it."""
+"""Statistics of a quantity that was measured several times."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class SampleStats:
-    """What was measured, turn by turn. The median is what is reported, with the lowest and the highest beside it."""
+    """The values of all turns; reports show their median, minimum and maximum."""
 
     values: tuple[float, ...]
 
     @classmethod
     def from_values(cls, values: Sequence[float]) -> "SampleStats":
-        """Make a measure of the values of all turns."""
-        assert values, "something was measured at least once"
+        """Return the statistics of these values."""
+        assert values, "at least one value was measured"
         return cls(tuple(values))
 
     @property
@@ -36,23 +36,23 @@ class SampleStats:
         return max(self.values)
 
     def format(self, format_number: Callable[[float], str]) -> str:
-        """Write the median and, if there was more than one turn, the spread: "6,100 (5,900–6,200)"."""
+        """Return the median and, if there are several values, the range: "6,100 (5,900–6,200)"."""
         if len(self.values) == 1:
             return format_number(self.median)
         return f"{format_number(self.median)} ({format_number(self.lowest)}–{format_number(self.highest)})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the median, the spread and all values as plain numbers."""
+        """Return the median, the range and all values as plain numbers."""
         return {"median": self.median, "lowest": self.lowest, "highest": self.highest, "values": list(self.values)}
 
 
 def paired_ratio(numerator: SampleStats, denominator: SampleStats) -> SampleStats:
-    """Compare turn by turn: what disturbs the machine for a while disturbs both sides of the same turn."""
+    """Return the ratios of each round, in which both sides met the same load of the machine."""
     return SampleStats.from_values(
-        [mine / yours for mine, yours in zip(numerator.values, denominator.values, strict=True)]
+        [one / other for one, other in zip(numerator.values, denominator.values, strict=True)]
     )
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the value below which so many percent lie, between two neighbours where none is there exactly."""
+    """Return a percentile, interpolated between neighbouring values."""
     return float(np.percentile(values, percent))

@@ -1,7 +1,6 @@
-"""A decoder with a stopwatch. It knows neither torch nor any engine: each worker imports only its own.
+"""Time a decoder. This module imports no engine, so that an engine process imports only its own.
 
-All decoders are measured from token ids, or the pieces they stand for, to token ids or pieces. Turning ids into what an
-engine wants, and its answer into ids, is not timed.
+The time is measured from the inputs to the outputs of an engine; converting them from and to token ids is not included.
 """
 
 import time
@@ -9,41 +8,41 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-TokenSequence = list[int]  # a source with its END, an output without
+TokenSequence = list[int]  # a source with END, an output without
 TurnMode = Literal["warm-up", "bulk", "one at a time"]
 
 
 class _DecodingEngine(Protocol):
-    """An engine as the stopwatch asks it."""
+    """What a decoding engine implements."""
 
     def prepare_inputs(self, sources: Sequence[TokenSequence]) -> Any:
-        """Return the sources in the engine's own form."""
+        """Return the sources in the format of the engine."""
         ...
 
     def decode(self, inputs: Any, beam: int) -> Any:
-        """Translate. This is what is timed."""
+        """Translate; this call is timed."""
         ...
 
     def output_tokens(self, outputs: Any) -> list[TokenSequence]:
-        """Return what came out as token ids."""
+        """Return the outputs as token ids."""
         ...
 
     def tune(self, inputs: Any, beam: int) -> str:
-        """Warm up, choose the best size of a batch for this beam, and say which it is."""
+        """Warm up, and return the fastest batch size for this beam."""
         ...
 
 
 @dataclass(frozen=True)
 class TimedOutputs:
-    """What a decoder said, and how long it took: one duration for all sentences, or one for each."""
+    """The outputs of a decoder, and the time for all sentences or for each of them."""
 
     seconds: list[float]
     outputs: list[TokenSequence]
-    batch_size: str = ""  # their size
+    batch_size: str = ""
 
 
 class TimedDecoder:
-    """A contender: a decoder with the sentences that it is asked to translate again and again."""
+    """A decoder with the sentences that it translates in every turn."""
 
     def __init__(
         self,
@@ -59,17 +58,17 @@ class TimedDecoder:
     def run_turn(self, mode: TurnMode, beam: int) -> TimedOutputs:
         """Translate all sentences together, or some of them one by one."""
         if mode == "warm-up":
-            batches = self.decoder.tune(self.bulk, beam)
+            batch_size = self.decoder.tune(self.bulk, beam)
             self.time_decoding(self.singles[:1], beam)
-            return TimedOutputs([], [], batches)
+            return TimedOutputs([], [], batch_size)
         return self.time_decoding([self.bulk] if mode == "bulk" else self.singles, beam)
 
     def time_decoding(self, batches: list[Any], beam: int) -> TimedOutputs:
-        """Ask one question after the other."""
+        """Decode one batch after another."""
         seconds, outputs = [], []
-        for question in batches:
+        for batch in batches:
             began_at = time.perf_counter()
-            found = self.decoder.decode(question, beam)
+            result = self.decoder.decode(batch, beam)
             seconds.append(time.perf_counter() - began_at)
-            outputs += self.decoder.output_tokens(found)
+            outputs += self.decoder.output_tokens(result)
         return TimedOutputs(seconds, outputs)

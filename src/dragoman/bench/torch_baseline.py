@@ -1,4 +1,4 @@
-"""The rival in training: `torch.nn.Transformer` in a loop as anyone would write it."""
+"""The baseline of training: `torch.nn.Transformer` in a plain training loop."""
 
 import math
 from collections.abc import Callable
@@ -16,19 +16,19 @@ from dragoman.tokens import PAD
 
 _MAX_POSITIONS = 4096
 
-_BatchTensors = tuple[Tensor, Tensor, Tensor, int]  # source, prefix, target, and the target's tokens without padding
+_BatchTensors = tuple[Tensor, Tensor, Tensor, int]  # source, prefix, target, number of target tokens
 
 
 class TorchTransformer(nn.Module):
-    """PyTorch's Transformer between tied embeddings and their transpose, with as many parameters as ours."""
+    """PyTorch's Transformer with tied embeddings and output, and as many parameters as Dragoman's."""
 
-    places: Tensor
+    positions: Tensor
 
     def __init__(self, config: TransformerConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.source = nn.Embedding(source_vocabulary, config.width, padding_idx=PAD)
         self.target = self.source if config.share_embeddings else nn.Embedding(target_vocabulary, config.width, PAD)
-        self.register_buffer("places", sinusoids(_MAX_POSITIONS, config.width), persistent=False)
+        self.register_buffer("positions", sinusoids(_MAX_POSITIONS, config.width), persistent=False)
         self.dropout = nn.Dropout(config.dropout)
         self.transformer = nn.Transformer(
             config.width,
@@ -41,7 +41,7 @@ class TorchTransformer(nn.Module):
             batch_first=True,
             norm_first=config.norm == "pre",
         )
-        if config.norm == "post":  # the paper has no norm after the last layer's own
+        if config.norm == "post":  # the paper has no norm after the last layer
             self.transformer.encoder.norm = self.transformer.decoder.norm = None
         self.output = nn.Linear(config.width, target_vocabulary, bias=False)
         if config.share_output:
@@ -51,25 +51,25 @@ class TorchTransformer(nn.Module):
 
     def forward(self, source: Tensor, prefix: Tensor) -> Tensor:
         """Return the logits (B T V) after each position of `prefix`."""
-        blank = source == PAD
-        later = nn.Transformer.generate_square_subsequent_mask(prefix.shape[1], dtype=torch.bool)
+        source_padding = source == PAD
+        causal = nn.Transformer.generate_square_subsequent_mask(prefix.shape[1], dtype=torch.bool)
         hidden = self.transformer(
-            self.embed(self.source, source), self.embed(self.target, prefix), tgt_mask=later,
-            src_key_padding_mask=blank, tgt_key_padding_mask=prefix == PAD, memory_key_padding_mask=blank,
-            tgt_is_causal=True,
+            self.embed(self.source, source), self.embed(self.target, prefix), tgt_mask=causal,
+            src_key_padding_mask=source_padding, tgt_key_padding_mask=prefix == PAD,
+            memory_key_padding_mask=source_padding, tgt_is_causal=True,
         )  # fmt: skip
         logits: Tensor = self.output(hidden)
         return logits
 
     def embed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
-        """Return the vectors of tokens with their places added."""
-        vectors = embedding(tokens) * math.sqrt(embedding.embedding_dim) + self.places[: tokens.shape[1]]
+        """Return the embeddings of tokens plus their positions."""
+        vectors = embedding(tokens) * math.sqrt(embedding.embedding_dim) + self.positions[: tokens.shape[1]]
         dropped: Tensor = self.dropout(vectors)
         return dropped
 
 
 def is_torch_compatible(config: ModelConfig) -> bool:
-    """Return whether `torch.nn.Transformer` can express this model."""
+    """Return whether `torch.nn.Transformer` supports this model."""
     if not isinstance(config, TransformerConfig):
         return False
     share = config.width // config.heads
@@ -79,9 +79,9 @@ def is_torch_compatible(config: ModelConfig) -> bool:
 
 
 def batch_loader(recipe: Recipe, corpus: BenchmarkCorpus) -> Callable[[int], list[_BatchTensors]]:
-    """Return the function that gives the batches of a step (from 1): the very ones that our training gets."""
-    pairs, plan = corpus.open_pairs(), recipe.training
-    order = Order(pairs.costs, plan.batch_tokens, plan.accumulate, plan.seed, tie_break=pairs.target_lengths)
+    """Return a function that returns the batches of a step (from 1), the same as those of Dragoman's training."""
+    pairs, config = corpus.open_pairs(), recipe.training
+    order = Order(pairs.costs, config.batch_tokens, config.accumulate, config.seed, tie_break=pairs.target_lengths)
 
     def batches(number: int) -> list[_BatchTensors]:
         collated = [collate(pairs, numbers) for numbers in order.update(number - 1)]
@@ -91,23 +91,23 @@ def batch_loader(recipe: Recipe, corpus: BenchmarkCorpus) -> Callable[[int], lis
 
 
 class TorchTraining:
-    """The loop: forward, loss, backward, Adam; under autocast if the recipe says bfloat16."""
+    """Forward, loss, backward, Adam; under autocast if the precision is bfloat16."""
 
     def __init__(self, recipe: Recipe, corpus: BenchmarkCorpus) -> None:
-        plan = recipe.training
-        torch.set_num_threads(plan.threads)
-        torch.manual_seed(plan.seed)
-        self.config = plan
+        config = recipe.training
+        torch.set_num_threads(config.threads)
+        torch.manual_seed(config.seed)
+        self.config = config
         self.model = TorchTransformer(
             cast(TransformerConfig, recipe.model), *map(len, corpus.read_tokenizers())
         ).train()
         self.optimizer = torch.optim.Adam(self.model.parameters())
-        self.loss = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=plan.label_smoothing)
+        self.loss = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=config.label_smoothing)
         self.batches = batch_loader(recipe, corpus)
         self.steps_done = 0
 
     def step(self) -> int:
-        """Make one update; return the target tokens it was made from."""
+        """Make one update and return its number of target tokens."""
         self.steps_done += 1
         batches = self.batches(self.steps_done)
         self.optimizer.zero_grad()

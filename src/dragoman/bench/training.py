@@ -1,4 +1,4 @@
-"""Training, side by side: target tokens a second and peak memory, ours and a plain loop on the very same batches."""
+"""Measure training: target tokens per second and peak memory, beside a PyTorch loop on the same batches."""
 
 import time
 from collections.abc import Iterable
@@ -32,48 +32,48 @@ TORCH_ENGINES = {precision: f"torch.nn.Transformer {precision}" for precision in
 
 @dataclass(frozen=True)
 class _TrainingTurn:
-    """Some steps of one contender."""
+    """The result of some steps of one engine."""
 
     seconds: float
-    tokens: int  # of the targets, without padding
-    memory: int  # bytes that its process had at most so far
+    tokens: int  # target tokens without padding
+    memory: int  # peak memory of the process, in bytes
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How fast one contender trained one model."""
+    """The training speed of one engine with one model."""
 
     size: str
     engine: str
-    speed: SampleStats  # target tokens a second
+    speed: SampleStats  # target tokens per second
     memory: int  # bytes
-    steps: int  # a turn
+    steps: int  # per turn
     parameters: int
-    flops: float  # for one target token
+    flops: float  # per target token
 
 
 class _TrainingEngine(Protocol):
-    """Something that makes updates."""
+    """What a training engine implements."""
 
     def step(self) -> int:
-        """Make one update; return the target tokens it was made from."""
+        """Make one update and return its number of target tokens."""
         ...
 
 
 class DragomanTraining:
-    """What `dragoman train` does between two validations."""
+    """The training loop of `dragoman train` without validation."""
 
     def __init__(self, recipe: Recipe, corpus: BenchmarkCorpus) -> None:
         keep_freed_memory()
         self.steps = Trainer(Run(corpus.folder), recipe, corpus.prepared_data()).steps()
 
     def step(self) -> int:
-        """Make one update; return the target tokens it was made from."""
+        """Make one update and return its number of target tokens."""
         return next(self.steps).tokens
 
 
 class TimedTraining:
-    """A contender: a training that is asked for some steps at a time."""
+    """A training that makes some steps per turn."""
 
     def __init__(
         self, kind: type[DragomanTraining] | type[TorchTraining], recipe: Recipe, corpus: BenchmarkCorpus
@@ -95,56 +95,54 @@ def measure_training(
     rounds: Iterable[int],
     on_notice: OnBenchmarkNotice,
 ) -> list[TrainingResult]:
-    """Let the contenders train in turns; all make the same steps in every round."""
+    """Let the engines train in turns, with the same number of steps in every round."""
     with start_engines(
         _training_engines(size, recipe, corpus, config, on_notice), on_notice, config.workload.pause_seconds
-    ) as workers:
-        steps = _calibrate_steps(list(workers.values()), config.turn_seconds)
-        turns: dict[str, list[_TrainingTurn]] = {name: [] for name in workers}
+    ) as engines:
+        steps = _calibrate_steps(list(engines.values()), config.turn_seconds)
+        turns: dict[str, list[_TrainingTurn]] = {name: [] for name in engines}
         for _ in rounds:
-            for name, worker in workers.items():
-                turns[name].append(worker.run_turn(steps))
+            for name, engine in engines.items():
+                turns[name].append(engine.run_turn(steps))
     parameters, flops = _model_size(recipe, corpus)
     results = []
-    for name, had in turns.items():
-        speed = SampleStats.from_values([turn.tokens / turn.seconds for turn in had])
-        results.append(TrainingResult(size, name, speed, had[-1].memory, steps, parameters, flops))
+    for name, own_turns in turns.items():
+        speed = SampleStats.from_values([turn.tokens / turn.seconds for turn in own_turns])
+        results.append(TrainingResult(size, name, speed, own_turns[-1].memory, steps, parameters, flops))
     return results
 
 
 def _training_engines(
     size: str, recipe: Recipe, corpus: BenchmarkCorpus, config: BenchmarkConfig, on_notice: OnBenchmarkNotice
 ) -> dict[str, EngineFactory]:
-    """Return who takes part."""
 
-    def made(kind: type[DragomanTraining] | type[TorchTraining], precision: str) -> EngineFactory:
+    def timed(kind: type[DragomanTraining] | type[TorchTraining], precision: str) -> EngineFactory:
         return TimedTraining, (kind, endless_training_recipe(recipe, config, precision), corpus)
 
-    found = {OWN_PREFIX: made(DragomanTraining, recipe.training.precision)}
+    factories = {OWN_PREFIX: timed(DragomanTraining, recipe.training.precision)}
     if config.bfloat16:
-        found[f"{OWN_PREFIX} bfloat16"] = made(DragomanTraining, "bfloat16")
+        factories[f"{OWN_PREFIX} bfloat16"] = timed(DragomanTraining, "bfloat16")
     if is_torch_compatible(recipe.model):
-        found |= {name: made(TorchTraining, precision) for precision, name in TORCH_ENGINES.items()}
+        factories |= {name: timed(TorchTraining, precision) for precision, name in TORCH_ENGINES.items()}
     else:
-        on_notice(f"{size}: torch.nn.Transformer cannot be a model like this one; it is left out.")
-    return found
+        on_notice(f"{size}: torch.nn.Transformer does not support this model and is left out.")
+    return factories
 
 
-def _calibrate_steps(workers: list[EngineProcess], seconds: float) -> int:
-    """Warm everybody up, and choose how many steps last so many seconds for the slowest."""
-    for worker in workers:
-        worker.run_turn(1)
-    slowest: float = max(worker.run_turn(1).seconds for worker in workers)
+def _calibrate_steps(engines: list[EngineProcess], seconds: float) -> int:
+    """Warm up all engines, and return the number of steps that takes the slowest one so many seconds."""
+    for engine in engines:
+        engine.run_turn(1)
+    slowest: float = max(engine.run_turn(1).seconds for engine in engines)
     return max(1, round(seconds / slowest))
 
 
 def _model_size(recipe: Recipe, corpus: BenchmarkCorpus) -> tuple[int, float]:
-    """Return the number of parameters and the operations for one target token."""
+    """Return the number of parameters and the operations per target token."""
     source, target = map(len, corpus.read_tokenizers())
     with torch.device("meta"):
         model = build_model(recipe.model, source, target)
     pairs = corpus.open_pairs()
     lengths = zip(pairs.source_lengths.tolist(), pairs.target_lengths.tolist(), strict=True)
-    return sum(each.numel() for each in model.parameters()), training_flops(
-        cast(TransformerConfig, recipe.model), target, lengths
-    )
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return parameters, training_flops(cast(TransformerConfig, recipe.model), target, lengths)

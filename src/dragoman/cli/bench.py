@@ -1,4 +1,4 @@
-"""`dragoman bench`: this machine's figures, next to those of other engines that are installed."""
+"""`dragoman bench`: measure speed on this machine, beside other engines that are installed."""
 
 import json
 from pathlib import Path
@@ -13,11 +13,11 @@ from dragoman.errors import UserError
 if TYPE_CHECKING:
     from dragoman.bench.report import BenchmarkTable
 
-_PLAIN_TEXT_COLUMNS = 250  # columns of a table that is not shown on a terminal
+_PLAIN_TEXT_COLUMNS = 250  # width of tables if the output is no terminal
 
 
 def bench(
-    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run directory; without: random weights.")] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run directory; default: random weights.")] = None,
     only: Annotated[str | None, typer.Option(help="Measure one part: training or decoding.")] = None,
     size: Annotated[
         list[str] | None, typer.Option(help="A model size: tiny, small, base, big or wide; may be repeated.")
@@ -26,28 +26,30 @@ def bench(
     target: Annotated[
         str | None, typer.Option("--target", "--reference", help="Its translation, line by line.")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Rounds in which everybody has a turn.")] = 5,
-    seconds: Annotated[float, typer.Option(min=0.0, help="How long a turn of training lasts for the slowest.")] = 6.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of rounds; every engine has one turn per round.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Length of a training turn of the slowest engine.")] = 6.0,
     sentences: Annotated[int, typer.Option(min=1, help="Sentences to decode in bulk.")] = 1000,
-    singles: Annotated[int, typer.Option(min=1, help="Of these, sentences to decode one at a time too.")] = 100,
-    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Processor threads; unset: one a core.")] = None,
+    singles: Annotated[
+        int, typer.Option(min=1, help="Number of these sentences that are also decoded one at a time.")
+    ] = 100,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: one per core.")] = None,
     bfloat16: Annotated[
-        bool, typer.Option("--bfloat16", help="Train ours in bfloat16 too, even where that is slow.")
+        bool, typer.Option("--bfloat16", help="Also train in bfloat16, even if the processor has no support.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Everything tiny and one round: to see that it works, not how fast.")
+        bool, typer.Option("--quick", help="Run one tiny round, to see whether everything works.")
     ] = False,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="A directory for bench.json, bench.md and bench.png.")
+        Path, typer.Option("--output", "-o", help="Directory for bench.json, bench.md and bench.png.")
     ] = Path("bench"),
 ) -> None:
-    """Measure training and decoding on this machine, beside other engines that are installed, in one run.
+    """Measure training and decoding on this machine, beside other engines that are installed.
 
     Training is compared with a plain loop around torch.nn.Transformer, decoding with CTranslate2 and, for random
-    weights, Hugging Face Transformers. Without --source and --target the text is the run's own, or the built-in
-    phrasebook. With a RUN, --source and --target (or --reference) are what is translated and scored. Ctrl-C ends it
-    after the present round, with a report of what was measured."""
-    from dragoman.bench.benchmark import run_benchmark as measure
+    weights, Hugging Face Transformers. The default text is that of the run, or the built-in phrasebook. With a RUN,
+    --source is translated and scored against --target (or --reference). Ctrl-C ends the benchmark after the current
+    round and reports what was measured."""
+    from dragoman.bench.benchmark import run_benchmark
     from dragoman.bench.config import FULL_WORKLOAD, QUICK_WORKLOAD, BenchmarkConfig
     from dragoman.bench.plot import plot_report
     from dragoman.cli.display import TerminalDisplay
@@ -57,17 +59,17 @@ def bench(
     sizes = tuple(dict.fromkeys(size or (["tiny"] if quick and run is None else [])))
     if quick:
         repeats, seconds, sentences, singles = 1, 0.0, min(sentences, 12), min(singles, 3)
-    plan = BenchmarkConfig(
+    config = BenchmarkConfig(
         run, source, target, only, sizes, repeats, seconds, sentences, singles, threads or available_cores(), bfloat16,
         QUICK_WORKLOAD if quick else FULL_WORKLOAD,
     )  # fmt: skip
-    plan.check()
+    config.check()
     _make_output_folder(output)
     with (
-        stop_on_signals("Stopping after this round, with a report of what there is") as stop,
+        stop_on_signals("Stopping after this round; the report covers what was measured") as stop,
         TerminalDisplay() as display,
     ):
-        report = measure(plan, display, stop)
+        report = run_benchmark(config, display, stop)
     _print_report(report.conditions(), report.tables())
     (output / "bench.json").write_text(json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
     (output / "bench.md").write_text(report.to_markdown(), "utf-8")
@@ -76,15 +78,15 @@ def bench(
 
 
 def _make_output_folder(output: Path) -> None:
-    """Make the directory for the results before the first hour is spent."""
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{output}: this directory cannot be made ({error.strerror}); choose another -o.") from None
+        raise UserError(
+            f"{output}: cannot create this directory ({error.strerror}); choose another --output."
+        ) from None
 
 
-def _print_report(facts: list[str], tables: list["BenchmarkTable"]) -> None:
-    """Print what came out, as plain text where it is not a terminal that reads it."""
+def _print_report(conditions: list[str], tables: list["BenchmarkTable"]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -93,12 +95,12 @@ def _print_report(facts: list[str], tables: list["BenchmarkTable"]) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=_PLAIN_TEXT_COLUMNS)
     for table in tables:
-        drawn = RichTable(box=SIMPLE_HEAD)
-        for number, heading in enumerate(table.headings):
-            drawn.add_column(heading, justify="left" if number < table.name_columns else "right")
+        rich_table = RichTable(box=SIMPLE_HEAD)
+        for index, heading in enumerate(table.headings):
+            rich_table.add_column(heading, justify="left" if index < table.name_columns else "right")
         for row in table.rows:
-            drawn.add_row(*row)
+            rich_table.add_row(*row)
         console.print(table.title)
-        console.print(drawn)
-    for fact in facts:
-        console.print(fact, soft_wrap=True)
+        console.print(rich_table)
+    for condition in conditions:
+        console.print(condition, soft_wrap=True)

@@ -59,7 +59,8 @@ def lab(
         run_experiments,
         select_experiments,
     )
-    from dragoman.run import Run, make_directory
+    from dragoman.run import Run
+    from dragoman.storage import make_directory
 
     experiments = select_experiments(experiment)
     seconds = default_budget(experiments) if budget is None else parse_budget(budget)

@@ -1,15 +1,15 @@
-"""Token arrays: a corpus as ids, made once, kept on disk, and mapped into memory rather than read.
+"""Token arrays: a corpus as token ids, made once, cached on disk, and mapped into memory rather than read.
 
-A folder of flat files, little-endian: the tokens of all sources one after another, where each begins, the same for
-targets, and the line number of every pair that was kept. `header.json` counts them. The folder's name is the hash of
-all that its content depends on, and it appears under that name complete or not at all.
+A directory of flat little-endian files: the tokens of all sources one after another, where each begins, the same for
+targets, and the line number of every pair. `header.json` counts them. The name of the directory is the hash of
+everything that its content depends on. The corpus is read in chunks, so it may be larger than memory.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from os import PathLike
@@ -19,8 +19,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.cache import atomic_directory, default_cache_dir, remove_abandoned, remove_directory
-from dragoman.data.chunks import FilterCounts, OnLinesDone, PairFilter, pair_chunks
+from dragoman.cache import find_or_build
 from dragoman.data.corpus import TextPairs
 from dragoman.data.split import SplitPart
 from dragoman.errors import UserError
@@ -30,7 +29,15 @@ from dragoman.tokens import END
 ARRAY_FORMAT = 1
 _FILES = ("source.tokens", "source.offsets", "target.tokens", "target.offsets", "lines")
 
+CHUNK_LINES = 10_000
+_CHUNK_CHARACTERS = 4_000_000
+_PROGRESS_EVERY_LINES = 1000
+# A line with more characters is too long whatever the tokenizer: no vocabulary has such long tokens on average.
+_MAX_CHARACTERS_PER_TOKEN = 100
+_MIN_LONG_LINE_CHARACTERS = 10_000
+
 Array = npt.NDArray[Any]
+OnLinesDone = Callable[[int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,19 +53,22 @@ class TokenPairs:
     target_tokens: Array
     target_offsets: Array
     line_numbers: Array  # in the corpus, counted from 1
-    repeats = 1  # how often a token of the corpus is among them
+    repeats = 1  # how many of the pairs a token of the corpus is in
 
     def __len__(self) -> int:
         return len(self.line_numbers)
 
+    def __getitem__(self, index: int) -> tuple[Array, Array]:
+        return self.source(index), self.target(index)
+
     @cached_property
     def source_lengths(self) -> npt.NDArray[np.int32]:
-        """Tokens of every source, END included."""
+        """The number of tokens of every source, END included."""
         return np.diff(self.source_offsets).astype(np.int32)
 
     @cached_property
     def target_lengths(self) -> npt.NDArray[np.int32]:
-        """Tokens of every target, END included."""
+        """The number of tokens of every target, END included."""
         return (self.target_ends - self.target_offsets[:-1]).astype(np.int32)
 
     @cached_property
@@ -68,16 +78,16 @@ class TokenPairs:
 
     @cached_property
     def target_ends(self) -> Array:
-        """Where every target ends: where the next begins."""
+        """The offset after the last token of every target."""
         return self.target_offsets[1:]
 
-    def source(self, number: int) -> Array:
-        """Return the tokens of a source, with END."""
-        return self.source_tokens[self.source_offsets[number] : self.source_offsets[number + 1]]
+    def source(self, index: int) -> Array:
+        """Return the tokens of a source, END included."""
+        return self.source_tokens[self.source_offsets[index] : self.source_offsets[index + 1]]
 
-    def target(self, number: int) -> Array:
-        """Return the tokens of a target, with END."""
-        return self.target_tokens[self.target_offsets[number] : self.target_ends[number]]
+    def target(self, index: int) -> Array:
+        """Return the tokens of a target, END included."""
+        return self.target_tokens[self.target_offsets[index] : self.target_ends[index]]
 
 
 def tokenize_corpus(
@@ -89,107 +99,156 @@ def tokenize_corpus(
     on_lines_done: OnLinesDone | None = None,
     part: SplitPart | None = None,
 ) -> TokenPairs:
-    """Cut a corpus into tokens, or find it cut already; `progress` hears how many lines have been done."""
-    key = _cache_key(corpus, source_tokenizer, target_tokenizer, longest, part)
-    tokenizers, rule = (source_tokenizer, target_tokenizer), PairFilter(longest, part)
-    return open_arrays(
-        find_or_build(key, cache_dir, lambda folder: write_arrays(folder, corpus, tokenizers, rule, on_lines_done))
-    )
+    """Return a corpus as token arrays, from the cache if it is there; pairs longer than `longest` are dropped.
 
+    `on_lines_done` is called with the number of lines that have been read.
+    """
+    part_name = part.fingerprint if part else "all"
+    key_facts = [
+        ARRAY_FORMAT, corpus.fingerprint(), source_tokenizer.fingerprint, target_tokenizer.fingerprint, longest,
+        part_name,
+    ]  # fmt: skip
+    key = hashlib.sha256(json.dumps(key_facts).encode()).hexdigest()
+    tokenizers, pair_filter = (source_tokenizer, target_tokenizer), _PairFilter(longest, part)
 
-def find_or_build(
-    key: str, cache_dir: str | PathLike[str] | None, build: Callable[[Path], None], files: Sequence[str] = _FILES
-) -> Path:
-    """Return the folder of this name in the cache; if it is not there, or some file in it is damaged, `fill` it."""
-    cache = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    folder = cache / key
-    if not _is_intact(folder, files):
-        try:
-            remove_abandoned(cache)
-            if folder.exists() and not _is_intact(folder, files):
-                remove_directory(folder)
-            with atomic_directory(folder) as unfinished:
-                build(unfinished)
-        except OSError as error:
-            raise UserError(
-                f"{cache}: prepared data cannot be written there ({error.strerror or error}); "
-                "make room, or name another folder in DRAGOMAN_CACHE."
-            ) from None
-    return folder
+    def build(folder: Path) -> None:
+        write_arrays(folder, corpus, tokenizers, pair_filter, on_lines_done)
 
-
-def _cache_key(corpus: TextPairs, source: Tokenizer, target: Tokenizer, longest: int, keep: SplitPart | None) -> str:
-    """Return the hash of everything that the arrays depend on."""
-    part = keep.fingerprint if keep else "all"
-    facts = [ARRAY_FORMAT, corpus.fingerprint(), source.fingerprint, target.fingerprint, longest, part]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-
-
-def _is_intact(folder: Path, files: Sequence[str] = _FILES) -> bool:
-    """Tell whether the folder holds arrays of the sizes that its header says."""
-    try:
-        header = json.loads((folder / "header.json").read_text())
-        return all((folder / name).stat().st_size == header["bytes"][name] for name in files)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    return open_arrays(find_or_build(key, build, _FILES, cache_dir))
 
 
 def open_arrays(folder: Path) -> TokenPairs:
-    """Map the arrays of a folder into memory."""
+    """Map the arrays of a directory into memory."""
     header = json.loads((folder / "header.json").read_text())
-    kinds = dict.fromkeys(_FILES, "<i8") | {name: header["tokens"] for name in _FILES if name.endswith(".tokens")}
-    # As plain arrays: cutting a `memmap` costs several times more than cutting an array over the same memory.
-    arrays = [np.asarray(np.memmap(folder / name, dtype=kinds[name], mode="r")) for name in _FILES]
+    dtypes = {name: header["tokens"] if name.endswith(".tokens") else "<i8" for name in _FILES}
+    # As plain arrays: slicing a `memmap` costs several times more than slicing an array over the same memory.
+    arrays = [np.asarray(np.memmap(folder / name, dtype=dtypes[name], mode="r")) for name in _FILES]
     return TokenPairs(folder, folder.name, header["dropped_empty"], header["dropped_long"], *arrays)
+
+
+@dataclass(frozen=True)
+class _PairFilter:
+    """Which pairs are used: those of one side of a split, with at most `longest` tokens."""
+
+    longest: int
+    part: SplitPart | None = None
+
+    def has_allowed_length(self, tokens: Sequence[int]) -> bool:
+        return 0 < len(tokens) <= self.longest
+
+    def is_clearly_too_long(self, text: str) -> bool:
+        return len(text) > max(_MIN_LONG_LINE_CHARACTERS, _MAX_CHARACTERS_PER_TOKEN * self.longest)
+
+
+@dataclass
+class _FilterCounts:
+    """How many pairs were kept, and why others were dropped."""
+
+    kept: int = 0
+    empty: int = 0
+    long: int = 0
+
+
+@dataclass
+class _PairChunk:
+    """Some pairs with their line numbers, counted from 1."""
+
+    line_numbers: list[int] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    characters: int = 0
+
+    def add(self, line_number: int, source: str, target: str) -> None:
+        self.line_numbers.append(line_number)
+        self.sources.append(source)
+        self.targets.append(target)
+        self.characters += len(source) + len(target)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.line_numbers) >= CHUNK_LINES or self.characters >= _CHUNK_CHARACTERS
+
+
+def _pair_chunks(
+    corpus: TextPairs, pair_filter: _PairFilter, counts: _FilterCounts, on_lines_done: OnLinesDone | None
+) -> Iterator[_PairChunk]:
+    # Yields the pairs worth tokenizing; the others are counted.
+    chunk, number = _PairChunk(), 0
+    for number, (source, target) in enumerate(corpus.pairs(), 1):
+        if on_lines_done and number % _PROGRESS_EVERY_LINES == 0:
+            on_lines_done(number)
+        if _is_usable(source, target, pair_filter, counts):
+            chunk.add(number, source, target)
+        if chunk.is_full:
+            yield chunk
+            chunk = _PairChunk()
+    yield chunk
+    if on_lines_done:
+        on_lines_done(number)
+
+
+def _is_usable(source: str, target: str, pair_filter: _PairFilter, counts: _FilterCounts) -> bool:
+    if pair_filter.part and not pair_filter.part.contains(source, target):
+        return False
+    if not source.strip() or not target.strip():
+        counts.empty += 1
+        return False
+    if pair_filter.is_clearly_too_long(source) or pair_filter.is_clearly_too_long(target):
+        counts.long += 1
+        return False
+    return True
 
 
 def write_arrays(
     folder: Path,
     corpus: TextPairs,
     tokenizers: tuple[Tokenizer, Tokenizer],
-    pair_filter: PairFilter,
+    pair_filter: _PairFilter,
     on_lines_done: OnLinesDone | None,
 ) -> None:
-    """Fill the folder with the arrays of a corpus and their header."""
-    kind = "<u2" if max(map(len, tokenizers)) <= 1 << 16 else "<u4"
-    tally = FilterCounts()
+    """Write the arrays of a corpus and their header into a directory."""
+    dtype = "<u2" if max(map(len, tokenizers)) <= 1 << 16 else "<u4"
+    counts = _FilterCounts()
     with ExitStack() as open_files:
         sources, targets = (
-            open_files.enter_context(_TokenFileWriter(folder, side, kind)) for side in ("source", "target")
+            open_files.enter_context(_TokenFileWriter(folder, side, dtype)) for side in ("source", "target")
         )
         lines = open_files.enter_context((folder / "lines").open("wb"))
-        for chunk in pair_chunks(corpus, pair_filter, tally, on_lines_done):
+        for chunk in _pair_chunks(corpus, pair_filter, counts, on_lines_done):
             source, target = tokenizers[0].encode_batch(chunk.sources), tokenizers[1].encode_batch(chunk.targets)
-            fitting = [
-                i
-                for i in range(len(source))
-                if pair_filter.has_allowed_length(source[i]) and pair_filter.has_allowed_length(target[i])
+            kept = [
+                index
+                for index in range(len(source))
+                if pair_filter.has_allowed_length(source[index]) and pair_filter.has_allowed_length(target[index])
             ]
-            tally.long += len(source) - len(fitting)
-            tally.kept += len(fitting)
-            sources.append([source[i] for i in fitting])
-            targets.append([target[i] for i in fitting])
-            np.array([chunk.line_numbers[i] for i in fitting], dtype="<i8").tofile(lines)
-    if not tally.kept:
-        raise _no_usable_pairs_error(corpus, tally, pair_filter)
-    _write_header(folder, kind, tally)
+            counts.long += len(source) - len(kept)
+            counts.kept += len(kept)
+            sources.append([source[index] for index in kept])
+            targets.append([target[index] for index in kept])
+            np.array([chunk.line_numbers[index] for index in kept], dtype="<i8").tofile(lines)
+    if not counts.kept:
+        raise UserError(
+            f"{corpus}: no usable pair: {counts.empty:,} have an empty side and {counts.long:,} are longer than "
+            f"{pair_filter.longest:,} pieces ([data] longest)."
+        )
+    _write_header(folder, dtype, counts)
 
 
 class _TokenFileWriter:
-    """One side of the corpus on its way to disk: tokens in one file, where each sequence begins in another."""
+    """Writes one side of a corpus: tokens into one file, the offset of each sequence into another."""
 
-    def __init__(self, folder: Path, side: str, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, folder: Path, side: str, dtype: str) -> None:
+        self.dtype = dtype
         self.tokens = (folder / f"{side}.tokens").open("wb")
         self.offsets = (folder / f"{side}.offsets").open("wb")
         self.end = 0
         np.zeros(1, dtype="<i8").tofile(self.offsets)
 
     def append(self, sequences: list[list[int]]) -> None:
-        """Write the sequences, each with END behind it."""
+        """Write sequences, each followed by END."""
         lengths = np.array([len(sequence) + 1 for sequence in sequences], dtype="<i8")
         tokens = chain.from_iterable((*sequence, END) for sequence in sequences)
-        np.fromiter(tokens, dtype=self.kind, count=int(lengths.sum())).tofile(self.tokens)
+        np.fromiter(tokens, dtype=self.dtype, count=int(lengths.sum())).tofile(self.tokens)
         (self.end + np.cumsum(lengths)).astype("<i8").tofile(self.offsets)
         self.end += int(lengths.sum())
 
@@ -201,22 +260,13 @@ class _TokenFileWriter:
         self.offsets.close()
 
 
-def _write_header(folder: Path, kind: str, counts: FilterCounts) -> None:
-    """Write what the arrays hold, with their sizes, by which a damaged folder is known."""
+def _write_header(folder: Path, dtype: str, counts: _FilterCounts) -> None:
     header = {
         "format": ARRAY_FORMAT,
-        "tokens": kind,
+        "tokens": dtype,
         "pairs": counts.kept,
         "dropped_empty": counts.empty,
         "dropped_long": counts.long,
         "bytes": {name: (folder / name).stat().st_size for name in _FILES},
     }
     (folder / "header.json").write_text(json.dumps(header, indent=2) + "\n")
-
-
-def _no_usable_pairs_error(corpus: TextPairs, counts: FilterCounts, pair_filter: PairFilter) -> UserError:
-    """Say why no pair is left."""
-    return UserError(
-        f"{corpus}: no usable pair: {counts.empty:,} are empty on a side and {counts.long:,} are longer than "
-        f"{pair_filter.longest:,} pieces ([data] longest)."
-    )

@@ -1,9 +1,9 @@
-"""Running text as token arrays: cut into tokens once, kept on disk, and read in stretches that overlap.
+"""A running text as overlapping windows of tokens, for language models: tokenized once, cached, mapped into memory.
 
-On disk is the text's tokens, END behind the last, and where each chunk of the text begins among them. A stretch is only
-a place and a length, so that as many of them as one likes cost nothing. In training a token is in several stretches:
-near the beginning of one, where there is little to predict it from, and well inside others. So no cut of the text is
-more than one in several that a token meets, and still the order of the data depends on the seed and the step alone.
+The cached files are the tokens of the text, END after the last, and where each chunk of the text begins among them. A
+window is only an offset and a length, so any number of windows costs nothing. In training every token is in several
+windows: near the start of one, with little context, and well inside others. The order of the data still depends on the
+seed and the step alone.
 """
 
 import hashlib
@@ -18,29 +18,29 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.arrays import ARRAY_FORMAT, Array, TokenPairs, find_or_build
-from dragoman.data.chunks import OnLinesDone
+from dragoman.cache import find_or_build
+from dragoman.data.arrays import ARRAY_FORMAT, Array, OnLinesDone, TokenPairs
 from dragoman.data.running_text import RunningText, text_chunks
 from dragoman.data.split import SplitPart
 from dragoman.errors import UserError
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
 
-TRAINING_OVERLAP = 8  # stretches that a token of the training text is in
+TRAINING_OVERLAP = 8  # windows that a token of the training text is in
 _CHUNKS_PER_CALL = 256
 _FILES = ("tokens", "chunks", "numbers")
 
 
 @dataclass(frozen=True, eq=False)
 class TokenWindows(TokenPairs):
-    """Stretches of one text, each the target of a pair without a source; only the last one has END."""
+    """Windows of one text, each the target of a pair without a source; only the last one has END."""
 
     window_length: int = 0
     repeats: int = 1
 
     @cached_property
     def target_ends(self) -> Array:
-        """Where every stretch ends, the next having begun before."""
+        """The offset after the last token of every window; the next window begins before it."""
         ends: Array = np.minimum(self.target_offsets[:-1] + self.window_length, len(self.target_tokens))
         return ends
 
@@ -51,29 +51,29 @@ def tokenize_stream(
     longest: int,
     cache_dir: str | PathLike[str] | None = None,
     on_lines_done: OnLinesDone | None = None,
-    keep: SplitPart | None = None,
+    part: SplitPart | None = None,
 ) -> TokenWindows:
-    """Cut a text into tokens, or find it cut already; return its stretches of `longest` tokens."""
-    part = keep.fingerprint if keep else "all"
-    key = _digest("stream", ARRAY_FORMAT, text.fingerprint(), tokenizer.fingerprint, part)
-    folder = find_or_build(
-        key, cache_dir, lambda unfinished: write_stream(unfinished, text, tokenizer, keep, on_lines_done), _FILES
-    )
-    stride = max(1, longest // (1 if keep and keep.is_held_out else text.overlap))
-    return _open_windows(folder, longest, stride)
+    """Return a text as windows of `longest` tokens, from the cache if it is there."""
+    part_name = part.fingerprint if part else "all"
+    key = _digest("stream", ARRAY_FORMAT, text.fingerprint(), tokenizer.fingerprint, part_name)
+
+    def build(folder: Path) -> None:
+        write_stream(folder, text, tokenizer, part, on_lines_done)
+
+    folder = find_or_build(key, build, _FILES, cache_dir)
+    overlap = 1 if part and part.is_held_out else text.overlap
+    return _open_windows(folder, longest, stride=max(1, longest // overlap))
 
 
 def _digest(*facts: object) -> str:
-    """Return a hash of all that something depends on."""
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def _open_windows(folder: Path, longest: int, stride: int) -> TokenWindows:
-    """Map the tokens of a text into memory and lay stretches over them, each a stride behind the one before."""
     header = json.loads((folder / "header.json").read_text())
-    kinds = ("<u4" if header["tokens"] == "<u4" else "<u2", "<i8", "<i8")
-    tokens, firsts, numbers = (
-        np.asarray(np.memmap(folder / name, dtype=kind, mode="r")) for name, kind in zip(_FILES, kinds, strict=True)
+    dtypes = ("<u4" if header["tokens"] == "<u4" else "<u2", "<i8", "<i8")
+    tokens, chunk_starts, chunk_numbers = (
+        np.asarray(np.memmap(folder / name, dtype=dtype, mode="r")) for name, dtype in zip(_FILES, dtypes, strict=True)
     )
     starts = np.arange(0, max(1, len(tokens) - longest + stride), stride, dtype=np.int64)
     return TokenWindows(
@@ -81,11 +81,11 @@ def _open_windows(folder: Path, longest: int, stride: int) -> TokenWindows:
         fingerprint=_digest(folder.name, longest, stride),
         dropped_empty=0,
         dropped_long=0,
-        source_tokens=np.zeros(0, dtype=kinds[0]),
+        source_tokens=np.zeros(0, dtype=dtypes[0]),
         source_offsets=np.zeros(len(starts) + 1, dtype=np.int64),
         target_tokens=tokens,
         target_offsets=np.append(starts, len(tokens)),
-        line_numbers=numbers[np.searchsorted(firsts, starts, side="right") - 1],
+        line_numbers=chunk_numbers[np.searchsorted(chunk_starts, starts, side="right") - 1],
         window_length=longest,
         repeats=max(1, longest // stride),
     )
@@ -94,46 +94,44 @@ def _open_windows(folder: Path, longest: int, stride: int) -> TokenWindows:
 def write_stream(
     folder: Path, text: RunningText, tokenizer: Tokenizer, part: SplitPart | None, on_lines_done: OnLinesDone | None
 ) -> None:
-    """Fill the folder with the tokens of a text, where its chunks begin, and a header."""
-    kind = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
+    """Write the tokens of a text, where its chunks begin, and a header into a directory."""
+    dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
     count = 0
+    numbers = []
     with (folder / "tokens").open("wb") as tokens, (folder / "chunks").open("wb") as starts:
-        numbers = []
-        for number, pieces in _encode_chunks(text, tokenizer, part):
-            np.array(pieces, dtype=kind).tofile(tokens)
+        for number, chunk_tokens in _encode_chunks(text, tokenizer, part):
+            np.array(chunk_tokens, dtype=dtype).tofile(tokens)
             np.array([count], dtype="<i8").tofile(starts)
             numbers.append(number)
-            count += len(pieces)
+            count += len(chunk_tokens)
             if on_lines_done:
                 on_lines_done(number)
-        np.array([END], dtype=kind).tofile(tokens)
+        np.array([END], dtype=dtype).tofile(tokens)
     if not count:
-        raise UserError(f"{text}: there is no text left to train on; give a longer one.")
+        raise UserError(f"{text}: no text is left to train on; a longer text is needed.")
     np.array(numbers, dtype="<i8").tofile(folder / "numbers")
     sizes = {name: (folder / name).stat().st_size for name in _FILES}
-    (folder / "header.json").write_text(
-        json.dumps({"format": ARRAY_FORMAT, "tokens": kind, "bytes": sizes}, indent=2) + "\n"
-    )
+    header = {"format": ARRAY_FORMAT, "tokens": dtype, "bytes": sizes}
+    (folder / "header.json").write_text(json.dumps(header, indent=2) + "\n")
 
 
 def _encode_chunks(text: RunningText, tokenizer: Tokenizer, part: SplitPart | None) -> Iterator[tuple[int, list[int]]]:
-    """Yield the tokens of every chunk that is kept, with its number."""
-    pairs = ((number, pair[1]) for number, pair in enumerate(text.pairs(), 1) if part is None or part.contains(*pair))
-    numbers, texts = tee(pairs)
-    pieces = _tokenize_chunks((chunk for _, chunk in texts), tokenizer)
-    return ((number, tokens) for (number, _), tokens in zip(numbers, pieces, strict=True))
+    chunks = ((number, pair[1]) for number, pair in enumerate(text.pairs(), 1) if part is None or part.contains(*pair))
+    numbers, texts = tee(chunks)
+    tokens = _tokenize_chunks((chunk for _, chunk in texts), tokenizer)
+    return ((number, chunk_tokens) for (number, _), chunk_tokens in zip(numbers, tokens, strict=True))
 
 
 def _tokenize_chunks(chunks: Iterable[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
-    """Yield the tokens of each chunk of a text; together they are the tokens of the text."""
+    # The tokens of all chunks together are the tokens of the text.
     rest = iter(chunks)
     for first in islice(rest, 1):
         yield tokenizer.encode(first)
-    while some := list(islice(rest, _CHUNKS_PER_CALL)):
-        yield from tokenizer.without_prefix_space.encode_batch(some)
+    while batch := list(islice(rest, _CHUNKS_PER_CALL)):
+        yield from tokenizer.without_prefix_space.encode_batch(batch)
 
 
 def tokenize_long_text(text: str, tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
-    """Return the tokens of a text, however long it is."""
-    pieces = [np.array(tokens, dtype=np.int64) for tokens in _tokenize_chunks(text_chunks([text]), tokenizer)]
-    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int64)
+    """Return the tokens of a text of any length."""
+    chunks = [np.array(tokens, dtype=np.int64) for tokens in _tokenize_chunks(text_chunks([text]), tokenizer)]
+    return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)

@@ -1,6 +1,6 @@
 """A vocabulary for each sentence: the pieces that may translate it, so that the last product is a small one.
 
-What a piece of the source may become is a table (`data/lexical.py` makes it). A sentence's list depends on its own
+What a piece of the source may become is a table (`ibm1.py` makes it). A sentence's list depends on its own
 pieces alone, so neighbours in a batch change nothing.
 
 Shapes: B batch, S source positions, N likely pieces, V vocabulary, W beam.

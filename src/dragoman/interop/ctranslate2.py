@@ -5,17 +5,14 @@ its search differs from ours.
 """
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from dragoman.cache import fsync
 from dragoman.errors import UserError, did_you_mean
 from dragoman.model_config import TransformerConfig
 from dragoman.models.attention import MultiHeadAttention
@@ -23,7 +20,8 @@ from dragoman.models.layers import FeedForward
 from dragoman.models.positions import LearnedPositions, NoPositions, sinusoids
 from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from dragoman.recipe import Recipe
-from dragoman.run import Run, apply_umask
+from dragoman.run import Run
+from dragoman.storage import atomic_directory
 from dragoman.tasks.registry import task_for
 from dragoman.tasks.translator import Translator, load
 from dragoman.text.tokenizer import Tokenizer
@@ -76,7 +74,8 @@ def export_run(
     translator = load(run, device="cpu")
     _check_supported(translator.recipe, Run(run))
     described = _model_spec(translator)
-    with _atomic_folder(folder) as unfinished:
+    with ExitStack() as stack:
+        unfinished = _open_output(stack, folder)
         described.validate()
         described.optimize(quantization=quantization)
         described.save(str(unfinished))
@@ -145,40 +144,14 @@ def _check_output_folder(folder: Path, *, overwrite: bool) -> None:
         raise UserError(f"{folder} holds an export already; choose another --output, or replace it with --overwrite.")
 
 
-@contextmanager
-def _atomic_folder(folder: Path) -> Iterator[Path]:
-    """Give an empty folder to write into, and put it in the place of `folder`, safely on disk, if all went well."""
-    place = folder.resolve()
+def _open_output(stack: ExitStack, folder: Path) -> Path:
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))
+        folder.resolve().parent.mkdir(parents=True, exist_ok=True)
+        return stack.enter_context(atomic_directory(folder.resolve(), overwrite=True))
     except OSError as error:
         raise UserError(
-            f"{folder}: this directory cannot be made ({error.strerror}); choose another --output."
+            f"{folder}: this directory cannot be created ({error.strerror}); choose another --output."
         ) from None
-    try:
-        yield unfinished
-        for path in [*unfinished.iterdir(), unfinished]:
-            apply_umask(path)
-            fsync(path)
-        _swap_folder(unfinished, place)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _swap_folder(unfinished: Path, target: Path) -> None:
-    """Give a finished folder its name; an older export steps aside first and is removed last."""
-    aside = unfinished.with_name(f"{unfinished.name}.old")
-    if target.exists():
-        target.rename(aside)
-    try:
-        unfinished.rename(target)
-    except BaseException:
-        if aside.exists():
-            aside.rename(target)
-        raise
-    fsync(target.parent)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _write_tokenizers(folder: Path, translator: Translator) -> None:

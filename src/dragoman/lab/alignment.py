@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import UserError
+from dragoman.ibm1 import likely_links, link_posteriors
 from dragoman.lab.attention_records import record_attention
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.plots import add_colorbar, draw_heat_map, save_figure, subplots
@@ -22,7 +23,6 @@ from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportT
 from dragoman.tasks.translator import Translator
 from dragoman.viewer.alignment import source_and_target_words, weights_when_read, weights_when_written
 from dragoman.viewer.head_statistics import FloatArray, TokenArray
-from dragoman.viewer.links import likely_links, link_posteriors
 from dragoman.viewer.record import AttentionRecord, AttentionWeights
 from dragoman.viewer.words import WordSpan, word_numbers
 

@@ -10,7 +10,7 @@ from dragoman.corpora.phrasebook import write_lines, write_phrasebook
 from dragoman.data.corpus import ParallelCorpus
 from dragoman.errors import UserError
 from dragoman.evaluation.scores import corpus_bleu
-from dragoman.run import make_directory
+from dragoman.storage import make_directory
 
 SentencePairs = Sequence[tuple[str, str]]  # source and target sentences
 LengthRange = tuple[int, int]  # the fewest and the most words of a source, both included

@@ -35,7 +35,8 @@ from dragoman.lab.corpus import SplitCorpus
 from dragoman.lab.laboratory import Laboratory, read_json
 from dragoman.processes import available_cores
 from dragoman.report import ExperimentReport, ReportSection, write_reports
-from dragoman.run import Run, make_directory, to_json, write_atomically
+from dragoman.run import Run
+from dragoman.storage import make_directory, to_json, write_atomically
 from dragoman.tasks.events import Notice, OnEvent
 from dragoman.training.events import StopRequest
 

@@ -21,11 +21,13 @@ from dragoman.errors import TrainingDiverged, TrainingStopped, UserError
 from dragoman.evaluation.scores import corpus_bleu
 from dragoman.lab.corpus import SplitCorpus
 from dragoman.model_config import ModelConfig
+from dragoman.model_files import read_tokenizers
 from dragoman.models.architectures import build_model
 from dragoman.processes import available_cores, child_environment, terminate
 from dragoman.recipe import Recipe, merge_tables
 from dragoman.report import Json
-from dragoman.run import Run, make_directory, read_metrics, to_json, write_atomically
+from dragoman.run import Run, read_metrics
+from dragoman.storage import make_directory, to_json, write_atomically
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.translator import Translator, load
 from dragoman.training.events import StopRequest, TrainingEvent, TrainingFinished, TrainingPlan
@@ -60,7 +62,7 @@ class TrainedModel:
     def parameters(self) -> int:
         """The number of parameters."""
         recipe = self.run.read_recipe()
-        source, target = self.run.read_tokenizers(recipe.tokenizer.joint)
+        source, target = read_tokenizers(self.run, recipe.tokenizer.joint)
         return count_parameters(recipe.model, len(source), len(target))
 
     @cached_property

@@ -20,7 +20,7 @@ from dragoman.lab.seeds import training_seconds
 from dragoman.models.attention import MultiHeadAttention, scaled_dot_product
 from dragoman.models.transformer import DecoderLayer, Transformer
 from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
-from dragoman.run import make_directory
+from dragoman.storage import make_directory
 from dragoman.training.events import ignore_event
 from dragoman.training.loop import build_adam
 from dragoman.training.metrics_log import running_mean

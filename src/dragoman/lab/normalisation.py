@@ -20,6 +20,7 @@ from dragoman.lab.seeds import (
     training_seconds,
     validation_loss_at,
 )
+from dragoman.model_files import read_tokenizers
 from dragoman.models.architectures import build_model
 from dragoman.models.transducer import Source
 from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
@@ -112,7 +113,7 @@ def _train_model(lab: Laboratory, depth: int, kind: str, seed: int, seconds: flo
 def _initial_gradients(lab: Laboratory, trained: TrainedModel) -> dict[str, list[float]]:
     """Return the gradient norm of each layer of a newly initialised model, as means over the first batches."""
     recipe = trained.run.read_recipe()
-    source, target = trained.run.read_tokenizers(recipe.tokenizer.joint)
+    source, target = read_tokenizers(trained.run, recipe.tokenizer.joint)
     pairs = lab.corpus.pairs("train")
     means: dict[str, list[float]] = {}
     for number in range(_GRADIENT_BATCHES):

@@ -20,6 +20,7 @@ from dragoman.lab.seeds import (
     train_variants,
     validation_loss_at,
 )
+from dragoman.model_files import read_tokenizers
 from dragoman.recipe import TrainingConfig
 from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
 from dragoman.text.tokenizer import Tokenizer
@@ -95,7 +96,7 @@ def run(lab: Laboratory) -> ExperimentReport:
 def _unigram_loss(lab: Laboratory, model: TrainedModel) -> float:
     """Return the validation loss of predicting every token by its frequency in the training text."""
     recipe = model.run.read_recipe()
-    _, tokenizer = model.run.read_tokenizers(recipe.tokenizer.joint)
+    _, tokenizer = read_tokenizers(model.run, recipe.tokenizer.joint)
     counts = _count_tokens(tokenizer, lab.corpus.pairs("train"))
     total = sum(counts.values()) + len(tokenizer)  # add-one smoothing
     tokens = _count_tokens(tokenizer, lab.corpus.pairs("valid"))

@@ -6,11 +6,11 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 
 from dragoman.cache import default_cache_dir
+from dragoman.storage import atomic_file
 
 _FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _COMPILERS = ("cc", "gcc", "clang")
@@ -35,11 +35,9 @@ def compile_library(compiler: str) -> Path:
     place = default_cache_dir() / f"kernels-{_fingerprint(compiler, sources)}.so"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent) as folder:
-            made = Path(folder) / place.name
-            files = [str(path) for path in sources if path.suffix == ".c"]
-            subprocess.run([compiler, *_FLAGS, "-o", str(made), *files, "-lm"], check=True, capture_output=True)
-            made.replace(place)  # whole or not at all, whoever else is compiling
+        files = [str(path) for path in sources if path.suffix == ".c"]
+        with atomic_file(place) as temporary:  # several processes may compile at the same time
+            subprocess.run([compiler, *_FLAGS, "-o", str(temporary), *files, "-lm"], check=True, capture_output=True)
     return place
 
 

@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-from dragoman.data.arrays import TokenPairs
-from dragoman.data.chunks import OnLinesDone
+from dragoman.data.arrays import OnLinesDone, TokenPairs
 from dragoman.data.corpus import Pair, TextPairs
 from dragoman.data.running_text import RunningText
 from dragoman.data.split import HELD_OUT_DIVISOR, CorpusSplit, SplitPart, pair_hash
@@ -72,7 +71,7 @@ class GenerationTask(BaseTask):
         on_progress: OnLinesDone,
     ) -> TokenPairs:
         """Cut the text into pieces, and lay stretches over it."""
-        return tokenize_stream(cast(RunningText, corpus), tokenizers[1], longest, on_lines_done=on_progress, keep=part)
+        return tokenize_stream(cast(RunningText, corpus), tokenizers[1], longest, on_lines_done=on_progress, part=part)
 
     def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
         """Each chunk is an example: how it begins, and how it goes on."""

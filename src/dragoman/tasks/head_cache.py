@@ -10,15 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dragoman.checkpoints import (
-    MANIFEST_FILE,
-    WEIGHTS_FILE,
-    checkpoint_dirs,
-    newest_checkpoint,
-    validated_progress,
-)
+from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, newest_checkpoint, validated_progress
 from dragoman.errors import UserError
-from dragoman.run import Run, make_directory, write_atomically
+from dragoman.run import MANIFEST_FILE, Run
+from dragoman.storage import make_directory, write_atomically
 
 REPORT_FORMAT = 1
 _MODEL_NAME = "model"  # the name of the report of the weights to use

@@ -20,6 +20,7 @@ from dragoman.data.corpus import ParallelCorpus, TextPairs
 from dragoman.data.split import SplitPart
 from dragoman.decoding.scoring import token_log_probabilities
 from dragoman.errors import UserError
+from dragoman.ibm1 import likely_links
 from dragoman.models.head_ablation import HeadIndex, ablate_heads, can_ablate_heads
 from dragoman.models.transducer import Memory, Source, Transducer
 from dragoman.recipe import Recipe
@@ -32,7 +33,6 @@ from dragoman.tasks.translator import Translator, load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
 from dragoman.viewer.head_statistics import BADGE_THRESHOLDS, BoolArray, HeadStatistics, SentenceAttention
-from dragoman.viewer.links import likely_links
 from dragoman.viewer.record import ATTENTION_KINDS, AttentionKind
 
 _MAX_SENTENCES = 1000  # of the validation text, at most

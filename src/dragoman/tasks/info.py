@@ -5,9 +5,10 @@ from typing import Any
 
 from dragoman.checkpoints import checkpoint_dirs, find_damage, newest_checkpoint, read_progress
 from dragoman.model_config import ModelConfig, RecurrentConfig, SelfAttentionConfig, TransformerConfig
+from dragoman.model_files import read_tensors, read_tokenizers
 from dragoman.models.layers import is_running_statistic
 from dragoman.recipe import TokenizerConfig
-from dragoman.run import Run, read_metrics, read_tensors
+from dragoman.run import Run, read_metrics
 from dragoman.tasks.registry import TASKS
 
 _SCORE_DESCRIPTIONS = {
@@ -65,7 +66,7 @@ def run_info(folder: str | Path) -> dict[str, Any]:
     """Gather the facts about a run, in the order in which one asks for them."""
     run = Run(folder)
     recipe = run.read_recipe()
-    source, target = run.read_tokenizers(recipe.tokenizer.joint)
+    source, target = read_tokenizers(run, recipe.tokenizer.joint)
     corpus, _ = TASKS[recipe.task].open_corpora(recipe.data)
     facts: dict[str, Any] = {
         "run": str(run),

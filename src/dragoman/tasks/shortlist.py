@@ -2,12 +2,14 @@
 
 import os
 
+import numpy as np
 import torch
 
-from dragoman.data.lexical import most_frequent_targets, translation_table
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.errors import UserError
-from dragoman.run import Run, read_tensors, write_weights
+from dragoman.ibm1 import translation_table
+from dragoman.model_files import read_tensors, read_tokenizers, write_weights
+from dragoman.run import Run
 from dragoman.tasks.events import OnEvent, ProgressUpdate, progress_callback
 from dragoman.tasks.registry import task_for
 from dragoman.text.tokenizer import Tokenizer
@@ -28,7 +30,7 @@ def write_shortlist(
             f"{place} is a {task.noun}, whose outputs are not made of the likely translations of its input; a "
             "shortlist is for translators."
         )
-    source, target = place.read_tokenizers(recipe.tokenizer.joint)
+    source, target = read_tokenizers(place, recipe.tokenizer.joint)
     corpus, valid = task.open_corpora(recipe.data)
     part = None if valid else task.split_validation(corpus, recipe).training
     progress = progress_callback(on_event, "Tokenizing the training text", corpus.count_pairs())
@@ -38,7 +40,7 @@ def write_shortlist(
     on_event(ProgressUpdate("Learning which pieces translate which", 0))
     table = {
         "likely": torch.from_numpy(translation_table(pairs, len(source), likely)).int(),
-        "common": torch.from_numpy(most_frequent_targets(pairs, common)).int(),
+        "common": torch.from_numpy(np.argsort(-np.bincount(pairs.target_tokens), kind="stable")[:common]).int(),
     }
     write_weights(place.shortlist_file, table, _fingerprints(source, target))
     return len(pairs)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-from dragoman.data.arrays import TokenPairs, tokenize_corpus
-from dragoman.data.chunks import OnLinesDone
+from dragoman.data.arrays import OnLinesDone, TokenPairs, tokenize_corpus
 from dragoman.data.corpus import Pair, TextPairs
 from dragoman.data.split import CorpusSplit, SplitPart, split_held_out
 from dragoman.models.transducer import IncrementalDecoder

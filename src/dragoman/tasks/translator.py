@@ -19,13 +19,14 @@ from dragoman.decoding.shortlist import Shortlist
 from dragoman.decoding.windows import join_texts, split_long_text
 from dragoman.errors import UserError
 from dragoman.model_config import ModelConfig, TransformerConfig
+from dragoman.model_files import check_weights_match, copy_weights, read_tensors, read_tokenizers
 from dragoman.models.architectures import build_model as build_architecture
 from dragoman.models.head_ablation import HeadIndex
 from dragoman.models.transducer import IncrementalDecoder, Transducer
 from dragoman.models.weights import named_weights as weights_of
 from dragoman.parallel import thread_pool
 from dragoman.recipe import DecodingConfig, DecodingPrecision, Recipe
-from dragoman.run import Run, check_weights_match, copy_weights, read_tensors
+from dragoman.run import Run
 from dragoman.tasks.building import build_model
 from dragoman.tasks.continuation import Continuation, ContinuationStream, ignore_notice
 from dragoman.tasks.inspection import AblatedModels, inspect_model
@@ -345,7 +346,7 @@ def load(run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int |
     """Load the model in a run directory, to translate with it; or what it was at the step of a saved checkpoint."""
     place = Run(run)
     recipe = place.read_recipe()
-    source, target = place.read_tokenizers(recipe.tokenizer.joint)
+    source, target = read_tokenizers(place, recipe.tokenizer.joint)
     weights, where, facts = _read_weights(place) if checkpoint is None else _read_checkpoint_weights(place, checkpoint)
     _check_vocabulary(place, facts, source, target)
     if not _has_expected_shapes(weights, recipe.model, len(source)):

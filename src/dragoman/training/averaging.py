@@ -13,7 +13,8 @@ from dragoman.checkpoints import (
     scheduled_checkpoints,
 )
 from dragoman.errors import UserError
-from dragoman.run import Run, read_tensors, write_weights
+from dragoman.model_files import read_tensors, read_tokenizers, write_weights
+from dragoman.run import Run
 
 
 def select_checkpoints(folder: Path, count: int, average_of: str) -> list[Path]:
@@ -38,7 +39,7 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
 def write_averaged_weights(run: Run, count: int, average_of: str) -> list[int]:
     """Write the mean of some checkpoints as the weights of the run; return the steps of the checkpoints."""
     paths = select_checkpoints(run.checkpoints_dir, count, average_of)
-    source, target = run.read_tokenizers(run.read_recipe().tokenizer.joint)
+    source, target = read_tokenizers(run, run.read_recipe().tokenizer.joint)
     steps = [int(path.name) for path in paths]
     metadata = {
         "steps": " ".join(map(str, steps)),

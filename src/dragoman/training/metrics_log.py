@@ -13,7 +13,8 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.summary import scalar
 
 from dragoman.checkpoints import TrainingProgress
-from dragoman.run import Run, read_metrics, to_json, write_atomically
+from dragoman.run import Run, read_metrics
+from dragoman.storage import to_json, write_atomically
 
 
 class MetricsLog:

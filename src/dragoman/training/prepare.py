@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dragoman.data.arrays import TokenPairs
 from dragoman.data.corpus import TextPairs, select_pairs
 from dragoman.data.split import SplitPart
+from dragoman.model_files import read_tokenizers, write_tokenizers
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.events import Notice, OnEvent, progress_callback
@@ -74,7 +75,7 @@ def _load_or_train_tokenizers(
 ) -> tuple[Tokenizer, Tokenizer]:
     config = recipe.tokenizer
     if all(path.exists() for path in run.tokenizer_files(config.joint)):
-        return run.read_tokenizers(config.joint)
+        return read_tokenizers(run, config.joint)
 
     def lines(sides: Sequence[int]) -> Iterator[str]:
         pairs = (pair for pair in corpus.pairs() if part is None or part.contains(*pair))
@@ -92,7 +93,7 @@ def _load_or_train_tokenizers(
     for name, tokenizer, side in zip(names, (source, target), config.sides, strict=False):
         if side.kind in ("bpe", "wordpiece") and len(tokenizer) < config.size:
             on_event(Notice(f"The text supports a {name}vocabulary of {len(tokenizer):,} pieces, not {config.size:,}."))
-    run.write_tokenizers(source, target, config.joint)
+    write_tokenizers(run, source, target, config.joint)
     return source, target
 
 

@@ -24,7 +24,8 @@ from dragoman.models.weights import running_statistics
 from dragoman.parallel import ThreadPool
 from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
-from dragoman.run import Run, write_atomically
+from dragoman.run import Run
+from dragoman.storage import write_atomically
 from dragoman.tasks.building import build_model
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.registry import task_for
