@@ -93,7 +93,7 @@ def test_waiting_sentences_enter_where_others_have_left(at_once):
     how = DecodingConfig(beam=4, extra_length=12)
     fast = compile_model(model(), "float32")
     alone = [beam_search(fast, Source.from_ids(row[row != PAD][None]), how, n_best=2)[0] for row in source()]
-    assert native_beam_search(fast, Source.from_ids(source()), how, 2, at_once) == alone
+    assert native_beam_search(fast, Source.from_ids(source()), how, 2, active_sentences=at_once) == alone
 
 
 @torch.inference_mode()

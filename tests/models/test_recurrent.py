@@ -169,7 +169,7 @@ def test_a_cell_begins_by_keeping_what_it_has(cell):
 
 
 def test_two_vocabularies_cannot_share_one_embedding():
-    with pytest.raises(AssertionError, match="9 source and 8 target pieces cannot share"):
+    with pytest.raises(AssertionError, match="9 source and 8 target tokens cannot share"):
         Recurrent(RecurrentConfig(layers=1, width=8), 9, 8)
 
 

@@ -70,7 +70,7 @@ def test_two_vocabularies_may_differ_in_size_if_nothing_is_shared_between_them()
 
 def test_two_vocabularies_of_different_size_cannot_share_a_matrix():
     """The target's tokens beyond the source's vocabulary would have had no embedding: an IndexError in mid-training."""
-    with pytest.raises(AssertionError, match="30 source and 50 target pieces cannot share one embedding"):
+    with pytest.raises(AssertionError, match="30 source and 50 target tokens cannot share one embedding"):
         Transformer(narrow(), 30, 50)
 
 

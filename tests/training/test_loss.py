@@ -78,3 +78,17 @@ def test_the_loss_of_hidden_vectors_in_half_precision_is_summed_in_single():
     expected = smoothed_cross_entropy(logits, target, 0.1), smoothed_cross_entropy(logits, target, 0.0)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
     assert gradients(found[0], hidden)[0].dtype == torch.bfloat16
+
+
+def test_a_bias_of_the_output_projection_counts_and_is_learned():
+    torch.manual_seed(1)
+    hidden, output, bias = (
+        torch.randn(*shape, dtype=torch.float64).requires_grad_() for shape in ((2, 3, 4), (9, 4), (9,))
+    )
+    target = torch.randint(PAD + 1, 9, (2, 3))
+    loss, _ = projected_cross_entropy(hidden, output, target, 0.0, bias=bias)
+    expected = torch.nn.functional.cross_entropy(
+        (hidden @ output.T + bias).flatten(0, 1), target.flatten(), reduction="sum"
+    )
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(torch.autograd.grad(loss, bias), torch.autograd.grad(expected, bias))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import dragoman
-from dragoman.native.build import load_library
+from dragoman import native
 
 _CPU_FLAGS = (
     "avx2", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8",
@@ -47,7 +47,7 @@ def describe_machine(threads: int, cores: int) -> Machine:
     versions = {"dragoman": dragoman.__version__, "python": platform.python_version()}
     versions |= {package: found for package in _REPORTED_PACKAGES if (found := installed_version(package))}
     system = f"{platform.system()} {platform.machine()}"
-    return Machine(name, flags, threads, cores, system, versions, has_native_kernels=load_library() is not None)
+    return Machine(name, flags, threads, cores, system, versions, has_native_kernels=native.is_available())
 
 
 def _cpu_info() -> tuple[str, tuple[str, ...]]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dragoman import native
 from dragoman.models.transducer import Source
-from dragoman.native import functions as kernels
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
 
@@ -50,8 +50,8 @@ def output_log_probabilities(logits: Tensor, *, first: bool) -> Tensor:
 
 def top_tokens(logits: Tensor, count: int, *, first: bool) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities of the `count` likeliest tokens that can be chosen (… X), and those tokens."""
-    if kernels.is_supported(logits):
-        return kernels.top_log_probabilities(logits, min(count, logits.shape[-1]), END + 1 if first else END)
+    if native.is_supported(logits):
+        return native.top_log_probabilities(logits, min(count, logits.shape[-1]), END + 1 if first else END)
     return fast_topk(output_log_probabilities(logits, first=first), count)
 
 

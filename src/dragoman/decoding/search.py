@@ -29,7 +29,6 @@ from dragoman.decoding.penalties import length_penalty
 from dragoman.decoding.shortlist import ShortlistedTransducer
 from dragoman.errors import UserError
 from dragoman.models.transducer import IncrementalDecoder, Memory, Source, State
-from dragoman.native.model import NativeTransformer
 from dragoman.native.search import native_beam_search
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
@@ -126,10 +125,10 @@ def beam_search(
         if isinstance(model, ShortlistedTransducer)
         else (model, None)
     )
-    if isinstance(plain, NativeTransformer) and not prefix and on_step is None:
-        room = plain.max_active_sentences(max_output_lengths(source, config), config.beam)
-        if room:
-            return native_beam_search(plain, source, config, n_best, room, allowed)
+    if not prefix and on_step is None:
+        native_results = native_beam_search(plain, source, config, n_best, allowed=allowed)
+        if native_results is not None:
+            return native_results
     shown = on_step or (lambda _: None)
     beam = _initial_beam(model, source, config, n_best, prefix_length=len(prefix))
     for token in prefix:

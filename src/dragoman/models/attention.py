@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dragoman import native
 from dragoman.models.positions import SinusoidalPositions, apply_rotary_embedding
-from dragoman.native import functions as kernels
 
 _unfused: ContextVar[bool] = ContextVar("explicit", default=False)
 
@@ -81,8 +81,8 @@ def attend(
     record: bool = False,
 ) -> tuple[Tensor, Tensor | None]:  # B H T K, and the weights B H T S if recorded
     """Equation 1: softmax(Q Kᵀ / √d_k) V, or of other scores. A row that may look nowhere gets zeros."""
-    if not record and score_function is scaled_dot_product and kernels.can_attend(query, key, value, mask):
-        return kernels.attend(query, key, value, mask), None
+    if not record and score_function is scaled_dot_product and native.can_attend(query, key, value, mask):
+        return native.attend(query, key, value, mask), None
     if not record and score_function in _FUSED_SCALES and not _unfused.get():
         return F.scaled_dot_product_attention(query, key, value, mask, scale=_FUSED_SCALES[score_function]), None
     scores = score_function(query, key)  # B H T S
@@ -216,8 +216,8 @@ class MultiHeadAttention(nn.Module):
             heads = joint[..., :both].view(batch, beam, 2 * self.heads, -1)  # B W 2H K
             joint[..., :both] = apply_rotary_embedding(heads, self.rotary(length - 1, 1)).flatten(2)
         plain = self.score_function is scaled_dot_product and self.pattern is None
-        if plain and kernels.can_attend_cached(joint, keys, values):
-            return cast(Tensor, self.output(kernels.attend_cached(joint, keys, values, ancestors)))
+        if plain and native.can_attend_cached(joint, keys, values):
+            return cast(Tensor, self.output(native.attend_cached(joint, keys, values, ancestors)))
         widths = [layer.out_features for layer in (self.query, self.key, self.value)]
         query, key, value = torch.split(joint, widths, dim=-1)
         keys[:, :beam, length - 1] = key.view(batch, beam, self.heads, -1)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.model_config import BagOfEmbeddingsConfig
-from dragoman.models.layers import ACTIVATIONS, Dropout, build_embeddings, initialise_weights
+from dragoman.models.layers import ACTIVATIONS, Dropout, VocabularyModel, initialise_weights
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
 from dragoman.tokens import PAD
 
@@ -75,14 +75,11 @@ class NgramState:
         return NgramState(self.tokens[sentences], self.context[sentences])
 
 
-class BagOfEmbeddings(nn.Module):
+class BagOfEmbeddings(VocabularyModel):
     """A feed-forward translator; a `Transducer`."""
 
     def __init__(self, config: BagOfEmbeddingsConfig, source_vocabulary: int, target_vocabulary: int) -> None:
-        super().__init__()
-        self.source_embedding, self.target_embedding, self.projection = build_embeddings(
-            config, source_vocabulary, target_vocabulary
-        )
+        super().__init__(config, source_vocabulary, target_vocabulary)
         width, inner = config.width, config.inner_width
         self.ngram_length = config.kernel
         self.pooling = POOLINGS[config.pooling](config)
@@ -93,18 +90,9 @@ class BagOfEmbeddings(nn.Module):
         self.dropout = Dropout(config.dropout)
         initialise_weights(self, nn.init.kaiming_uniform_)  # made for what a ReLU cuts off
 
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix that turns hidden vectors into logits (V D); it may be the target embedding too."""
-        return self.target_embedding.weight if self.projection is None else self.projection.weight
-
     def encode(self, source: Source) -> Memory:
         """Look up `source` (B S, padded with PAD)."""
         return Memory(self.dropout(self.source_embedding(source.values)), source.mask)
-
-    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
-        return self.hidden_states(prefix, memory) @ self.output_weight.T
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
         """Return the last hidden vectors (B T D) over `prefix`."""
@@ -120,7 +108,7 @@ class BagOfEmbeddings(nn.Module):
         """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
         assert isinstance(state, NgramState), f"this is the state of another model: {type(state)}"
         window = torch.cat([state.tokens, token[..., None]], dim=-1)  # B W k
-        return self.run_layers(window, state.context) @ self.output_weight.T, NgramState(window[..., 1:], state.context)
+        return self.logits(self.run_layers(window, state.context)), NgramState(window[..., 1:], state.context)
 
     def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:  # noqa: ARG002
         """Return no weights: nothing attends."""
@@ -128,7 +116,7 @@ class BagOfEmbeddings(nn.Module):
 
     def context(self, memory: Memory) -> Tensor:
         """Return what the source gives to each step (B F)."""
-        states = memory.states.masked_fill(~memory.mask[..., None], 0.0)
+        states = memory.masked_states()
         return cast(Tensor, self.pooling(states, memory.mask))
 
     def run_layers(self, windows: Tensor, context: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from dragoman.model_config import ByteNetConfig
 from dragoman.models.convs2s import Convolution, ConvolutionCache
-from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
+from dragoman.models.layers import Dropout, VocabularyModel, initialise_weights
 from dragoman.models.positions import build_positions
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State
 
@@ -67,14 +67,11 @@ class ByteNetBlock(nn.Module):
         return cast(Tensor, self.dropout(self.widen(F.relu(self.norms[2](convolved))), x))
 
 
-class ByteNet(nn.Module):
+class ByteNet(VocabularyModel):
     """ByteNet; a `Transducer`. ByteNet itself has positions = "none": its places are told apart by counting."""
 
     def __init__(self, config: ByteNetConfig, source_vocabulary: int, target_vocabulary: int) -> None:
-        super().__init__()
-        self.source_embedding, self.target_embedding, self.projection = build_embeddings(
-            config, source_vocabulary, target_vocabulary
-        )
+        super().__init__(config, source_vocabulary, target_vocabulary)
         self.source_positions = build_positions(config)
         self.target_positions = build_positions(config)
         self.beyond = nn.Parameter(torch.zeros(config.width))  # stands in each place from the source's end on
@@ -84,11 +81,6 @@ class ByteNet(nn.Module):
         self.encoder_norm, self.decoder_norm = (nn.LayerNorm(config.width) for _ in range(2))
         self.exit = nn.Linear(config.width, config.width)
         initialise_weights(self)
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix that turns hidden vectors into logits (V D)."""
-        return self.target_embedding.weight if self.projection is None else self.projection.weight
 
     def encode(self, source: Source) -> Memory:
         """Read `source` (B S, padded with PAD) and unfold it; the memory's mask (B U) has the unfolded lengths."""
@@ -103,10 +95,6 @@ class ByteNet(nn.Module):
         for block in self.encoder:
             x = cast(ByteNetBlock, block).convolve_centred(x, mask)
         return Memory(self.encoder_norm(x), mask)
-
-    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
-        return self.hidden_states(prefix, memory) @ self.output_weight.T
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
         """Return the last hidden vectors (B T D) over `prefix`."""
@@ -142,7 +130,7 @@ class ByteNet(nn.Module):
         for block, recent in zip(self.decoder, state.layers, strict=True):
             x, recent = cast(ByteNetBlock, block).step(x, recent)
             layers.append(recent)
-        return self.project_output(x) @ self.output_weight.T, ConvolutionCache(state.length + 1, layers)
+        return self.logits(self.project_output(x)), ConvolutionCache(state.length + 1, layers)
 
 
 def _unfold_memory(memory: Memory, first: int, length: int) -> Tensor:

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from dragoman.model_config import ConvS2SConfig
 from dragoman.models.attention import SCORE_FUNCTIONS, attend
-from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
+from dragoman.models.layers import Dropout, VocabularyModel, initialise_weights
 from dragoman.models.positions import build_positions
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
 
@@ -134,14 +134,11 @@ class ConvS2SDecoderLayer(nn.Module):
         return (x + (gated + seen[:, 0]) * _SQRT_HALF) * _SQRT_HALF, weights
 
 
-class ConvS2S(nn.Module):
+class ConvS2S(VocabularyModel):
     """ConvS2S; a `Transducer`. Its memory holds [z; z + e] along D: what is compared, and what is read."""
 
     def __init__(self, config: ConvS2SConfig, source_vocabulary: int, target_vocabulary: int) -> None:
-        super().__init__()
-        self.source_embedding, self.target_embedding, self.projection = build_embeddings(
-            config, source_vocabulary, target_vocabulary
-        )
+        super().__init__(config, source_vocabulary, target_vocabulary)
         self.source_positions = build_positions(config)
         self.target_positions = build_positions(config)
         self.dropout = Dropout(config.dropout)
@@ -150,11 +147,6 @@ class ConvS2S(nn.Module):
         self.encoder = nn.ModuleList(ConvS2SEncoderLayer(config) for _ in range(config.layers))
         self.decoder = nn.ModuleList(ConvS2SDecoderLayer(config) for _ in range(config.decoder_depth))
         _initialise_gated(self, config.dropout)
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix that turns hidden vectors into logits (V D)."""
-        return self.target_embedding.weight if self.projection is None else self.projection.weight
 
     def encode(self, source: Source) -> Memory:
         """Read `source` (B S, padded with PAD)."""
@@ -166,10 +158,6 @@ class ConvS2S(nn.Module):
             x = layer(x, source.mask)
         z = self.encoder_exit(x)
         return Memory(torch.cat([z, (z + word) * _SQRT_HALF], dim=-1), source.mask)  # B S 2D
-
-    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
-        return self.hidden_states(prefix, memory) @ self.output_weight.T
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
         """Return the last hidden vectors (B T D) over `prefix`."""
@@ -209,12 +197,12 @@ class ConvS2S(nn.Module):
         for layer, recent in zip(self.decoder, state.layers, strict=True):
             x, recent = cast(ConvS2SDecoderLayer, layer).step(x, word, memory, recent)
             layers.append(recent)
-        return self.project_output(x) @ self.output_weight.T, ConvolutionCache(state.length + 1, layers)
+        return self.logits(self.project_output(x)), ConvolutionCache(state.length + 1, layers)
 
 
 def _zero_padding(memory: Memory) -> Memory:
     """Return a memory with zeros at padding: a weight of zero would not stop a NaN."""
-    return Memory(memory.states.masked_fill(~memory.mask[..., None], 0.0), memory.mask)
+    return Memory(memory.masked_states(), memory.mask)
 
 
 def _initialise_gated(model: nn.Module, dropout: float) -> None:

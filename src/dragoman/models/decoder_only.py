@@ -20,10 +20,10 @@ from torch.nn import functional as F
 
 from dragoman.model_config import DecoderOnlyConfig
 from dragoman.models.attention import AttentionPattern, MultiHeadAttention, attend
-from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
+from dragoman.models.layers import Dropout, VocabularyModel, initialise_weights
 from dragoman.models.positions import build_positions
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
-from dragoman.models.transformer import EncoderLayer, KeyValue, select_rows
+from dragoman.models.transformer import EncoderLayer, KeyValue
 from dragoman.tokens import token_mask
 
 
@@ -45,7 +45,11 @@ class DecoderOnlyCache:
 
     def keep(self, sentences: Tensor) -> "DecoderOnlyCache":
         """Forget all sentences but the given ones."""
-        return DecoderOnlyCache(self.mask[sentences], self.positions[sentences], select_rows(self.layers, sentences))
+        return DecoderOnlyCache(
+            self.mask[sentences],
+            self.positions[sentences],
+            [(key[sentences], value[sentences]) for key, value in self.layers],
+        )
 
     def extend(self) -> "DecoderOnlyCache":
         """Return the state with one more place for each hypothesis, at which only it looks; not yet read."""
@@ -85,17 +89,14 @@ class _AttentionView:
         return (self.mask & causal if self.is_consecutive else self.mask)[:, None]
 
 
-class DecoderOnly(nn.Module):
+class DecoderOnly(VocabularyModel):
     """The decoder-only Transformer; a `Transducer`.
 
     Its memory holds the keys and values of the source in every layer, side by side along D: B S L(HK + HK).
     """
 
     def __init__(self, config: DecoderOnlyConfig, source_vocabulary: int, target_vocabulary: int) -> None:
-        super().__init__()
-        self.source_embedding, self.target_embedding, self.projection = build_embeddings(
-            config, source_vocabulary, target_vocabulary
-        )
+        super().__init__(config, source_vocabulary, target_vocabulary)
         self.positions = build_positions(config)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(EncoderLayer(config, number, causal=True) for number in range(config.layers))
@@ -103,18 +104,9 @@ class DecoderOnly(nn.Module):
         self.norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         initialise_weights(self)
 
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix that turns hidden vectors into logits (V D)."""
-        return self.target_embedding.weight if self.projection is None else self.projection.weight
-
     def encode(self, source: Source) -> Memory:
         """Read `source` (B S, padded with PAD; S may be 0)."""
         return self.run_source(source)[0]
-
-    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
-        return self.hidden_states(prefix, memory) @ self.output_weight.T
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
         """Return the last hidden vectors (B T D) over `prefix`."""
@@ -151,7 +143,7 @@ class DecoderOnly(nn.Module):
     def prefill(self, prefix: Tensor, memory: Memory) -> tuple[Tensor, DecoderOnlyCache]:
         """Read a whole prefix (B T, none padded) at once; return the logits after it (B 1 V) and the state by then."""
         x, read, view, _ = self.run_target(prefix, memory)
-        return x[:, -1:] @ self.output_weight.T, DecoderOnlyCache(view.mask, view.positions, read)
+        return self.logits(x[:, -1:]), DecoderOnlyCache(view.mask, view.positions, read)
 
     def run_target(
         self, prefix: Tensor, memory: Memory, *, record: bool = False
@@ -193,7 +185,7 @@ class DecoderOnly(nn.Module):
         view = _AttentionView(token.shape[1], line.positions, line.mask)
         x = self.target_embedding(token) + self.position_vectors(view.positions[:, -view.query_length :])  # B W D
         x, read, _ = self.run_layers(x, state.layers, view)
-        return self.norm(x) @ self.output_weight.T, replace(line, layers=read)
+        return self.logits(self.norm(x)), replace(line, layers=read)
 
     def position_vectors(self, positions: Tensor) -> Tensor:
         """Return the vectors (… D) of places (…)."""
@@ -207,7 +199,7 @@ class DecoderOnly(nn.Module):
 
     def unpack_memory(self, memory: Memory) -> list[KeyValue]:
         """Return the keys and values (B H S K) of each layer. What stands at padding is never looked at."""
-        states = memory.states.masked_fill(~memory.mask[..., None], 0.0)  # a zero weight would not stop a NaN
+        states = memory.masked_states()
         heads = cast(EncoderLayer, self.layers[0]).attention.heads
         parts = [
             part.view(*part.shape[:2], heads, part.shape[2] // heads).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""What the architectures share: embeddings, the feed-forward layer, dropout, norms, residuals, the first weights."""
+"""Layers that the architectures share: embeddings, feed-forward, dropout, norms, residuals, initialisation."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,15 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dragoman import native
 from dragoman.model_config import ModelConfig
-from dragoman.native import functions as kernels
+from dragoman.models.transducer import Memory
 from dragoman.tokens import PAD
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
 
 class Embedding(nn.Module):
-    """Section 3.4: a learned vector a token, multiplied by √d_model. Padding is all zeros, whatever its row holds."""
+    """Section 3.4: one learned vector per token, multiplied by √d_model; zeros for padding."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
@@ -26,21 +27,47 @@ class Embedding(nn.Module):
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the vectors (… D) of tokens of any shape (…)."""
+        """Return the vectors (… D) of token ids (…)."""
         vectors = F.embedding(tokens, self.weight) * math.sqrt(self.weight.shape[1])
         return vectors.masked_fill((tokens == PAD)[..., None], 0.0)
 
 
-def build_embeddings(
-    config: ModelConfig, source_vocabulary: int, target_vocabulary: int
-) -> tuple[Embedding, Embedding, nn.Linear | None]:
-    """Build the embeddings of source and target, and the matrix of the logits unless the target's serves as it too."""
-    assert not config.share_embeddings or source_vocabulary == target_vocabulary, (
-        f"{source_vocabulary} source and {target_vocabulary} target pieces cannot share one embedding"
-    )
-    source = Embedding(source_vocabulary, config.width)
-    target = source if config.share_embeddings else Embedding(target_vocabulary, config.width)
-    return source, target, None if config.share_output else nn.Linear(config.width, target_vocabulary, bias=False)
+class VocabularyModel(nn.Module):
+    """The embeddings and the output projection that all architectures have (section 3.4)."""
+
+    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        assert not config.share_embeddings or source_vocabulary == target_vocabulary, (
+            f"{source_vocabulary} source and {target_vocabulary} target tokens cannot share one embedding"
+        )
+        self.source_embedding = Embedding(source_vocabulary, config.width)
+        self.target_embedding = (
+            self.source_embedding if config.share_embeddings else Embedding(target_vocabulary, config.width)
+        )
+        self.projection = None if config.share_output else nn.Linear(config.width, target_vocabulary, bias=False)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V D) that maps hidden states to logits; it may be the target embedding."""
+        return self.target_embedding.weight if self.projection is None else self.projection.weight
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """The bias (V) that is added to the logits; None if there is none."""
+        return None if self.projection is None else self.projection.bias
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits (… V) of hidden states (… D)."""
+        logits = hidden @ self.output_weight.T
+        return logits if self.output_bias is None else logits + self.output_bias
+
+    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
+        return self.logits(self.hidden_states(prefix, memory))
+
+    def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
+        """Return the last hidden states (B T D) over `prefix` (B T)."""
+        raise NotImplementedError
 
 
 _dropout_generator: ContextVar[torch.Generator | None] = ContextVar("generator", default=None)
@@ -48,7 +75,7 @@ _dropout_generator: ContextVar[torch.Generator | None] = ContextVar("generator",
 
 @contextmanager
 def dropout_seed(seed: int, device: torch.device) -> Iterator[None]:
-    """Let the dropout inside this block, in this thread, depend on the seed alone."""
+    """Make dropout in this block and thread depend on the seed only."""
     token = _dropout_generator.set(torch.Generator(device).manual_seed(seed))
     try:
         yield
@@ -57,24 +84,21 @@ def dropout_seed(seed: int, device: torch.device) -> Iterator[None]:
 
 
 class Dropout(nn.Module):
-    """Dropout decided by bytes: Bernoulli numbers would take a fifth of a training."""
+    """Dropout from random bytes, since drawing Bernoulli numbers would take a fifth of the training time."""
 
     def __init__(self, probability: float) -> None:
         super().__init__()
         self.probability = probability
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Zero a share of the elements while training and scale up the rest, so that the mean stays.
-
-        What goes `around` is added.
-        """
-        dropped = round(self.probability * 256) if self.training else 0  # of 256 values of a byte
-        if dropped and kernels.is_convertible(x) and (residual is None or kernels.is_supported(residual)):
-            kept = kernels.dropout(x.float(), residual, dropped, _draw_seed())
-            return kept.to(x.dtype) if residual is None else kept  # a change in bfloat16 joins a sum in float32
+        """Zero elements at random in training and scale the others up; add `residual` if it is given."""
+        dropped = round(self.probability * 256) if self.training else 0  # of the 256 values of a byte
+        if dropped and native.is_convertible(x) and (residual is None or native.is_supported(residual)):
+            kept = native.dropout(x.float(), residual, dropped, _draw_seed())
+            return kept.to(x.dtype) if residual is None else kept  # bfloat16 is added to a float32 residual
         if dropped:
-            keep = random_bytes(x.numel(), x.device).view_as(x) > dropped - 1  # 256 is no byte
-            x = (x * (keep * kernels.dropout_scale(dropped))).to(x.dtype)  # in bfloat16 the factor itself would be off
+            keep = random_bytes(x.numel(), x.device).view_as(x) > dropped - 1  # 256 is not a byte
+            x = (x * (keep * native.dropout_scale(dropped))).to(x.dtype)  # in bfloat16 the factor would be rounded
         return x if residual is None else residual + x
 
 
@@ -84,13 +108,13 @@ def _draw_seed() -> int:
 
 
 def random_bytes(count: int, device: torch.device) -> Tensor:
-    """Return uniform bytes, eight from each number drawn."""
+    """Return uniform random bytes, eight per number drawn."""
     words = torch.empty(-(-count // 8), dtype=torch.int64, device=device)
     return words.random_(-(2**63), None, generator=_dropout_generator.get()).view(torch.uint8)[:count]
 
 
 class FeedForward(nn.Module):
-    """Equation 2: two matrices with a bend between them, the same at every position."""
+    """Equation 2: two linear maps with a non-linearity between them, applied at every position."""
 
     def __init__(self, width: int, inner_width: int, activation: str) -> None:
         super().__init__()
@@ -99,7 +123,7 @@ class FeedForward(nn.Module):
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transform each vector (… D) on its own."""
+        """Transform each vector (… D)."""
         transformed: Tensor = self.outer(self.activation(self.inner(x)))
         return transformed
 
@@ -109,7 +133,7 @@ _norm_mask: ContextVar[Tensor | None] = ContextVar("counted", default=None)
 
 @contextmanager
 def norm_mask(mask: Tensor) -> Iterator[None]:
-    """Let batch normalisation inside this block, in this thread, see only the positions that the mask (B T) allows."""
+    """Let batch normalisation in this block and thread use only the positions where the mask (B T) is True."""
     token = _norm_mask.set(mask)
     try:
         yield
@@ -118,9 +142,9 @@ def norm_mask(mask: Tensor) -> Iterator[None]:
 
 
 class BatchNorm(nn.Module):
-    """Normalise each feature over all positions of a batch but padding (Ioffe and Szegedy 2015, arXiv 1502.03167).
+    """Batch normalisation over all positions but padding (Ioffe and Szegedy 2015, arXiv 1502.03167).
 
-    The running statistics, by which a trained model normalises, are part of its weights.
+    The running statistics are saved with the weights.
     """
 
     running_mean: Tensor
@@ -134,24 +158,24 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_variance", torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise vectors (B T D): in training by this batch, else by the running statistics, each by itself."""
+        """Normalise vectors (B T D): by the batch in training, otherwise by the running statistics."""
         x = x.to(self.weight.dtype)
         if not self.training:
             return self.normalise_rows(x.flatten(0, -2)).view_as(x)
         mask = _norm_mask.get()
-        assert mask is not None, "batch normalisation in training must be told what is padding: see `counted`"
+        assert mask is not None, "batch normalisation in training needs the padding mask: see `norm_mask`"
         normalised = torch.zeros_like(x)
         normalised[mask] = self.normalise_rows(x[mask])
         return normalised
 
     def normalise_rows(self, rows: Tensor) -> Tensor:
-        """Normalise rows (N D); a single one has no variance, so that it is normalised as if training were over."""
+        """Normalise rows (N D); a single row has no variance and is normalised by the running statistics."""
         training = self.training and len(rows) > 1
         return F.batch_norm(rows, self.running_mean, self.running_variance, self.weight, self.bias, training)
 
 
 def is_running_statistic(name: str) -> bool:
-    """Say of a weight, by its name, whether it is a running statistic rather than a parameter."""
+    """Return whether a weight of this name is a running statistic and not a parameter."""
     return name.endswith((".running_mean", ".running_variance"))
 
 
@@ -159,7 +183,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "batch": 
 
 
 class Residual(nn.Module):
-    """The way around a sub-layer: the paper's LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x))."""
+    """A residual connection: the paper's post-norm, LayerNorm(x + f(x)), or pre-norm, x + f(LayerNorm(x))."""
 
     def __init__(
         self,
@@ -174,17 +198,17 @@ class Residual(nn.Module):
         self.order = order
 
     def pre(self, x: Tensor) -> Tensor:
-        """Return what the sub-layer reads."""
+        """Return the input of the sub-layer."""
         return x if self.order == "post" else cast(Tensor, self.norm(x))
 
     def post(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
-        """Join the sub-layer's output, which section 5.4 drops out first, to what went around it."""
+        """Return the residual sum; section 5.4 applies dropout to the sub-layer's output first."""
         x = self.dropout(sublayer_output, x)
         return x if self.order == "pre" else cast(Tensor, self.norm(x))
 
 
 def initialise_weights(model: nn.Module, initialiser: Callable[[Tensor], object] = nn.init.xavier_uniform_) -> None:
-    """Draw every matrix, from Glorot's uniform distribution unless told otherwise, and start every bias at zero."""
+    """Draw all matrices, by default from Glorot's uniform distribution, and set all biases to zero."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             initialiser(module.weight)

@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from dragoman import native
 from dragoman.models.attention import AttentionPattern, attend
-from dragoman.native import functions as kernels
 
 _DILATION_CYCLE = 8  # layers after which a dilated window begins with its neighbours again: gaps of 1 … 128
 _GLOBAL_POSITIONS = 8  # places at the beginning of a sequence that a sparse pattern lets everyone see
@@ -199,8 +199,8 @@ def _attend_banded(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, bef
 def _attend_band_blocks(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, before: int, after: int) -> Tensor:
     """Let blocks (BM H C K) look at sequences (B H n K) where they stand, and so many places before and after."""
     block, looked_at = mask.shape[2:]
-    if kernels.can_attend(query, key[:, :, :looked_at], value[:, :, :looked_at], mask):
-        looking = kernels.make_rows_contiguous(query.float())
+    if native.can_attend(query, key[:, :, :looked_at], value[:, :, :looked_at], mask):
+        looking = native.make_rows_contiguous(query.float())
         seen: Tensor = _BandedAttention.apply(looking, key.float(), value.float(), mask, before, after)  # type: ignore[no-untyped-call]
         return seen.to(query.dtype)
     key, value = (_SplitBlocks.apply(part, block, before, after) for part in (key, value))  # type: ignore[no-untyped-call]
@@ -221,7 +221,7 @@ class _BandedAttention(Function):
         block = query.shape[2]
         ctx.cut = key.shape, value.shape, before
         key, value = (_split_blocks(part, block, before, after) for part in (key, value))
-        out, log_sums = kernels.attend_forward(query, key, value, mask, keep_sums=any(ctx.needs_input_grad))
+        out, log_sums = native.attend_forward(query, key, value, mask, keep_sums=any(ctx.needs_input_grad))
         ctx.save_for_backward(query, key, value, mask, out, log_sums)
         return out
 
@@ -233,7 +233,7 @@ class _BandedAttention(Function):
         rows = [_zero_blocks(part, block) for part in (key, ctx.saved_tensors[2])]
         for first in range(0, len(query), _BLOCKS_PER_CHUNK):
             some = slice(first, first + _BLOCKS_PER_CHUNK)
-            query_gradient[some], *told = kernels.attend_backward(
+            query_gradient[some], *told = native.attend_backward(
                 *(part[some] for part in (*ctx.saved_tensors, *upstream))
             )
             for row, blocks in zip(rows, told, strict=True):

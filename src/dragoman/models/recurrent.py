@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from dragoman.model_config import RecurrentConfig
 from dragoman.models.attention import AdditiveScore, ScoreFunction, attend, dot_product, scaled_dot_product
-from dragoman.models.layers import Dropout, build_embeddings, initialise_weights
+from dragoman.models.layers import Dropout, VocabularyModel, initialise_weights
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -233,14 +233,11 @@ class RecurrentState:
         return RecurrentState(self.cells[sentences], self.history[sentences], self.source.keep(sentences))
 
 
-class Recurrent(nn.Module):
+class Recurrent(VocabularyModel):
     """The recurrent encoder–decoder; a `Transducer`."""
 
     def __init__(self, config: RecurrentConfig, source_vocabulary: int, target_vocabulary: int) -> None:
-        super().__init__()
-        self.source_embedding, self.target_embedding, self.projection = build_embeddings(
-            config, source_vocabulary, target_vocabulary
-        )
+        super().__init__(config, source_vocabulary, target_vocabulary)
         width = config.width
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(BidirectionalLayer(config.cell, width) for _ in range(config.layers))
@@ -251,11 +248,6 @@ class Recurrent(nn.Module):
         self.join = nn.Linear(2 * width, width)
         initialise_weights(self)
 
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix that turns hidden vectors into logits (V D); it may be the target embedding too."""
-        return self.target_embedding.weight if self.projection is None else self.projection.weight
-
     def encode(self, source: Source) -> Memory:
         """Read `source` (B S, padded with PAD)."""
         turn = reversal_index(source.mask)
@@ -263,10 +255,6 @@ class Recurrent(nn.Module):
         for layer in self.encoder:
             x = layer(self.dropout(x), turn)
         return Memory(x, source.mask)
-
-    def decode(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
-        return self.hidden_states(prefix, memory) @ self.output_weight.T
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
         """Return the last hidden vectors (B T D) over `prefix`."""
@@ -312,11 +300,11 @@ class Recurrent(nn.Module):
             seen = self.repeat_context(top, reading)
         else:
             seen, looked = self.cross_attention.step(top, reading.keys, reading.values, reading.mask, looked)
-        return self.attentional_vector(top, seen) @ self.output_weight.T, RecurrentState(carried, looked, reading)
+        return self.logits(self.attentional_vector(top, seen)), RecurrentState(carried, looked, reading)
 
     def prepare_source(self, memory: Memory) -> SourceContext:
         """Prepare what the decoder reads of the source. What stands at padding is never looked at."""
-        states = memory.states.masked_fill(~memory.mask[..., None], 0.0)  # a zero weight would not stop a NaN
+        states = memory.masked_states()
         keys = states if self.cross_attention is None else self.cross_attention.key(states)
         return SourceContext(keys, states, memory.mask, _final_states(states, memory.mask))
 

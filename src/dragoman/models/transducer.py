@@ -1,4 +1,4 @@
-"""The one protocol that training, search, the viewer and the laboratory are written against.
+"""The protocol of all models: training, search, viewer and laboratory are written against it.
 
 Shapes: B batch, S source positions, T target positions, D width, H heads, V vocabulary, W beam.
 """
@@ -49,23 +49,25 @@ class Source:
 
 @dataclass(frozen=True)
 class Memory:
-    """What an encoder leaves for the decoder to read."""
+    """The output of an encoder."""
 
     states: Tensor  # B S D
-    mask: Tensor  # B S, True where a source token stands
-    word_starts: Tensor | None = field(
-        default=None, kw_only=True
-    )  # B S, where each word begins, if a guide asks for it
+    mask: Tensor  # B S, False at padding
+    word_starts: Tensor | None = field(default=None, kw_only=True)  # B S, the first position of each word, if needed
 
     def keep(self, sentences: Tensor) -> "Memory":
-        """Return the memory of the given sentences (a tensor of row numbers) alone."""
-        firsts = None if self.word_starts is None else self.word_starts[sentences]
-        return Memory(self.states[sentences], self.mask[sentences], word_starts=firsts)
+        """Return the memory of the given sentences (row indices)."""
+        word_starts = None if self.word_starts is None else self.word_starts[sentences]
+        return Memory(self.states[sentences], self.mask[sentences], word_starts=word_starts)
+
+    def masked_states(self) -> Tensor:
+        """Return the states with zeros at padding: an attention weight of zero would not stop a NaN."""
+        return self.states.masked_fill(~self.mask[..., None], 0.0)
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Every weight of one reading, a tensor a layer: what the viewer shows."""
+    """The attention weights of a forward pass, one tensor per layer."""
 
     encoder: list[Tensor]  # B H S S
     decoder: list[Tensor]  # B H T T
@@ -73,19 +75,19 @@ class AttentionMaps:
 
 
 class State(Protocol):
-    """What a decoder remembers of the prefixes it has read: W of them for each of B sentences."""
+    """The state of a decoder: of W hypotheses for each of B sentences."""
 
     def reorder(self, parents: Tensor) -> Self:
         """Return the state in which hypothesis w of sentence b continues hypothesis parents[b, w]."""
         ...
 
     def keep(self, sentences: Tensor) -> Self:
-        """Return the state of the given sentences (a tensor of row numbers) alone."""
+        """Return the state of the given sentences (row indices)."""
         ...
 
 
 def gather_parents(values: Tensor, parents: Tensor) -> Tensor:
-    """Return what hypotheses (B W …) leave to those that continue them: parents[b, w] (B W) to hypothesis w."""
+    """Return the values (B W …) of the hypotheses that are continued: row parents[b, w] (B W) for hypothesis w."""
     sentence = torch.arange(len(parents), device=parents.device)[:, None]
     return values[sentence, parents]
 
@@ -114,6 +116,11 @@ class Transducer(IncrementalDecoder, Protocol):
     @property
     def output_weight(self) -> Tensor:
         """The matrix (V D) that maps hidden states to logits."""
+        ...
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """The bias (V) that is added to the logits; None if there is none."""
         ...
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:

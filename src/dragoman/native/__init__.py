@@ -1,9 +1,48 @@
-"""Small loops in C that torch has no single operation for, compiled for this very processor when first needed.
+"""Compiled C loops for operations that PyTorch has no single kernel for, built for this processor on first use.
 
-Matrix products stay with torch, which is as fast as the processor. What lies between them is not: attention over a
-sentence of twenty words is a thousand tiny products, and dropout or the gradient of a softmax reads the same memory
-five times. Each function here does one of these in one pass, in the caller's thread, without Python's lock.
+PyTorch computes large matrix products at the processor's speed. Attention over a sentence of twenty words, however, is
+a thousand tiny products, and dropout or the gradient of a softmax reads the same memory five times. Each function here
+does one of these in a single pass, in the caller's thread, without the GIL. All of them are optional: without a C
+compiler, or with DRAGOMAN_KERNELS=off, the callers use PyTorch.
 
-There is nothing that only these functions can do: where no compiler is found, `available()` says so and the callers
-take the same steps with torch's own operations.
+There is one entry point per use; other packages import nothing else of this folder:
+
+- `native.attend`, `native.dropout`, `native.cross_entropy` … (this module): PyTorch functions with gradients, used by
+  the models and the loss. `native.can_attend` and `native.is_supported` tell whether they accept some tensors.
+- `native.model.compile_model`: a Transformer whose encoder and decoder step are one C call each, in float32 or int8.
+- `native.search.native_beam_search`: the beam search of decoding/search.py in one C call for many sentences.
 """
+
+from dragoman.native.functions import (
+    attend,
+    attend_backward,
+    attend_cached,
+    attend_forward,
+    can_attend,
+    can_attend_cached,
+    cross_entropy,
+    dropout,
+    dropout_scale,
+    is_available,
+    is_convertible,
+    is_supported,
+    make_rows_contiguous,
+    top_log_probabilities,
+)
+
+__all__ = [
+    "attend",
+    "attend_backward",
+    "attend_cached",
+    "attend_forward",
+    "can_attend",
+    "can_attend_cached",
+    "cross_entropy",
+    "dropout",
+    "dropout_scale",
+    "is_available",
+    "is_convertible",
+    "is_supported",
+    "make_rows_contiguous",
+    "top_log_probabilities",
+]

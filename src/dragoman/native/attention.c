@@ -1,7 +1,7 @@
 /* Equation 1 and its gradient for short sequences, where the work of one head fits into a core's cache.
 
    q is B T H K; k and v are B S H K, each with strides of its own (in floats), so that a head need not be copied out
-   of a joint projection. A mask is one byte a position, not zero where looking is allowed; a row that may look
+   of a joint projection. A mask is one byte a position, not zero where query_length is allowed; a row that may look
    nowhere gives zeros. K is a multiple of 16. Everything here runs in the caller's thread. */
 
 #include <math.h>
@@ -9,9 +9,9 @@
 
 #include "attention.h"
 
-#define ROWS 4 /* rows of a product that are worked on together, so that a loaded vector is used as often */
+#define ROWS 4 /* rows of a product that are computed together, so that each loaded vector is used as often */
 
-/* out (rows × width) = a (rows × depth) · b (depth × width), a by two strides so that it may stand transposed.
+/* out (rows × width) = a (rows × depth) · b (depth × width), a by two strides so that it may be transposed.
    width is a multiple of 16. */
 static inline void product(float *out, int64_t out_stride, const float *a, int64_t a_row, int64_t a_column,
                            const float *b, int64_t b_stride, int64_t rows, int64_t depth, int64_t width) {
@@ -58,22 +58,22 @@ static void transpose(float *to, int64_t columns, const float *from, int64_t str
         for (int64_t w = 0; w < width; w += LANES) {
             floats block[LANES];
             for (int i = 0; i < LANES; i++) block[i] = r + i < rows ? load(from + (r + i) * stride + w) * factor : all(0);
-            turn(block);
+            transpose_block(block);
             for (int i = 0; i < LANES; i++) store(to + (w + i) * columns + r, block[i]);
         }
 }
 
-/* One row (or T rows) of 1 and 0 from the mask's bytes; what lies beyond S is never looked at. */
+/* One row (or T rows) of 1 and 0 from the mask's bytes; positions beyond S are masked. */
 static void allowances(float *allowed, int64_t columns, const uint8_t *mask, int64_t stride, int64_t rows,
-                       int64_t looked_at) {
+                       int64_t key_length) {
     for (int64_t t = 0; t < rows; t++)
         for (int64_t s = 0; s < columns; s++)
-            allowed[t * columns + s] = s < looked_at && (!mask || mask[t * stride + s]) ? 1.0f : 0.0f;
+            allowed[t * columns + s] = s < key_length && (!mask || mask[t * stride + s]) ? 1.0f : 0.0f;
 }
 
 int64_t padded(int64_t length) { return (length + LANES - 1) / LANES * LANES; }
 
-/* Turn rows of scores into weights where they stand; leave the logarithm of what they summed to. */
+/* Softmax in place over rows of scores; write the log-sums. */
 static void weigh(float *weights, int64_t rows, int64_t columns, const float *allowed, int64_t mask_rows,
                   float *log_sums) {
     for (int64_t t = 0; t < rows; t++) {
@@ -94,14 +94,14 @@ static void weigh(float *weights, int64_t rows, int64_t columns, const float *al
     }
 }
 
-void turn_keys(float *turned, const float *keys, int64_t stride, int64_t looked_at, int64_t width) {
-    transpose(turned, padded(looked_at), keys, stride, looked_at, width, 1.0f / sqrtf((float)width));
+void transpose_keys(float *transposed, const float *keys, int64_t stride, int64_t key_length, int64_t width) {
+    transpose(transposed, padded(key_length), keys, stride, key_length, width, 1.0f / sqrtf((float)width));
 }
 
-/* turned: the keys are B H K P already, as `turn_keys` leaves them, P being S rounded up to whole vectors. */
+/* transposed: the keys are B H K P, as `transpose_keys` writes them; P is S rounded up to whole vectors. */
 static int attend(const Shape *shape, const float *query, const float *key, const float *value, const uint8_t *mask,
-                  float *out, float *log_sums, int turned) {
-    const int64_t T = shape->looking, S = shape->looked_at, H = shape->heads, K = shape->width, P = padded(S);
+                  float *out, float *log_sums, int transposed) {
+    const int64_t T = shape->query_length, S = shape->key_length, H = shape->heads, K = shape->width, P = padded(S);
     const int64_t mask_rows = mask && shape->mask[1] ? T : 1;
     float *scratch = aligned_alloc(64, sizeof(float) * (size_t)(K * P + T * P + mask_rows * P));
     if (!scratch) return 1;
@@ -110,8 +110,8 @@ static int attend(const Shape *shape, const float *query, const float *key, cons
         if (b == 0 || (mask && shape->mask[0]))
             allowances(allowed, P, mask ? mask + b * shape->mask[0] : NULL, shape->mask[1], mask_rows, S);
         for (int64_t h = 0; h < H; h++) {
-            const float *columns = turned ? key + (b * H + h) * K * P : scratch;
-            if (!turned) turn_keys(scratch, key + b * shape->key[0] + h * shape->key[2], shape->key[1], S, K);
+            const float *columns = transposed ? key + (b * H + h) * K * P : scratch;
+            if (!transposed) transpose_keys(scratch, key + b * shape->key[0] + h * shape->key[2], shape->key[1], S, K);
             product(weights, P, query + b * shape->query[0] + h * shape->query[2], shape->query[1], 1, columns, P, T, K,
                     P);
             weigh(weights, T, P, allowed, mask_rows, log_sums ? log_sums + (b * H + h) * T : NULL);
@@ -128,22 +128,22 @@ int attend_forward(const Shape *shape, const float *query, const float *key, con
     return attend(shape, query, key, value, mask, out, log_sums, 0);
 }
 
-int attend_turned(const Shape *shape, const float *query, const float *turned, const float *value, const uint8_t *mask,
+int attend_transposed(const Shape *shape, const float *query, const float *transposed, const float *value, const uint8_t *mask,
                   float *out) {
-    return attend(shape, query, turned, value, mask, out, NULL, 1);
+    return attend(shape, query, transposed, value, mask, out, NULL, 1);
 }
 
 /* The gradients have the layout B T H K and B S H K with strides of their own: `query`, `key` and `value` of `to`. */
 int attend_backward(const Shape *shape, const float *query, const float *key, const float *value, const uint8_t *mask,
                     const float *out, const float *log_sums, const float *upstream, const Shape *to,
                     float *query_gradient, float *key_gradient, float *value_gradient) {
-    const int64_t T = shape->looking, S = shape->looked_at, H = shape->heads, K = shape->width, P = padded(S);
+    const int64_t T = shape->query_length, S = shape->key_length, H = shape->heads, K = shape->width, P = padded(S);
     const int64_t mask_rows = mask && shape->mask[1] ? T : 1;
     const float scale = 1.0f / sqrtf((float)K);
     float *scratch = aligned_alloc(64, sizeof(float) * (size_t)(2 * K * P + 2 * T * P + mask_rows * P));
     if (!scratch) return 1;
-    float *turned_key = scratch, *turned_value = turned_key + K * P;
-    float *weights = turned_value + K * P, *change = weights + T * P, *allowed = change + T * P;
+    float *transposed_key = scratch, *transposed_value = transposed_key + K * P;
+    float *weights = transposed_value + K * P, *change = weights + T * P, *allowed = change + T * P;
     for (int64_t b = 0; b < shape->batch; b++) {
         if (b == 0 || (mask && shape->mask[0]))
             allowances(allowed, P, mask ? mask + b * shape->mask[0] : NULL, shape->mask[1], mask_rows, S);
@@ -152,10 +152,10 @@ int attend_backward(const Shape *shape, const float *query, const float *key, co
             const float *k = key + b * shape->key[0] + h * shape->key[2];
             const float *v = value + b * shape->value[0] + h * shape->value[2];
             const float *o = out + (b * T * H + h) * K, *g = upstream + (b * T * H + h) * K;
-            transpose(turned_key, P, k, shape->key[1], S, K, scale);
-            transpose(turned_value, P, v, shape->value[1], S, K, 1);
-            product(weights, P, q, shape->query[1], 1, turned_key, P, T, K, P);
-            product(change, P, g, H * K, 1, turned_value, P, T, K, P);
+            transpose(transposed_key, P, k, shape->key[1], S, K, scale);
+            transpose(transposed_value, P, v, shape->value[1], S, K, 1);
+            product(weights, P, q, shape->query[1], 1, transposed_key, P, T, K, P);
+            product(change, P, g, H * K, 1, transposed_value, P, T, K, P);
             for (int64_t t = 0; t < T; t++) {
                 const float *may = allowed + (mask_rows == 1 ? 0 : t * P);
                 float log_sum = log_sums[(b * H + h) * T + t];

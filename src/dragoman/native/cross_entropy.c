@@ -1,4 +1,4 @@
-/* Smoothed cross-entropy (section 5.4) of rows of logits, which it turns into the loss's gradient where they stand. */
+/* Smoothed cross-entropy (section 5.4) of rows of logits, which are replaced by the gradient of the loss. */
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
-"""The compiled functions as torch functions with gradients.
+"""The compiled functions as PyTorch functions with gradients.
 
-Shapes: B batch, S positions looked at, T positions looking, H heads, K width of one head, N rows, V vocabulary.
+Shapes: B batch, S key positions, T query positions, H heads, K width of one head, N rows, V vocabulary.
 """
 
 import ctypes
@@ -17,15 +17,13 @@ from torch.autograd import Function
 
 from dragoman.native.build import load_library
 
-LANES = 16  # floats in a vector: a head's width must be a multiple
-_MIN_THREAD_WORK = 1 << 24  # multiplications: about a millisecond, ten times what it takes to wake one
-_MAX_POSITIONS = (
-    256  # positions; beyond, the weights of one head outgrow a core's cache and torch's own kernel is as good
-)
+LANES = 16  # floats per vector; the width of a head must be a multiple
+_MIN_THREAD_WORK = 1 << 24  # multiplications per thread: about a millisecond, ten times the cost of waking it
+_MAX_POSITIONS = 256  # beyond, the weights of one head exceed a core's cache and PyTorch's kernel is as fast
 
 
 class CAttentionShape(Structure):
-    """The sizes and strides of one attention, as attention.c wants them."""
+    """The struct `Shape` of attention.h: sizes and strides of one attention."""
 
     _fields_ = (
         ("sizes", c_int64 * 5),  # B T S H K
@@ -37,14 +35,14 @@ class CAttentionShape(Structure):
 
 
 class CCacheShape(Structure):
-    """The sizes of the keys and values of many prefixes, as prefixes.c wants them."""
+    """The struct `Caches` of attention.h: sizes of the key and value caches of a beam."""
 
     _fields_ = (("sizes", c_int64 * 7),)  # B W C T L H K
 
 
 @cache
 def native_library() -> Any:
-    """Return the library with the types of its functions declared."""
+    """Return the library with the types of its functions declared; None if it is not available."""
     functions = load_library()
     if functions is not None:
         shape = POINTER(CAttentionShape)
@@ -54,25 +52,30 @@ def native_library() -> Any:
         functions.drop.restype = None
         functions.cross_entropy.argtypes = [c_void_p, c_void_p, c_int64, c_int64, c_float, c_void_p]
         functions.cross_entropy.restype = None
-        functions.attend_prefixes.argtypes = [POINTER(CCacheShape), *[c_void_p] * 5]
-        functions.choose_best.argtypes = [c_void_p, *[c_int64] * 4, c_void_p, c_void_p]
-        functions.choose_best.restype = None
+        functions.attend_cached.argtypes = [POINTER(CCacheShape), *[c_void_p] * 5]
+        functions.top_tokens.argtypes = [c_void_p, *[c_int64] * 4, c_void_p, c_void_p]
+        functions.top_tokens.restype = None
     return functions
 
 
+def is_available() -> bool:
+    """Return whether the compiled library could be loaded."""
+    return native_library() is not None
+
+
 def is_supported(*tensors: Tensor) -> bool:
-    """Say whether these functions can work on these tensors: single precision, in the processor's own memory."""
+    """Return whether the functions accept these tensors: float32 on the CPU."""
     return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors) and native_library() is not None
 
 
 def is_convertible(tensor: Tensor) -> bool:
-    """Say whether these functions can work on a tensor, if need be in single precision instead of half."""
+    """Return whether the functions accept a tensor, if necessary after conversion from bfloat16."""
     fits = tensor.dtype in (torch.float32, torch.bfloat16) and tensor.device.type == "cpu"
     return fits and native_library() is not None
 
 
 def can_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    """Say whether `attend` takes these (B H T K, B H S K twice, and a mask that is the same for all heads)."""
+    """Return whether `attend` accepts these: B H T K, twice B H S K, and a mask that all heads share."""
     width, longest = query.shape[-1], max(query.shape[2], key.shape[2])
     fits = width % LANES == 0 and value.shape[-1] == width and 0 < longest <= _MAX_POSITIONS
     shared = mask is None or (mask.dtype == torch.bool and mask.dim() == 4 and mask.shape[1] == 1)
@@ -80,41 +83,36 @@ def can_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Equation 1 for heads side by side: return B H T K, which lies in memory as B T H K.
-
-    What comes in bfloat16 is looked at in float32.
-    """
+    """Equation 1: return B H T K, stored as B T H K. bfloat16 inputs are converted to float32."""
     parts = (make_rows_contiguous(tensor.float()) for tensor in (query, key, value))
     seen: Tensor = _AttendFunction.apply(*parts, mask)  # type: ignore[no-untyped-call]
     return seen.to(query.dtype)
 
 
 def make_rows_contiguous(tensor: Tensor) -> Tensor:
-    """Return a tensor whose last dimension lies in one piece."""
+    """Return a tensor whose last dimension is contiguous."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
 class _AttendFunction(Function):
-    """Attention that keeps no weights: the way back computes them again from their sums."""
+    """Attention that does not save its weights: the backward pass recomputes them from the log-sums."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend, and leave what the way back needs."""
         out, log_sums = attend_forward(query, key, value, mask, keep_sums=any(ctx.needs_input_grad))
         ctx.save_for_backward(query, key, value, mask, out, log_sums)
         return out
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        """Return the gradients of query, key and value."""
         query, key, value, mask, out, log_sums = ctx.saved_tensors
         return *attend_backward(query, key, value, mask, out, log_sums, upstream[0]), None
 
 
 def attend_forward(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, keep_sums: bool
-) -> tuple[Tensor, Tensor | None]:  # B H T K, and the logarithms of the weights' sums, B H T
-    """Attend; the sums are what the way back needs."""
+) -> tuple[Tensor, Tensor | None]:  # B H T K, and the log-sums of the softmax, B H T
+    """Return the output and, if kept, the log-sums that the backward pass needs."""
     batch, heads, looking, width = query.shape
     mask = _expand_mask(mask, query, key)
     out = query.new_empty(batch, looking, heads, width).transpose(1, 2)
@@ -127,7 +125,7 @@ def attend_forward(
 def attend_backward(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, log_sums: Tensor, upstream: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of query, key and value, from what `attended` returned."""
+    """Return the gradients of query, key and value from the results of `attend_forward`."""
     incoming = upstream.transpose(1, 2).contiguous()  # B T H K
     gradients = _empty_gradient(query), _empty_gradient(key), _empty_gradient(value)
     parts = query, key, value, _expand_mask(mask, query, key), out, log_sums, incoming, *gradients
@@ -136,7 +134,6 @@ def attend_backward(
 
 
 def _expand_mask(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
-    """Return a mask as B 1 T S whose last dimension lies in one piece."""
     if mask is None:
         return None
     mask = mask.expand(len(query), 1, query.shape[2], key.shape[2])
@@ -146,13 +143,12 @@ def _expand_mask(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | No
 def _call_attend_forward(
     query: Any, key: Any, value: Any, mask: Tensor | None, out: Tensor | None, log_sums: Tensor | None
 ) -> int:
-    """Attend into `out`."""
     given = map(_data_pointer, (query, key, value, mask, out, log_sums))
     return int(native_library().attend_forward(byref(_attention_shape(query, key, value, mask)), *given))
 
 
 def _call_attend_backward(query: Any, key: Any, value: Any, mask: Tensor | None, *rest: Any) -> int:
-    """Write the gradients, which are the last three."""
+    # the last three are the gradients to write
     gradients = rest[-3:]
     given = map(_data_pointer, (query, key, value, mask, *rest[:-3]))
     shape, to = (
@@ -163,12 +159,11 @@ def _call_attend_backward(query: Any, key: Any, value: Any, mask: Tensor | None,
 
 
 def _slice_batch(part: Tensor | None, some: slice) -> Tensor | None:
-    """Return some sentences of a tensor."""
     return None if part is None else part[some]
 
 
 def _split_over_threads(work: Callable[[slice], int], query: Tensor, key: Tensor) -> None:
-    """Let as many threads as torch may use each attend for some of the B sentences, if it is worth waking them."""
+    """Run `work` on slices of the batch, in as many threads as PyTorch may use if there is enough work."""
     batch, products = len(query), query.numel() * key.shape[2]
     parts = max(1, min(torch.get_num_threads(), batch, products // _MIN_THREAD_WORK))
     share = -(-batch // parts)
@@ -179,18 +174,16 @@ def _split_over_threads(work: Callable[[slice], int], query: Tensor, key: Tensor
 
 @cache
 def _thread_pool() -> ThreadPoolExecutor:
-    """Return the threads that `share_out` wakes."""
     return ThreadPoolExecutor(os.cpu_count(), "attend")
 
 
 def _empty_gradient(tensor: Tensor) -> Tensor:
-    """Return B H T K without content that lies in memory as B T H K: what a projection's gradient is read as."""
+    """Return an empty B H T K, stored as B T H K, the layout of a projection's gradient."""
     batch, heads, length, width = tensor.shape
     return tensor.new_empty(batch, length, heads, width).transpose(1, 2)
 
 
 def _attention_shape(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> CAttentionShape:
-    """Describe tensors B H T K and a mask B 1 T S."""
     batch, heads, looking, width = query.shape
     strides = [(tensor.stride(0), tensor.stride(2), tensor.stride(1)) for tensor in (query, key, value)]
     over = (0, 0) if mask is None else (mask.stride(0), mask.stride(2))
@@ -198,18 +191,17 @@ def _attention_shape(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | N
 
 
 def _data_pointer(tensor: Tensor | None) -> int | None:
-    """Return where a tensor's numbers begin."""
     return None if tensor is None else tensor.data_ptr()
 
 
 def raise_if_failed(failed: int) -> None:
-    """Turn a function's refusal into an exception."""
+    """Raise MemoryError if a native function reports failure."""
     if failed:
-        raise MemoryError("not enough memory for one head of attention")
+        raise MemoryError("not enough memory for a native function")
 
 
 def dropout(x: Tensor, residual: Tensor | None, dropped: int, seed: int) -> Tensor:
-    """Zero `dropped` in 256 elements of x, scale up the rest, and add them to `around`, if there is one."""
+    """Zero `dropped` of 256 elements of x at random, scale the others up and add `residual` if it is given."""
     kept: Tensor = _DropoutFunction.apply(
         x.contiguous(), None if residual is None else residual.contiguous(), dropped, seed
     )  # type: ignore[no-untyped-call]
@@ -217,32 +209,30 @@ def dropout(x: Tensor, residual: Tensor | None, dropped: int, seed: int) -> Tens
 
 
 def dropout_scale(dropped: int) -> float:
-    """Return the factor that makes up for `dropped` in 256 elements; where nothing is left it does not matter."""
+    """Return the factor that keeps the mean when `dropped` of 256 elements are zeroed."""
     return 256 / max(1, 256 - dropped)
 
 
 class _DropoutFunction(Function):
-    """Dropout whose mask is a function of the seed: the way back makes it again."""
+    """Dropout whose mask is a function of the seed; the backward pass computes it again."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, residual: Tensor | None, dropped: int, seed: int) -> Tensor:
-        """Drop out, and remember only how."""
-        ctx.how = (x.numel(), seed, dropped, dropout_scale(dropped))
+        ctx.arguments = (x.numel(), seed, dropped, dropout_scale(dropped))
         out = torch.empty_like(x)
-        native_library().drop(out.data_ptr(), x.data_ptr(), _data_pointer(residual), *ctx.how)
+        native_library().drop(out.data_ptr(), x.data_ptr(), _data_pointer(residual), *ctx.arguments)
         return out
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
-        """Drop the same elements out of the gradient; what went around gets it whole."""
         incoming = upstream[0].contiguous()
         out = torch.empty_like(incoming)
-        native_library().drop(out.data_ptr(), incoming.data_ptr(), None, *ctx.how)
+        native_library().drop(out.data_ptr(), incoming.data_ptr(), None, *ctx.arguments)
         return out, incoming if ctx.needs_input_grad[1] else None, None, None
 
 
 def cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> tuple[float, float]:
-    """Turn logits (N V) into the gradient of their smoothed loss in place; return the loss, smoothed and plain."""
+    """Replace logits (N V) by the gradient of their smoothed loss; return the smoothed and the plain loss."""
     losses = (c_double * 2)()
     native_library().cross_entropy(
         logits.data_ptr(), target.data_ptr(), *logits.shape, smoothing, ctypes.cast(losses, c_void_p)
@@ -251,34 +241,34 @@ def cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> tuple[flo
 
 
 def can_attend_cached(joint: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Say whether `attend_prefixes` takes these: keys as wide as values, in whole vectors of single precision."""
+    """Return whether `attend_cached` accepts these: float32, keys as wide as values, in whole vectors."""
     return is_supported(joint, keys) and keys.shape == values.shape and keys.shape[-1] % LANES == 0
 
 
 def attend_cached(joint: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor) -> Tensor:
-    """Note one more key and value of each hypothesis in the caches and attend to its prefix; return B W (H K).
+    """Write one more key and value of each hypothesis to the caches and attend to its prefix; return B W (H K).
 
-    `joint` (B W 3HK) holds query, key and value, `keys` and `values` (B C L H K) those of the positions before.
+    `joint` (B W 3HK) holds query, key and value, `keys` and `values` (B C L H K) those of earlier positions.
     """
     (batch, beam, length), (_, places, room, heads, width) = ancestors.shape, keys.shape
     out = joint.new_empty(batch, beam, heads * width)
     caches = CCacheShape((batch, beam, places, length, room, heads, width))
     raise_if_failed(
-        native_library().attend_prefixes(byref(caches), *map(_data_pointer, (joint, keys, values, ancestors, out)))
+        native_library().attend_cached(byref(caches), *map(_data_pointer, (joint, keys, values, ancestors, out)))
     )
     return out
 
 
 def top_log_probabilities(logits: Tensor, count: int, first_allowed: int) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities of the `count` likeliest tokens of each row (… X) and the tokens, the best first.
+    """Return the log-probabilities of the `count` most probable tokens of each row (… X) and these tokens, sorted.
 
-    Of those below `first_allowed` only 1 may be chosen.
+    Of the tokens below `first_allowed` only 1 (unknown) may be chosen.
     """
     rows = logits.contiguous()
     best = logits.new_empty(*logits.shape[:-1], count)
     places = torch.empty_like(best, dtype=torch.int64)
     width = logits.shape[-1]
-    native_library().choose_best(
+    native_library().top_tokens(
         rows.data_ptr(), rows.numel() // width, width, count, first_allowed, best.data_ptr(), places.data_ptr()
     )
     return best, places

@@ -1,4 +1,4 @@
-/* x · Wᵀ + b with weights packed once for many products: in float32, or in bytes with a scale for each output.
+/* x · Wᵀ + b with weights packed once for many products: in float32, or in int8 with a scale per output.
 
    Bytes: each row of x is scaled by its own largest element to ±127, so no row depends on its neighbours; the sums are
    exact integers. Multiplying unsigned by signed bytes is one instruction on many processors, so 128 is added to x
@@ -11,8 +11,8 @@
 #include <immintrin.h>
 #endif
 
-#define PANEL (2 * LANES) /* outputs whose weights lie side by side */
-#define ROWS 8            /* rows worked on together */
+#define PANEL (2 * LANES) /* outputs whose weights are stored together */
+#define ROWS 8            /* rows computed together */
 
 typedef uint8_t narrow __attribute__((vector_size(16)));
 
@@ -26,7 +26,7 @@ static inline ints add_products(ints sums, ints four, ints weights) {
 #endif
 }
 
-/* Of a panel that reaches beyond the last output only the outputs are written. */
+/* Store a vector, or its first lanes where a panel extends beyond the last output. */
 static inline void put(float *to, floats value, int64_t room) {
     if (__builtin_expect(room >= LANES, 1))
         store(to, value);
@@ -48,9 +48,9 @@ static inline __attribute__((always_inline)) void float_tile(const int rows, con
     }
     for (int r = 0; r < rows; r++)
         for (int half = 0; half < 2; half++) {
-            int64_t place = first + half * LANES;
-            put(out + r * linear->outputs + place, sums[r][half] + load(linear->bias + place),
-                linear->outputs - place);
+            int64_t index = first + half * LANES;
+            put(out + r * linear->outputs + index, sums[r][half] + load(linear->bias + index),
+                linear->outputs - index);
         }
 }
 
@@ -72,18 +72,18 @@ static inline __attribute__((always_inline)) void byte_tile(const int rows, cons
         }
     }
     for (int half = 0; half < 2; half++) {
-        int64_t place = first + half * LANES;
-        floats scale = load(linear->scales + place), bias = load(linear->bias + place);
+        int64_t index = first + half * LANES;
+        floats scale = load(linear->scales + index), bias = load(linear->bias + index);
         ints offsets;
-        memcpy(&offsets, linear->offsets + place, sizeof offsets);
+        memcpy(&offsets, linear->offsets + index, sizeof offsets);
         for (int r = 0; r < rows; r++) {
             floats exact = __builtin_convertvector(sums[r][half] - offsets, floats);
-            put(out + r * linear->outputs + place, exact * (scale * scales[r]) + bias, linear->outputs - place);
+            put(out + r * linear->outputs + index, exact * (scale * scales[r]) + bias, linear->outputs - index);
         }
     }
 }
 
-/* Round a row to whole numbers from -127 to 127, to which 128 is added; return what one of them stands for. */
+/* Round a row to whole numbers from -127 to 127, to which 128 is added; return the value of one step. */
 static float to_bytes(uint8_t *bytes, const float *x, int64_t count) {
     floats tops = {0};
     int64_t whole = count / LANES * LANES;

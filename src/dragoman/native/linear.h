@@ -1,4 +1,4 @@
-/* A linear layer whose weights are packed: panels of 32 outputs, each holding its inputs one after the other. */
+/* A packed linear layer: panels of 32 outputs. */
 
 #ifndef DRAGOMAN_LINEAR_H
 #define DRAGOMAN_LINEAR_H
@@ -10,7 +10,7 @@ typedef struct {
     const float *bias;      /* padded to whole panels, like all that follows */
     const float *weights;   /* panel, input, 32 outputs; NULL if the weights are bytes */
     const int8_t *bytes;    /* panel, 4 inputs at a time, 32 outputs, 4 */
-    const float *scales;    /* what one step of an output's bytes is worth */
+    const float *scales;    /* the value of one step, per output */
     const int32_t *offsets; /* 128 times the sum of an output's bytes */
 } Linear;
 

@@ -1,9 +1,8 @@
-"""A Transformer for use: the same parameters, packed, and each of its parts one compiled call.
+"""A Transformer compiled for decoding: the same parameters, packed, and one C call per encoder pass or decoder step.
 
-It is the same model, not another: `encode` and `step` give what those of `Transformer` give, in float32 to rounding, or
-with weights of one byte. What is saved is the way from Python to torch and back for a hundred small operations a step.
-Each sentence and hypothesis is computed by itself, in the same order whatever its neighbours are, so its numbers are
-the same to the last bit in any company.
+`NativeTransformer` computes what `Transformer` computes, in float32 up to rounding, or with int8 weights. It saves the
+overhead of some hundred small PyTorch operations per step. Every sentence and hypothesis is computed by itself and in
+the same order of operations, so its results do not depend on the rest of the batch.
 
 Shapes: B batch, S source positions, D width, H heads, K width of one head, P source positions in whole vectors,
 V vocabulary, W beam.
@@ -24,44 +23,47 @@ from dragoman.models.attention import MultiHeadAttention, parameter_version, sca
 from dragoman.models.layers import Residual
 from dragoman.models.next_word import NextWordFeature
 from dragoman.models.transducer import Memory, Source, State
-from dragoman.models.transformer import DecoderLayer, EncoderLayer, KeyValue, KVCache, Transformer
+from dragoman.models.transformer import DecoderLayer, DecoderState, EncoderLayer, KeyValue, KVCache, Transformer
 from dragoman.native import stack as kernels
 from dragoman.native.functions import LANES, CCacheShape, is_supported, raise_if_failed
 from dragoman.native.stack import CLayer, CNorm, CSearchOptions, CSearchResults, CStack, LinearWeights, PackedLinear
 from dragoman.recipe import DecodingPrecision
 
-_CACHE_BYTES = 4 << 20  # bytes of weights that a core finds in its cache again at the next step
-_ROWS_IN_CACHE, _ROWS_BEYOND_CACHE = 32, 128  # hypotheses to work on at once if the weights fit there, and if not
-_MAX_PREFIX_BYTES = 1 << 30  # bytes of keys and values of prefixes
+_CACHE_BYTES = 4 << 20  # weights that stay in a core's cache from step to step
+_ROWS_IN_CACHE, _ROWS_BEYOND_CACHE = (
+    32,
+    128,
+)  # rows computed together if the weights fit into the cache, or not
+_MAX_PREFIX_BYTES = 1 << 30  # of the key and value caches
 
 
 def compile_model(model: Any, precision: DecodingPrecision) -> Any:
-    """Return the model with its decoder compiled, made anew when a parameter has changed; or the model as it is."""
+    """Return the native version of a model, or the model itself if it has none; reuse it until a parameter changes."""
     if not (isinstance(model, Transformer) and can_compile(model)):
         return model
-    kept = model.native_models.get(precision)
-    if kept is None or kept.versions is None or kept.versions != kept.current_versions():
-        model.native_models[precision] = kept = NativeTransformer(model, precision)
-    return kept
+    native = model.native_models.get(precision)
+    if native is None or native.versions is None or native.versions != native.current_versions():
+        model.native_models[precision] = native = NativeTransformer(model, precision)
+    return native
 
 
 def can_compile(model: Transformer) -> bool:
-    """Say whether there is a compiler, and this is the paper's model, all in whole vectors of single precision."""
+    """Return whether there is a compiler and the model is the paper's, in float32 and in widths of whole vectors."""
     layer = cast(DecoderLayer, model.decoder[0])
     attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
-    scaled = all(part.score_function is scaled_dot_product and part.pattern is None for part in attentions)
-    layered = all(isinstance(part.norm, nn.LayerNorm) for part in model.modules() if isinstance(part, Residual))
-    if not (scaled and layered):
+    is_plain = all(part.score_function is scaled_dot_product and part.pattern is None for part in attentions)
+    has_layer_norm = all(isinstance(part.norm, nn.LayerNorm) for part in model.modules() if isinstance(part, Residual))
+    if not (is_plain and has_layer_norm):
         return False
-    sizes = (model.output_weight.shape[1], layer.feed_forward.inner.out_features, layer.attention.key.out_features)
-    whole_heads = layer.attention.key.out_features % (layer.attention.heads * LANES) == 0
-    alike = layer.attention.key.out_features == layer.attention.value.out_features
-    return is_supported(model.output_weight) and whole_heads and alike and all(size % LANES == 0 for size in sizes)
+    keys, values = layer.attention.key.out_features, layer.attention.value.out_features
+    sizes = (model.output_weight.shape[1], layer.feed_forward.inner.out_features, keys)
+    has_whole_heads = keys % (layer.attention.heads * LANES) == 0 and keys == values
+    return is_supported(model.output_weight) and has_whole_heads and all(size % LANES == 0 for size in sizes)
 
 
 @dataclass(frozen=True)
 class SearchResults:
-    """The best finished hypotheses of each sentence, the best first; where there are fewer the score is -∞."""
+    """The best finished hypotheses of each sentence, sorted by score; a missing one has the score -∞."""
 
     tokens: Tensor  # B N T, without START and END
     lengths: Tensor  # B N
@@ -71,22 +73,22 @@ class SearchResults:
 
     @classmethod
     def empty(cls, batch: int, n_best: int, room: int) -> "SearchResults":
-        """Return places for what is to be found."""
+        """Return uninitialised tensors for the results."""
         lengths, scores, sums = (torch.empty(batch, n_best, dtype=kind) for kind in (torch.int64, *[torch.float64] * 2))
         truncated = torch.empty(batch, n_best, dtype=torch.bool)
         return cls(torch.empty(batch, n_best, room, dtype=torch.int32), lengths, scores, sums, truncated)
 
 
 class NativeTransformer:
-    """What searching and drawing need of a `Transducer`."""
+    """An `IncrementalDecoder` with the parameters of a Transformer."""
 
     def __init__(self, model: Transformer, precision: DecodingPrecision) -> None:
         self.model = model
         self.parameters = list(model.parameters())
         self.versions = self.current_versions()
         self.is_int8 = precision == "int8"
-        self.references: list[object] = []  # what C points to
-        self.thread_local = threading.local()  # what each thread used last
+        self.references: list[object] = []  # objects whose memory C points to
+        self.thread_local = threading.local()  # the stack that each thread used last
         decoder = [cast(DecoderLayer, layer) for layer in model.decoder]
         self.heads = decoder[0].attention.heads
         self.width = decoder[0].attention.key.out_features // self.heads
@@ -99,17 +101,17 @@ class NativeTransformer:
             [self.pack_decoder_layer(layer) for layer in decoder],
             model.target_embedding.weight, model.decoder_norm, decoder[0],
         )  # fmt: skip
-        self.output_rows = LinearWeights.from_parameters(model.output_weight, None, self.is_int8)
+        self.output_rows = LinearWeights.from_parameters(model.output_weight, model.output_bias, self.is_int8)
         self.decoder_stack.output = self.keep_packed(self.output_rows)
         self.vocabulary_size = len(model.output_weight)
 
     def current_versions(self) -> list[tuple[int, int]] | None:
-        """Return what changes whenever a parameter does, or nothing if torch does not keep count."""
+        """Return values that change with the parameters; None if PyTorch does not count versions."""
         versions = [parameter_version(parameter) for parameter in self.parameters]
         return None if None in versions else cast(list[tuple[int, int]], versions)
 
     def build_stack(self, layers: list[CLayer], embedding: Tensor, last: nn.Module, like: DecoderLayer) -> CStack:
-        """Put the layers of one side together."""
+        """Return the C struct of the encoder or decoder."""
         return CStack(
             layers=len(layers),
             norm_first=isinstance(last, nn.LayerNorm),
@@ -118,22 +120,22 @@ class NativeTransformer:
             scale=math.sqrt(embedding.shape[1]),
             epsilon=cast(nn.LayerNorm, like.attention_residual.norm).eps,
             layer=(CLayer * len(layers))(*layers),
-            last=kernels.norm_pointers(last) if isinstance(last, nn.LayerNorm) else CNorm(),
+            final_norm=kernels.norm_pointers(last) if isinstance(last, nn.LayerNorm) else CNorm(),
         )
 
     def pack_encoder_layer(self, layer: EncoderLayer) -> CLayer:
-        """Pack a layer of the encoder."""
+        """Return the C struct of an encoder layer."""
         return CLayer(
             joint=self.pack_linear(*layer.attention.joint_projection()),
-            own_output=self.pack_linear(layer.attention.output.weight, layer.attention.output.bias),
+            self_output=self.pack_linear(layer.attention.output.weight, layer.attention.output.bias),
             inner=self.pack_linear(layer.feed_forward.inner.weight, layer.feed_forward.inner.bias),
             outer=self.pack_linear(layer.feed_forward.outer.weight, layer.feed_forward.outer.bias),
-            around_own=kernels.norm_pointers(layer.attention_residual.norm),
-            around_feed_forward=kernels.norm_pointers(layer.feed_forward_residual.norm),
+            self_norm=kernels.norm_pointers(layer.attention_residual.norm),
+            feed_forward_norm=kernels.norm_pointers(layer.feed_forward_residual.norm),
         )
 
     def pack_decoder_layer(self, layer: DecoderLayer) -> CLayer:
-        """Pack a layer of the decoder: that of an encoder, and what looks at the source."""
+        """Return the C struct of a decoder layer: that of an encoder layer, and cross-attention."""
         cross = layer.cross_attention
         packed = self.pack_encoder_layer(cast(EncoderLayer, layer))
         packed.query = self.pack_linear(cross.query.weight, cross.query.bias)
@@ -141,28 +143,27 @@ class NativeTransformer:
             torch.cat([cross.key.weight, cross.value.weight]), torch.cat([cross.key.bias, cross.value.bias])
         )
         packed.cross_output = self.pack_linear(cross.output.weight, cross.output.bias)
-        packed.around_cross = kernels.norm_pointers(layer.cross_attention_residual.norm)
+        packed.cross_norm = kernels.norm_pointers(layer.cross_attention_residual.norm)
         return packed
 
     def pack_linear(self, weight: Tensor, bias: Tensor | None) -> kernels.CLinear:
-        """Pack a linear layer, and keep it."""
+        """Pack a linear layer and keep it alive."""
         return self.keep_packed(LinearWeights.from_parameters(weight, bias, self.is_int8))
 
     def keep_packed(self, rows: LinearWeights) -> kernels.CLinear:
-        """Keep a packed layer as long as this object."""
+        """Pack weights and keep them alive as long as this object."""
         self.references.append(packed := PackedLinear(rows))
         return packed.linear
 
     def keep_tensor(self, tensor: Tensor) -> Tensor:
-        """Keep a tensor as long as this object."""
+        """Keep a tensor alive as long as this object."""
         self.references.append(tensor)
         return tensor.detach()
 
     def encode(self, source: Source) -> Memory:
-        """Read `source` (B S, padded with PAD)."""
-        pieces = len(self.model.source_embedding.weight)
-        ids = source.values
-        assert int(ids.max()) < pieces, f"token {int(ids.max())} is beyond the vocabulary of {pieces} pieces"
+        """Encode a batch of token ids."""
+        size, ids = len(self.model.source_embedding.weight), source.values
+        assert int(ids.max()) < size, f"token id {int(ids.max())} is out of range for a vocabulary of {size}"
         states = torch.empty(*ids.shape, self.model.output_weight.shape[1])
         position = self.model.source_positions(0, ids.shape[1])
         stack = self.copy_stack(self.encoder_stack, source.mask)
@@ -170,46 +171,50 @@ class NativeTransformer:
             _call("encode", stack, ids, position, source.mask, states)
         return Memory(states, source.mask, word_starts=self.model.next_word.word_starts(source))
 
-    def initial_state(self, memory: Memory) -> KVCache:
-        """Return the state before the first token; the keys of its memory are B H K P, the values B S H K."""
+    def initial_state(self, memory: Memory) -> DecoderState:
+        """Return the state before the first token; the memory's keys are stored as B H K P, its values as B S H K."""
+        projected = self._project_memory(memory)
+        widths = (self.width, self.width)
+        layers = [KVCache.empty(key_value, self.heads, widths, memory.states) for key_value in projected]
+        return DecoderState.empty(layers, memory.states)
+
+    def _project_memory(self, memory: Memory) -> list[KeyValue]:
         batch, sources = memory.mask.shape
         columns = -(-sources // LANES) * LANES
         keys, values = (batch, self.heads, self.width, columns), (batch, sources, self.heads, self.width)
         projected = [(torch.empty(keys), torch.empty(values)) for _ in self.model.decoder]
-        stack = self.copy_stack(self.decoder_stack, memory.mask, projected)
-        _call("keep_memory", stack, memory.states)
-        return KVCache.empty(projected, self.heads, (self.width, self.width), memory.states)
+        _call("project_memory", self.copy_stack(self.decoder_stack, memory.mask, projected), memory.states)
+        return projected
 
-    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, KVCache]:
-        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
-        assert isinstance(state, KVCache), f"this is the state of another model: {type(state)}"
-        guide, width = self.model.next_word, self.model.output_weight.shape[1]
-        counts = state.word_counts + guide.count_words(token)
-        places = self.model.target_positions(state.length, 1) + guide.next_word_vectors(memory, counts)  # 1 D, or B W D
-        position = places.expand(*token.shape, width).contiguous()
+    def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, DecoderState]:
+        """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
+        assert isinstance(state, DecoderState), f"the state of another model: {type(state)}"
+        feature, width = self.model.next_word, self.model.output_weight.shape[1]
+        counts = state.word_counts + feature.count_words(token)
+        vectors = self.model.target_positions(state.length, 1) + feature.next_word_vectors(memory, counts)
+        position = vectors.expand(*token.shape, width).contiguous()  # B W D
         state = replace(state.extend(), word_counts=counts)
-        (batch, beam, length), (_, places, room) = state.ancestors.shape, state.self_attention[0][0].shape[:3]
+        (batch, beam, length), (_, rows, capacity) = state.ancestors.shape, state.layers[0].keys.shape[:3]
         stack = self.stack_for_state(state, memory.mask)
-        stack.caches = CCacheShape((batch, beam, places, length, room, self.heads, self.width))
+        stack.caches = CCacheShape((batch, beam, rows, length, capacity, self.heads, self.width))
         logits = torch.empty(batch, beam, self.vocabulary_size)
         with self.use_rotary_table(stack, length):
             _call("decode_step", stack, token, position, state.ancestors, memory.mask, logits)
         return logits, state
 
     def max_active_sentences(self, max_lengths: Tensor, beam: int) -> int:
-        """Return how many of these sentences to work on at once; none if even one would need too much memory.
+        """Return how many sentences to search at the same time; 0 if the model cannot be searched natively.
 
-        None either with a guide, which the compiled search does not follow: it is asked at each step.
-        Rows share the reading of the weights, but what they read themselves should stay in the cache.
+        That is the case if one sentence would need too much memory, or if the decoder's input has the next word, which
+        search.c does not know. More sentences share the loading of the weights, but their activations should stay in
+        the cache.
         """
         if isinstance(self.model.next_word, NextWordFeature):
             return 0
-        prefix = 2 * len(self.model.decoder) * self.heads * self.width * int(max_lengths.max()) * 4
-        in_cache = (
-            sum(part.weights.nbytes for part in self.references if isinstance(part, PackedLinear)) <= _CACHE_BYTES
-        )
-        rows = _ROWS_IN_CACHE if in_cache else _ROWS_BEYOND_CACHE
-        return min(len(max_lengths), max(1, rows // beam), _MAX_PREFIX_BYTES // ((beam + 1) * prefix))
+        prefix_bytes = 2 * len(self.model.decoder) * self.heads * self.width * int(max_lengths.max()) * 4
+        weights = sum(part.weights.nbytes for part in self.references if isinstance(part, PackedLinear))
+        rows = _ROWS_IN_CACHE if weights <= _CACHE_BYTES else _ROWS_BEYOND_CACHE
+        return min(len(max_lengths), max(1, rows // beam), _MAX_PREFIX_BYTES // ((beam + 1) * prefix_bytes))
 
     def search(
         self,
@@ -222,70 +227,69 @@ class NativeTransformer:
         active_sentences: int,
         allowed: Tensor | None = None,
     ) -> SearchResults:
-        """Search for the `n_best` best outputs of each sentence, which `decoding.search` explains.
+        """Return the `n_best` best outputs of each sentence; decoding/search.py describes the algorithm.
 
-        `longest` (B) is how many tokens each may produce, `penalties` the length penalty of 0, 1, 2 … tokens;
-        `allowed` (B V) says which pieces may be said in each sentence, the reserved ones among them.
+        `max_lengths` (B) limits the tokens of each output, `penalties` are the length penalties of 0, 1, 2 … tokens;
+        `allowed` (B V) restricts the tokens of each sentence, and includes the reserved ones.
         """
-        room, mask = int(max_lengths.max()), memory.mask
-        shape = (active_sentences, beam + 1, room, self.heads, self.width)
-        own = [(torch.empty(shape), torch.empty(shape)) for _ in self.model.decoder]
-        projected = self.initial_state(memory).cross_attention
-        stack = self.point_to_caches(self.copy_stack(self.decoder_stack, mask, projected), own)
-        stack.caches = CCacheShape((active_sentences, beam, beam + 1, 0, room, self.heads, self.width))
-        found = SearchResults.empty(len(max_lengths), n_best, room)
+        capacity, mask = int(max_lengths.max()), memory.mask
+        shape = (active_sentences, beam + 1, capacity, self.heads, self.width)
+        caches = [(torch.empty(shape), torch.empty(shape)) for _ in self.model.decoder]
+        projected = self._project_memory(memory)
+        stack = self.point_to_caches(self.copy_stack(self.decoder_stack, mask, projected), caches)
+        stack.caches = CCacheShape((active_sentences, beam, beam + 1, 0, capacity, self.heads, self.width))
+        results = SearchResults.empty(len(max_lengths), n_best, capacity)
         lists: tuple[Tensor, ...] = ()
         if allowed is not None:
             ids = allowed.any(dim=0).nonzero().squeeze(1)
             lists = (ids, *_allowed_lists(allowed[:, ids]))
             output = PackedLinear(self.output_rows.select_outputs(ids))
             stack.output = output.linear
-        given = (max_lengths, penalties, self.model.target_positions(0, room), mask, *lists)
-        plan = CSearchOptions(
-            len(max_lengths), active_sentences, beam, n_best, *(tensor.data_ptr() for tensor in given)
+        inputs = (max_lengths, penalties, self.model.target_positions(0, capacity), mask, *lists)
+        options = CSearchOptions(
+            len(max_lengths), active_sentences, beam, n_best, *(tensor.data_ptr() for tensor in inputs)
         )
-        places = CSearchResults(*(tensor.data_ptr() for tensor in vars(found).values()))
-        with self.use_rotary_table(stack, room):
-            raise_if_failed(kernels.stack_library().search_beams(byref(stack), byref(plan), byref(places)))
-        return found
+        pointers = CSearchResults(*(tensor.data_ptr() for tensor in vars(results).values()))
+        with self.use_rotary_table(stack, capacity):
+            raise_if_failed(kernels.stack_library().search_beams(byref(stack), byref(options), byref(pointers)))
+        return results
 
     @contextmanager
     def use_rotary_table(self, stack: CStack, length: int) -> Iterator[None]:
-        """Let a stack turn so many places inside this block, if the model is rotary; the table may grow elsewhere."""
-        waves = None if self.rotary is None else self.rotary(0, length)
-        stack.waves = None if waves is None else waves.data_ptr()
+        """Point a stack to the rotary table of so many positions and keep the table alive in this block."""
+        table = None if self.rotary is None else self.rotary(0, length)
+        stack.rotary = None if table is None else table.data_ptr()
         yield
 
-    def stack_for_state(self, state: KVCache, mask: Tensor) -> CStack:
-        """Return the decoder with its layers pointed to a state's caches: mostly the one of the step before."""
+    def stack_for_state(self, state: DecoderState, mask: Tensor) -> CStack:
+        """Return the decoder stack that points to a state's caches; usually that of the previous step."""
         last = getattr(self.thread_local, "last", None)
-        if last is None or last[0] is not state.self_attention or last[1] is not state.cross_attention:
-            stack = self.point_to_caches(
-                self.copy_stack(self.decoder_stack, mask, state.cross_attention), state.self_attention
-            )
-            self.thread_local.last = last = (state.self_attention, state.cross_attention, stack)
-        return cast(CStack, last[2])
+        if last is None or last[0] is not state.layers:
+            stack = self.copy_stack(self.decoder_stack, mask, [layer.memory for layer in state.layers])
+            stack = self.point_to_caches(stack, [(layer.keys, layer.values) for layer in state.layers])
+            self.thread_local.last = last = (state.layers, stack)
+        return cast(CStack, last[1])
 
     def copy_stack(self, stack: CStack, mask: Tensor, memory: Sequence[KeyValue] = ()) -> CStack:
-        """Return a copy of a stack for sources of this size: threads share the weights, but not what they work on."""
-        mine = CStack.from_buffer_copy(stack)
-        mine.caches = CCacheShape((len(mask), 0, 0, 0, 0, self.heads, self.width))
-        mine.sources = mask.shape[1]
+        """Return a copy of a stack for sources of this size: threads share the weights but not the caches."""
+        copied = CStack.from_buffer_copy(stack)
+        copied.caches = CCacheShape((len(mask), 0, 0, 0, 0, self.heads, self.width))
+        copied.sources = mask.shape[1]
         if memory:
-            mine.layer = layers = (CLayer * stack.layers)(*stack.layer[: stack.layers])
+            copied.layer = layers = (CLayer * stack.layers)(*stack.layer[: stack.layers])
             for layer, (keys, values) in zip(layers, memory, strict=True):
                 layer.memory_keys, layer.memory_values = keys.data_ptr(), values.data_ptr()
-        return mine
+        return copied
 
-    def point_to_caches(self, stack: CStack, own: Sequence[KeyValue]) -> CStack:
-        """Point the layers of a copy of a stack to the caches of the prefixes."""
-        for layer, (keys, values) in zip(stack.layer[: stack.layers], own, strict=True):
+    def point_to_caches(self, stack: CStack, caches: Sequence[KeyValue]) -> CStack:
+        """Point the layers of a copied stack to the key and value caches."""
+        for layer, (keys, values) in zip(stack.layer[: stack.layers], caches, strict=True):
             layer.keys, layer.values = keys.data_ptr(), values.data_ptr()
         return stack
 
 
 def _allowed_lists(allowed: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where each sentence's list of places in `allowed` (B V) begins (B + 1), and all lists together."""
+    """Return the start of each sentence's list in `allowed` (B V), as B + 1 offsets, and the concatenated lists."""
     starts = torch.zeros(len(allowed) + 1, dtype=torch.int64)
     starts[1:] = allowed.sum(dim=1).cumsum(dim=0)
     return starts, allowed.nonzero()[:, 1].int()
@@ -293,5 +297,6 @@ def _allowed_lists(allowed: Tensor) -> tuple[Tensor, Tensor]:
 
 def _call(name: str, stack: CStack, *tensors: Tensor) -> None:
     """Call a function of stack.c."""
-    whole = [tensor.contiguous() for tensor in tensors]
-    raise_if_failed(getattr(kernels.stack_library(), name)(byref(stack), *(tensor.data_ptr() for tensor in whole)))
+    contiguous = [tensor.contiguous() for tensor in tensors]
+    pointers = [tensor.data_ptr() for tensor in contiguous]
+    raise_if_failed(getattr(kernels.stack_library(), name)(byref(stack), *pointers))

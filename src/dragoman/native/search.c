@@ -1,6 +1,6 @@
-/* The beam search of decoding/search.py, which explains it, for the compiled Transformer: one call for many sentences.
+/* Beam search for the native Transformer, in one call for many sentences; decoding/search.py describes the algorithm.
 
-   So many sentences are worked on at once, each at a length of its own; when one is done the next takes its place.
+   So many sentences are worked on at once, each at a length of its own; when one is done the next takes its slot.
    Only live hypotheses are computed. Position t of a hypothesis, its token as well as its keys and values, lies where
    its ancestors say, so nothing is copied when the beam is reordered. */
 
@@ -10,69 +10,69 @@
 #include "choices.h"
 #include "stack.h"
 
-#define TOGETHER 16 /* rows whose logits stand in memory at a time: they stay in the cache while the best are found */
+#define BLOCK_ROWS 16 /* rows whose logits are computed at a time, so that they stay in the cache */
 
 enum { START = 2, END = 3 };
 
 typedef struct {
-    int64_t sentences, at_once, beam, n_best;
-    const int64_t *longest;  /* B: tokens that a sentence may produce */
+    int64_t sentences, active, beam, n_best;
+    const int64_t *max_lengths;  /* B: the maximum output length of each sentence */
     const double *penalties; /* the length penalty of 0, 1, 2 … tokens */
     const float *positions;  /* as many × D */
     const uint8_t *mask;     /* B S */
-    const int64_t *ids;      /* what an output stands for, and NULL if for itself; then the next two are NULL too */
+    const int64_t *ids;      /* token id of each output; NULL: the identity, and the next two are NULL, too */
     const int64_t *starts;   /* B + 1: where a sentence's list begins */
-    const int32_t *lists;    /* the outputs that may be chosen, sentence after sentence */
-} Plan;
+    const int32_t *lists;    /* the allowed outputs of all sentences */
+} Options;
 
-/* The finished hypotheses, B N, the best first; where there are fewer the score is -∞. */
+/* The finished hypotheses, B N, sorted by score; a missing one has the score -∞. */
 typedef struct {
     int32_t *tokens; /* B N L, without START and END */
     int64_t *lengths;
     double *scores, *sums;
     uint8_t *truncated;
-} Finished;
+} Results;
 
-/* One sentence at work. */
+/* A sentence that is being searched. */
 typedef struct {
-    int64_t place, sentence, length, live; /* T positions of each of `live` hypotheses are read or being read */
-    int64_t greedy; /* the one that took the likeliest token each time; -1: it has ended */
-    int64_t beside; /* 1 if it is the last one, beyond the beam: then it competes with nobody */
+    int64_t slot, sentence, length, live; /* T positions of each of `live` hypotheses are in the cache */
+    int64_t greedy; /* the greedy hypothesis; -1: it has ended */
+    int64_t is_extra; /* 1 if the greedy hypothesis is kept in addition to the beam */
     int32_t *tokens;                       /* C L */
-    int32_t *ancestors, *spare;            /* W T */
+    int32_t *ancestors, *spare_ancestors;            /* W T */
     double *sums;                          /* W */
-} Work;
+} Item;
 
 typedef struct {
-    const Stack *how;
-    const Plan *plan;
-    const Finished *finished;
-    Desk desk;
-    Work *works; /* those at work come first */
-    Reader *readers;
-    float *logits, *listed; /* TOGETHER V; those of one row that are on its sentence's list */
-    float *values;          /* of each row's best tokens, W each */
+    const Stack *stack;
+    const Options *options;
+    const Results *results;
+    Workspace workspace;
+    Item *items; /* the active ones first */
+    BeamRows *beams;
+    float *logits, *listed_logits; /* BLOCK_ROWS V; the allowed ones of one row */
+    float *values;          /* log-probabilities of the W best tokens per row */
     int64_t *tokens;        /* those tokens */
-    double *ranks;          /* C: the sums of the best ways to go on */
-    int64_t *chosen;        /* C: which they are, parent × W + rank among the parent's best */
+    double *candidate_sums;          /* C: log-probabilities of the best continuations */
+    int64_t *candidates;        /* C: the continuations: parent × W + rank among the parent's best */
 } Search;
 
-static void begin(const Search *search, Work *work, int64_t sentence) {
-    work->sentence = sentence;
-    work->length = work->live = 1;
-    work->greedy = work->beside = work->ancestors[0] = 0;
-    work->sums[0] = 0;
-    work->tokens[0] = START;
-    for (int64_t n = sentence * search->plan->n_best; n < (sentence + 1) * search->plan->n_best; n++)
-        search->finished->scores[n] = -INFINITY;
+static void start_item(const Search *search, Item *item, int64_t sentence) {
+    item->sentence = sentence;
+    item->length = item->live = 1;
+    item->greedy = item->is_extra = item->ancestors[0] = 0;
+    item->sums[0] = 0;
+    item->tokens[0] = START;
+    for (int64_t n = sentence * search->options->n_best; n < (sentence + 1) * search->options->n_best; n++)
+        search->results->scores[n] = -INFINITY;
 }
 
-/* Put an ended hypothesis in its place among the finished ones of its sentence; of equal ones the earlier stays. */
-static void finish(const Search *search, const Work *work, int64_t parent, int64_t token, double sum) {
-    const int64_t N = search->plan->n_best, L = search->how->caches.room, produced = work->length;
-    const Finished *all = search->finished;
-    const double score = sum / search->plan->penalties[produced];
-    const int64_t first = work->sentence * N;
+/* Insert a finished hypothesis into the sorted results of its sentence; of equal scores the earlier stays first. */
+static void add_result(const Search *search, const Item *item, int64_t parent, int64_t token, double sum) {
+    const int64_t N = search->options->n_best, L = search->stack->caches.capacity, produced = item->length;
+    const Results *all = search->results;
+    const double score = sum / search->options->penalties[produced];
+    const int64_t first = item->sentence * N;
     int64_t at = first + N;
     while (at > first && score > all->scores[at - 1]) at--;
     if (at == first + N) return;
@@ -82,8 +82,8 @@ static void finish(const Search *search, const Work *work, int64_t parent, int64
     memmove(all->scores + at + 1, all->scores + at, behind * sizeof(double));
     memmove(all->sums + at + 1, all->sums + at, behind * sizeof(double));
     memmove(all->truncated + at + 1, all->truncated + at, behind);
-    for (int64_t t = 1; t < work->length; t++)
-        all->tokens[at * L + t - 1] = work->tokens[work->ancestors[parent * work->length + t] * L + t];
+    for (int64_t t = 1; t < item->length; t++)
+        all->tokens[at * L + t - 1] = item->tokens[item->ancestors[parent * item->length + t] * L + t];
     all->truncated[at] = token != END;
     if (token != END) all->tokens[at * L + produced - 1] = (int32_t)token;
     all->lengths[at] = token == END ? produced - 1 : produced;
@@ -91,181 +91,181 @@ static void finish(const Search *search, const Work *work, int64_t parent, int64
     all->sums[at] = sum;
 }
 
-/* Choose the W best ways to go on, and the greedy one beside them if it is not among them; return how many. */
-static int64_t select_best(const Search *search, const Work *work, const float *values) {
-    const int64_t W = search->plan->beam;
+/* Select the W best continuations, and the greedy one in addition if it is not among them; return their number. */
+static int64_t select_best(const Search *search, const Item *item, const float *values) {
+    const int64_t W = search->options->beam;
     int64_t count = 0;
-    for (int64_t c = 0; c < (work->live - work->beside) * W; c++) {
-        double sum = work->sums[c / W] + (double)values[c];
-        if (!(sum > -INFINITY) || (count == W && !(sum > search->ranks[W - 1]))) continue;
+    for (int64_t c = 0; c < (item->live - item->is_extra) * W; c++) {
+        double sum = item->sums[c / W] + (double)values[c];
+        if (!(sum > -INFINITY) || (count == W && !(sum > search->candidate_sums[W - 1]))) continue;
         int64_t at = count < W ? count++ : W - 1;
-        for (; at && sum > search->ranks[at - 1]; at--) {
-            search->ranks[at] = search->ranks[at - 1];
-            search->chosen[at] = search->chosen[at - 1];
+        for (; at && sum > search->candidate_sums[at - 1]; at--) {
+            search->candidate_sums[at] = search->candidate_sums[at - 1];
+            search->candidates[at] = search->candidates[at - 1];
         }
-        search->ranks[at] = sum;
-        search->chosen[at] = c;
+        search->candidate_sums[at] = sum;
+        search->candidates[at] = c;
     }
-    const int64_t wanted = work->greedy * W;
-    if (work->greedy < 0) return count;
+    const int64_t wanted = item->greedy * W;
+    if (item->greedy < 0) return count;
     for (int64_t i = 0; i < count; i++)
-        if (search->chosen[i] == wanted) return count;
-    search->ranks[count] = work->sums[work->greedy] + (double)values[wanted];
-    search->chosen[count] = wanted;
-    return search->ranks[count] > -INFINITY ? count + 1 : count;
+        if (search->candidates[i] == wanted) return count;
+    search->candidate_sums[count] = item->sums[item->greedy] + (double)values[wanted];
+    search->candidates[count] = wanted;
+    return search->candidate_sums[count] > -INFINITY ? count + 1 : count;
 }
 
-/* Go on with the best: note what ends, and give what lives its place in the beam. Say whether anything is left to do. */
-static int extend(const Search *search, Work *work, const float *values, const int64_t *tokens) {
-    const int64_t W = search->plan->beam, T = work->length, L = search->how->caches.room;
-    const int64_t longest = search->plan->longest[work->sentence], count = select_best(search, work, values);
-    const int64_t wanted = work->greedy < 0 ? -1 : work->greedy * W;
+/* Extend a beam by the best continuations, and record those that end. Return whether the sentence is unfinished. */
+static int extend_item(const Search *search, Item *item, const float *values, const int64_t *tokens) {
+    const int64_t W = search->options->beam, T = item->length, L = search->stack->caches.capacity;
+    const int64_t max_length = search->options->max_lengths[item->sentence], count = select_best(search, item, values);
+    const int64_t wanted = item->greedy < 0 ? -1 : item->greedy * W;
     int64_t live = 0;
     double most = -INFINITY;
-    work->greedy = -1;
-    work->beside = 0;
+    item->greedy = -1;
+    item->is_extra = 0;
     for (int64_t i = 0; i < count; i++) {
-        const int64_t parent = search->chosen[i] / W, token = tokens[search->chosen[i]];
-        if (token == END || longest <= T) {
-            finish(search, work, parent, token, search->ranks[i]);
+        const int64_t parent = search->candidates[i] / W, token = tokens[search->candidates[i]];
+        if (token == END || max_length <= T) {
+            add_result(search, item, parent, token, search->candidate_sums[i]);
             continue;
         }
-        int32_t *ancestors = work->spare + live * (T + 1);
-        memcpy(ancestors, work->ancestors + parent * T, (size_t)T * sizeof(int32_t));
+        int32_t *ancestors = item->spare_ancestors + live * (T + 1);
+        memcpy(ancestors, item->ancestors + parent * T, (size_t)T * sizeof(int32_t));
         ancestors[T] = (int32_t)live;
-        work->tokens[live * L + T] = (int32_t)token;
-        work->sums[live] = search->ranks[i];
-        most = search->ranks[i] > most ? search->ranks[i] : most;
-        if (search->chosen[i] == wanted) {
-            work->greedy = live;
-            work->beside = i == W;
+        item->tokens[live * L + T] = (int32_t)token;
+        item->sums[live] = search->candidate_sums[i];
+        most = search->candidate_sums[i] > most ? search->candidate_sums[i] : most;
+        if (search->candidates[i] == wanted) {
+            item->greedy = live;
+            item->is_extra = i == W;
         }
         live++;
     }
-    int32_t *before = work->ancestors;
-    work->ancestors = work->spare;
-    work->spare = before;
-    work->length++;
-    work->live = live;
-    /* Log-probabilities only fall, so a live hypothesis can at best keep its present one up to the longest length. */
-    const double worst = search->finished->scores[(work->sentence + 1) * search->plan->n_best - 1];
-    return live && most / search->plan->penalties[longest] > worst;
+    int32_t *before = item->ancestors;
+    item->ancestors = item->spare_ancestors;
+    item->spare_ancestors = before;
+    item->length++;
+    item->live = live;
+    /* Log-probabilities only fall, so the best score of a live hypothesis is its present sum at the maximum length. */
+    const double worst = search->results->scores[(item->sentence + 1) * search->options->n_best - 1];
+    return live && most / search->options->penalties[max_length] > worst;
 }
 
-/* The likeliest tokens after one row, if need be of its sentence's list alone. */
-static void rate_row(const Search *search, const Work *work, const float *logits, float *values, int64_t *tokens) {
-    const Plan *plan = search->plan;
-    const int64_t first_allowed = work->length == 1 ? END + 1 : END;
-    if (!plan->ids) {
-        choose_best(logits, 1, search->how->output.outputs, plan->beam, first_allowed, values, tokens);
+/* The most probable tokens after one row, from the sentence's list if there is one. */
+static void score_row(const Search *search, const Item *item, const float *logits, float *values, int64_t *tokens) {
+    const Options *options = search->options;
+    const int64_t first_allowed = item->length == 1 ? END + 1 : END;
+    if (!options->ids) {
+        top_tokens(logits, 1, search->stack->output.outputs, options->beam, first_allowed, values, tokens);
         return;
     }
-    const int32_t *list = plan->lists + plan->starts[work->sentence];
-    const int64_t count = plan->starts[work->sentence + 1] - plan->starts[work->sentence];
-    for (int64_t i = 0; i < count; i++) search->listed[i] = logits[list[i]];
-    choose_best(search->listed, 1, count, plan->beam, first_allowed, values, tokens);
-    for (int64_t i = 0; i < plan->beam; i++) tokens[i] = plan->ids[list[tokens[i]]];
+    const int32_t *list = options->lists + options->starts[item->sentence];
+    const int64_t count = options->starts[item->sentence + 1] - options->starts[item->sentence];
+    for (int64_t i = 0; i < count; i++) search->listed_logits[i] = logits[list[i]];
+    top_tokens(search->listed_logits, 1, count, options->beam, first_allowed, values, tokens);
+    for (int64_t i = 0; i < options->beam; i++) tokens[i] = options->ids[list[tokens[i]]];
 }
 
-/* The likeliest tokens after each row, and their log-probabilities. */
-static void rate(const Search *search, const float *states, int64_t rows) {
-    const Linear *output = &search->how->output;
-    const int64_t W = search->plan->beam, V = output->outputs;
-    const Work *work = search->works;
-    int64_t left = work->live;
-    for (int64_t start = 0; start < rows; start += TOGETHER) {
-        const int64_t count = rows - start < TOGETHER ? rows - start : TOGETHER;
-        apply_linear(output, states + start * output->inputs, count, search->logits, search->desk.bytes,
-                     search->desk.scales);
+/* The most probable tokens after each row, and their log-probabilities. */
+static void score_rows(const Search *search, const float *states, int64_t rows) {
+    const Linear *output = &search->stack->output;
+    const int64_t W = search->options->beam, V = output->outputs;
+    const Item *item = search->items;
+    int64_t left = item->live;
+    for (int64_t start = 0; start < rows; start += BLOCK_ROWS) {
+        const int64_t count = rows - start < BLOCK_ROWS ? rows - start : BLOCK_ROWS;
+        apply_linear(output, states + start * output->inputs, count, search->logits, search->workspace.bytes,
+                     search->workspace.scales);
         for (int64_t r = 0; r < count; r++, left--) {
-            if (!left) left = (++work)->live;
+            if (!left) left = (++item)->live;
             const int64_t best = (start + r) * W;
-            rate_row(search, work, search->logits + r * V, search->values + best, search->tokens + best);
+            score_row(search, item, search->logits + r * V, search->values + best, search->tokens + best);
         }
     }
 }
 
-/* Read one more position of every sentence at work; return how many rows that were, or -1. */
-static int64_t read_on(const Search *search, int64_t working) {
-    const int64_t D = search->how->layer->joint.inputs, L = search->how->caches.room;
+/* Decode one more position of every active sentence; return the number of rows, or -1 on failure. */
+static int64_t decode_active(const Search *search, int64_t count) {
+    const int64_t D = search->stack->layer->joint.inputs, L = search->stack->caches.capacity;
     int64_t rows = 0;
-    for (int64_t i = 0; i < working; i++) {
-        const Work *work = search->works + i;
-        const float *position = search->plan->positions + (work->length - 1) * D;
-        search->readers[i] = (Reader){work->place, work->sentence, work->live, work->length, work->ancestors};
-        for (int64_t w = 0; w < work->live; w++)
-            embed(search->how, search->desk.x + rows++ * D, work->tokens[w * L + work->length - 1], position);
+    for (int64_t i = 0; i < count; i++) {
+        const Item *item = search->items + i;
+        const float *position = search->options->positions + (item->length - 1) * D;
+        search->beams[i] = (BeamRows){item->slot, item->sentence, item->live, item->length, item->ancestors};
+        for (int64_t w = 0; w < item->live; w++)
+            embed(search->stack, search->workspace.x + rows++ * D, item->tokens[w * L + item->length - 1], position);
     }
-    const float *states = read_positions(search->how, &search->desk, search->readers, working, search->plan->mask);
+    const float *states = decode_positions(search->stack, &search->workspace, search->beams, count, search->options->mask);
     if (!states) return -1;
-    rate(search, states, rows);
+    score_rows(search, states, rows);
     return rows;
 }
 
-/* Extend every sentence at work; one that is done gives its place to the next that waits. Return how many go on. */
-static int64_t extend_all(const Search *search, int64_t working, int64_t *waiting) {
-    int64_t first = 0, going = 0;
-    for (int64_t i = 0; i < working; i++) {
-        Work *work = search->works + i;
-        const int64_t rows = work->live;
-        int goes_on = extend(search, work, search->values + first, search->tokens + first);
-        first += rows * search->plan->beam;
-        if (!goes_on && *waiting < search->plan->sentences) {
-            begin(search, work, (*waiting)++);
-            goes_on = 1;
+/* Extend all active sentences; a finished one is replaced by the next. Return the number of active sentences. */
+static int64_t extend_all(const Search *search, int64_t count, int64_t *next) {
+    int64_t first = 0, continuing = 0;
+    for (int64_t i = 0; i < count; i++) {
+        Item *item = search->items + i;
+        const int64_t rows = item->live;
+        int continues = extend_item(search, item, search->values + first, search->tokens + first);
+        first += rows * search->options->beam;
+        if (!continues && *next < search->options->sentences) {
+            start_item(search, item, (*next)++);
+            continues = 1;
         }
-        if (!goes_on) continue;
-        const Work moved = *work;
-        *work = search->works[going];
-        search->works[going++] = moved;
+        if (!continues) continue;
+        const Item moved = *item;
+        *item = search->items[continuing];
+        search->items[continuing++] = moved;
     }
-    return going;
+    return continuing;
 }
 
-/* Take a piece of the room, in whole cache lines; without a room only count. */
-static void *take(char *room, size_t *used, size_t bytes) {
-    void *piece = room ? room + *used : NULL;
+/* Allocate a part of the arena in whole cache lines; without an arena only count the bytes. */
+static void *allocate(char *arena, size_t *used, size_t bytes) {
+    void *piece = arena ? arena + *used : NULL;
     *used += (bytes + 63) / 64 * 64;
     return piece;
 }
 
-/* Share the room out; return how much is needed. */
-static size_t lay_out(Search *search, char *room) {
-    const size_t A = (size_t)search->plan->at_once, W = (size_t)search->plan->beam, L = (size_t)search->how->caches.room;
-    const size_t C = (size_t)search->how->caches.places, V = (size_t)search->how->output.outputs;
+/* Lay out the arena; return the number of bytes needed. */
+static size_t lay_out(Search *search, char *arena) {
+    const size_t A = (size_t)search->options->active, W = (size_t)search->options->beam, L = (size_t)search->stack->caches.capacity;
+    const size_t C = (size_t)search->stack->caches.slots, V = (size_t)search->stack->output.outputs;
     size_t used = 0;
-    search->works = take(room, &used, A * sizeof(Work));
-    search->readers = take(room, &used, A * sizeof(Reader));
-    search->logits = take(room, &used, TOGETHER * V * sizeof(float));
-    search->listed = take(room, &used, V * sizeof(float));
-    search->values = take(room, &used, A * C * W * sizeof(float));
-    search->tokens = take(room, &used, A * C * W * sizeof(int64_t));
-    search->ranks = take(room, &used, C * sizeof(double));
-    search->chosen = take(room, &used, C * sizeof(int64_t));
+    search->items = allocate(arena, &used, A * sizeof(Item));
+    search->beams = allocate(arena, &used, A * sizeof(BeamRows));
+    search->logits = allocate(arena, &used, BLOCK_ROWS * V * sizeof(float));
+    search->listed_logits = allocate(arena, &used, V * sizeof(float));
+    search->values = allocate(arena, &used, A * C * W * sizeof(float));
+    search->tokens = allocate(arena, &used, A * C * W * sizeof(int64_t));
+    search->candidate_sums = allocate(arena, &used, C * sizeof(double));
+    search->candidates = allocate(arena, &used, C * sizeof(int64_t));
     for (size_t a = 0; a < A; a++) {
-        Work work = {.place = (int64_t)a};
-        work.tokens = take(room, &used, C * L * sizeof(int32_t));
-        work.ancestors = take(room, &used, C * L * sizeof(int32_t));
-        work.spare = take(room, &used, C * L * sizeof(int32_t));
-        work.sums = take(room, &used, C * sizeof(double));
-        if (room) search->works[a] = work;
+        Item item = {.slot = (int64_t)a};
+        item.tokens = allocate(arena, &used, C * L * sizeof(int32_t));
+        item.ancestors = allocate(arena, &used, C * L * sizeof(int32_t));
+        item.spare_ancestors = allocate(arena, &used, C * L * sizeof(int32_t));
+        item.sums = allocate(arena, &used, C * sizeof(double));
+        if (arena) search->items[a] = item;
     }
     return used;
 }
 
-/* Search B sentences whose memory is kept; the caches have at_once sentences of C = W + 1 places. */
-int search_beams(const Stack *how, const Plan *plan, const Finished *finished) {
-    Search search = {.how = how, .plan = plan, .finished = finished};
-    char *room = aligned_alloc(64, lay_out(&search, NULL));
-    int64_t waiting = 0, working = 0, rows = 0;
-    if (room && !set_up(&search.desk, how, plan->at_once * how->caches.places)) {
-        lay_out(&search, room);
-        while (working < plan->at_once && waiting < plan->sentences) begin(&search, search.works + working++, waiting++);
-        while (working && (rows = read_on(&search, working)) >= 0) working = extend_all(&search, working, &waiting);
+/* Search B sentences with projected memory; the caches hold `active` sentences of C = W + 1 slots. */
+int search_beams(const Stack *stack, const Options *options, const Results *results) {
+    Search search = {.stack = stack, .options = options, .results = results};
+    char *arena = aligned_alloc(64, lay_out(&search, NULL));
+    int64_t next = 0, count = 0, rows = 0;
+    if (arena && !allocate_workspace(&search.workspace, stack, options->active * stack->caches.slots)) {
+        lay_out(&search, arena);
+        while (count < options->active && next < options->sentences) start_item(&search, search.items + count++, next++);
+        while (count && (rows = decode_active(&search, count)) >= 0) count = extend_all(&search, count, &next);
     } else {
         rows = -1;
     }
-    free(search.desk.x);
-    free(room);
+    free(search.workspace.x);
+    free(arena);
     return rows < 0;
 }

@@ -1,40 +1,46 @@
-"""Beam search with a compiled model: what `search` does, in one call for all sentences (native/search.c)."""
+"""Beam search in C: what `decoding.search` does, in one call for all sentences (search.c)."""
 
 import torch
 from torch import Tensor
 
 from dragoman.decoding.hypothesis import FAILED_HYPOTHESIS, NO_HYPOTHESIS, Hypothesis, max_output_lengths
 from dragoman.decoding.penalties import length_penalty
-from dragoman.models.transducer import Source
+from dragoman.models.transducer import IncrementalDecoder, Source
 from dragoman.native.model import NativeTransformer
 from dragoman.recipe import DecodingConfig
 
 
 def native_beam_search(
-    model: NativeTransformer,
+    model: IncrementalDecoder,
     source: Source,
     config: DecodingConfig,
     n_best: int,
-    active_sentences: int,
+    *,
     allowed: Tensor | None = None,
-) -> list[list[Hypothesis]]:
-    """Return for each sentence of `source` (B S) its `n_best` best hypotheses; `at_once` of them are worked on.
+    active_sentences: int | None = None,
+) -> list[list[Hypothesis]] | None:
+    """Return the `n_best` best hypotheses of each sentence, or None if the model cannot be searched natively.
 
-    `allowed` (B V) says which pieces may be said in each.
+    `allowed` (B V) restricts the tokens of each sentence; `active_sentences` are searched at the same time.
     """
-    longest = max_output_lengths(source, config)
-    lengths = torch.arange(int(longest.max()) + 1, dtype=torch.float64)
-    penalties = length_penalty(lengths, config.length_penalty)
-    found = model.search(
+    if not isinstance(model, NativeTransformer):
+        return None
+    max_lengths = max_output_lengths(source, config)
+    if active_sentences is None:
+        active_sentences = model.max_active_sentences(max_lengths, config.beam)
+    if active_sentences == 0:
+        return None
+    lengths = torch.arange(int(max_lengths.max()) + 1, dtype=torch.float64)
+    results = model.search(
         model.encode(source),
-        longest,
-        penalties,
+        max_lengths,
+        length_penalty(lengths, config.length_penalty),
         beam=config.beam,
         n_best=n_best,
         active_sentences=active_sentences,
         allowed=allowed,
     )
-    rows = zip(*(part.tolist() for part in vars(found).values()), strict=True)
+    rows = zip(*(part.tolist() for part in vars(results).values()), strict=True)
     return [
         [hypothesis for hypothesis in map(_to_hypothesis, *row) if hypothesis.score > NO_HYPOTHESIS]
         or [FAILED_HYPOTHESIS]
@@ -43,5 +49,4 @@ def native_beam_search(
 
 
 def _to_hypothesis(tokens: list[int], length: int, score: float, log_probability: float, truncated: bool) -> Hypothesis:
-    """Return one hypothesis that was found."""
     return Hypothesis(tuple(tokens[:length]), score, log_probability, truncated)

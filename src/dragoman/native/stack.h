@@ -1,4 +1,4 @@
-/* Both sides of figure 1 with their weights packed, and what reads through the decoder one position at a time. */
+/* Encoder and decoder with packed weights. */
 
 #ifndef DRAGOMAN_STACK_H
 #define DRAGOMAN_STACK_H
@@ -10,9 +10,13 @@ typedef struct {
     const float *gain, *shift; /* D each; NULL: no norm here */
 } Norm;
 
+/* How a layer mixes positions; a recurrent cell (SSRU) would be another kind with its own cache. */
+enum { ATTENTION_LAYER = 0 };
+
 typedef struct {
-    Linear joint, own_output, query, memory, cross_output, inner, outer; /* an encoder layer has no query, memory, … */
-    Norm around_own, around_cross, around_feed_forward;
+    int64_t kind;
+    Linear joint, self_output, query, memory, cross_output, inner, outer; /* an encoder layer has no query, memory, … */
+    Norm self_norm, cross_norm, feed_forward_norm;
     float *keys, *values;               /* B C L H K: of the prefixes */
     float *memory_keys, *memory_values; /* B H K P and B S H K, P being S rounded up to whole vectors */
 } Layer;
@@ -21,32 +25,32 @@ typedef struct {
     Caches caches;
     int64_t sources, layers, norm_first, gelu;
     const float *embedding; /* V D */
-    const float *waves;     /* a row of K a place: sine and cosine of each pair's angle; NULL: nothing is turned */
+    const float *rotary;     /* K per position: sine and cosine of each angle; NULL: no rotary embedding */
     float scale, epsilon;
     const Layer *layer;
-    Norm last;
+    Norm final_norm;
     Linear output;
 } Stack;
 
-/* Room for the rows that are worked on: `x` is its beginning and all of it. */
+/* Memory for the activations of some rows; `x` is the start of the allocation. */
 typedef struct {
-    float *x, *reading, *change, *wide, *scales;
+    float *x, *normed, *delta, *scratch, *scales;
     uint8_t *bytes;
-} Desk;
+} Workspace;
 
-/* The hypotheses of one sentence that read one more position each; their rows follow those of the sentence before. */
+/* The rows of one sentence: its hypotheses, each with one more position. */
 typedef struct {
-    int64_t place;  /* of the sentence in the caches */
+    int64_t slot;   /* of the sentence in the caches */
     int64_t memory; /* of the sentence in the memory and its mask */
     int64_t beam, length;
     const int32_t *ancestors; /* W T */
-} Reader;
+} BeamRows;
 
-int set_up(Desk *desk, const Stack *how, int64_t rows);
-void embed(const Stack *how, float *x, int64_t token, const float *position);
+int allocate_workspace(Workspace *workspace, const Stack *stack, int64_t rows);
+void embed(const Stack *stack, float *x, int64_t token, const float *position);
 
-/* Take what stands in desk->x (rows × D) through all layers; NULL if memory ran out. The mask is B S. */
-const float *read_positions(const Stack *how, const Desk *desk, const Reader *readers, int64_t count,
+/* Apply all layers to workspace->x (rows × D); return NULL if out of memory. The mask is B S. */
+const float *decode_positions(const Stack *stack, const Workspace *workspace, const BeamRows *beams, int64_t count,
                             const uint8_t *mask);
 
 #endif

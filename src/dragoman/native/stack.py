@@ -1,4 +1,4 @@
-"""The structures of stack.c, and linear layers packed as it wants them."""
+"""The ctypes mirrors of the structs in stack.h, linear.h and search.c, and the packing of linear layers."""
 
 from ctypes import POINTER, Structure, c_float, c_int64, c_void_p
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from torch.nn import functional as F
 from dragoman.native import functions
 from dragoman.native.functions import CCacheShape
 
-_PANEL = 32  # outputs whose weights lie side by side
+_PANEL = 32  # outputs whose weights are stored together
 
 
 class CLinear(Structure):
-    """A packed linear layer."""
+    """The struct `Linear`: a packed linear layer."""
 
     _fields_ = (
         ("inputs", c_int64),
@@ -30,20 +30,21 @@ class CLinear(Structure):
 
 
 class CNorm(Structure):
-    """A layer norm; empty where there is none."""
+    """The struct `Norm`: a layer norm; null where there is none."""
 
     _fields_ = (("gain", c_void_p), ("shift", c_void_p))
 
 
-_LINEAR_FIELDS = ("joint", "own_output", "query", "memory", "cross_output", "inner", "outer")
-_NORM_FIELDS = ("around_own", "around_cross", "around_feed_forward")
+_LINEAR_FIELDS = ("joint", "self_output", "query", "memory", "cross_output", "inner", "outer")
+_NORM_FIELDS = ("self_norm", "cross_norm", "feed_forward_norm")
 _POINTER_FIELDS = ("keys", "values", "memory_keys", "memory_values")
 
 
 class CLayer(Structure):
-    """A layer of the encoder or of the decoder, with its caches and its part of the memory."""
+    """The struct `Layer`: an encoder or decoder layer, its caches and its projected memory."""
 
     _fields_ = (
+        ("kind", c_int64),
         *((name, CLinear) for name in _LINEAR_FIELDS),
         *((name, CNorm) for name in _NORM_FIELDS),
         *((name, c_void_p) for name in _POINTER_FIELDS),
@@ -51,7 +52,7 @@ class CLayer(Structure):
 
 
 class CStack(Structure):
-    """All layers of one side."""
+    """The struct `Stack`: the encoder or the decoder."""
 
     _fields_ = (
         ("caches", CCacheShape),
@@ -60,36 +61,36 @@ class CStack(Structure):
         ("norm_first", c_int64),
         ("gelu", c_int64),
         ("embedding", c_void_p),
-        ("waves", c_void_p),
+        ("rotary", c_void_p),
         ("scale", c_float),
         ("epsilon", c_float),
         ("layer", POINTER(CLayer)),
-        ("last", CNorm),
+        ("final_norm", CNorm),
         ("output", CLinear),
     )
 
 
 class CSearchOptions(Structure):
-    """What is searched for, as search.c wants it."""
+    """The struct `Options` of search.c."""
 
     _fields_ = (
-        *((name, c_int64) for name in ("sentences", "at_once", "beam", "n_best")),
-        *((name, c_void_p) for name in ("longest", "penalties", "positions", "mask", "ids", "starts", "lists")),
+        *((name, c_int64) for name in ("sentences", "active", "beam", "n_best")),
+        *((name, c_void_p) for name in ("max_lengths", "penalties", "positions", "mask", "ids", "starts", "lists")),
     )
 
 
 class CSearchResults(Structure):
-    """Where search.c puts what it has found."""
+    """The struct `Results` of search.c: where the hypotheses are written."""
 
     _fields_ = tuple((name, c_void_p) for name in ("tokens", "lengths", "scores", "sums", "truncated"))
 
 
 @cache
 def stack_library() -> Any:
-    """Return the library with the types of the stacks' functions declared too."""
+    """Return the library with the functions of stack.c and search.c declared, too."""
     library = functions.native_library()
     library.encode.argtypes = [POINTER(CStack), *[c_void_p] * 4]
-    library.keep_memory.argtypes = [POINTER(CStack), c_void_p]
+    library.project_memory.argtypes = [POINTER(CStack), c_void_p]
     library.decode_step.argtypes = [POINTER(CStack), *[c_void_p] * 5]
     library.search_beams.argtypes = [POINTER(CStack), POINTER(CSearchOptions), POINTER(CSearchResults)]
     return library
@@ -97,15 +98,15 @@ def stack_library() -> Any:
 
 @dataclass(frozen=True)
 class LinearWeights:
-    """The weights of a linear layer, an output a row, in float32 or as bytes with a scale for each output."""
+    """The weights of a linear layer, one output per row, in float32 or in int8 with one scale per output."""
 
     weights: Tensor  # outputs × inputs
     bias: Tensor | None
-    scales: Tensor | None  # of bytes: what one step is worth
+    scales: Tensor | None  # of int8: the value of one step
 
     @classmethod
     def from_parameters(cls, weight: Tensor, bias: Tensor | None, is_int8: bool) -> "LinearWeights":
-        """Take the parameters of a linear layer, and round them if they are to be bytes."""
+        """Return the weights of a linear layer, quantised if they are to be int8."""
         weight, bias = weight.detach(), None if bias is None else bias.detach()
         if not is_int8:
             return cls(weight, bias, None)
@@ -113,12 +114,12 @@ class LinearWeights:
         return cls((weight / scales[:, None]).round().to(torch.int8), bias, scales)
 
     def select_outputs(self, outputs: Tensor) -> "LinearWeights":
-        """Return some of the outputs (a tensor of their numbers) alone."""
+        """Return the weights of some outputs (indices)."""
         return LinearWeights(*(None if part is None else part[outputs] for part in vars(self).values()))  # type: ignore[arg-type]
 
 
 class PackedLinear:
-    """Rows in panels, as linear.c wants them."""
+    """Weights in the panels of linear.c."""
 
     def __init__(self, rows: LinearWeights) -> None:
         outputs, inputs = rows.weights.shape
@@ -142,6 +143,6 @@ class PackedLinear:
 
 
 def norm_pointers(norm: nn.Module) -> CNorm:
-    """Point to the parameters of a layer norm, and take nothing else for one."""
-    assert isinstance(norm, nn.LayerNorm), f"this is no layer norm: {type(norm)}"
+    """Return the struct of a layer norm."""
+    assert isinstance(norm, nn.LayerNorm), f"not a layer norm: {type(norm)}"
     return CNorm(norm.weight.data_ptr(), norm.bias.data_ptr())

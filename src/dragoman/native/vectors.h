@@ -1,4 +1,4 @@
-/* Sixteen floats at a time, in the vector notation that GCC and Clang share: it compiles for any processor. */
+/* Vectors of sixteen floats, in the notation of GCC and Clang, which compiles for any processor. */
 
 #ifndef DRAGOMAN_VECTORS_H
 #define DRAGOMAN_VECTORS_H
@@ -28,7 +28,7 @@ static inline floats choose(ints condition, floats yes, floats no) {
 
 static inline floats larger(floats a, floats b) { return choose(a > b, a, b); }
 
-/* Halves upon halves: lane by lane, sixteen additions would wait for each other. */
+/* Pairwise, since sixteen sequential additions would wait for each other. */
 static inline float sum(floats value) {
     float lanes[LANES];
     memcpy(lanes, &value, sizeof lanes);
@@ -46,9 +46,9 @@ static inline float highest(floats value) {
     return lanes[0];
 }
 
-/* Turn sixteen rows of sixteen into columns. Each round interleaves row i with row i + 8, which rotates the eight bits
+/* Transpose a block of 16 × 16. Each round interleaves row i with row i + 8, which rotates the eight bits
    of an element's place (row, column) by one; four rounds exchange row and column. */
-static inline void turn(floats rows[LANES]) {
+static inline void transpose_block(floats rows[LANES]) {
     for (int round = 0; round < 4; round++) {
         floats mixed[LANES];
         for (int i = 0; i < LANES / 2; i++) {

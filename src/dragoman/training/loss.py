@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from dragoman import native
 from dragoman.models.transducer import Transducer
-from dragoman.native import functions as kernels
 from dragoman.tokens import token_mask
 from dragoman.training.loop import LossSums, Objective, TensorBatch
 
@@ -33,7 +33,9 @@ def cross_entropy_objective(label_smoothing: float) -> Objective:
 
     def objective(model: Transducer, batch: TensorBatch) -> LossSums:
         hidden = model.hidden_states(batch.prefix, model.encode(batch.source))
-        return LossSums(*projected_cross_entropy(hidden, model.output_weight, batch.target, label_smoothing))
+        return LossSums(
+            *projected_cross_entropy(hidden, model.output_weight, batch.target, label_smoothing, bias=model.output_bias)
+        )
 
     return objective
 
@@ -43,12 +45,17 @@ def projected_cross_entropy(
     output: Tensor,  # V D
     target: Tensor,  # B T, padded with PAD
     smoothing: float,
+    *,
+    bias: Tensor | None = None,  # V
 ) -> tuple[Tensor, Tensor]:
     """Return the smoothed loss of hidden @ outputᵀ and, for the record, the loss without smoothing; both are sums."""
     real = token_mask(target)
     fused: Any = ProjectedCrossEntropy.apply
     full = torch.promote_types(hidden.dtype, output.dtype)  # half precision would leave three digits of a sum
-    loss, plain = fused(hidden[real].to(full), output, target[real], smoothing)
+    rows = hidden[real].to(full)
+    if bias is not None:  # one more input that is always 1
+        rows, output = F.pad(rows, (0, 1), value=1.0), torch.cat([output, bias[:, None]], dim=1)
+    loss, plain = fused(rows, output, target[real], smoothing)
     return loss, plain
 
 
@@ -57,8 +64,8 @@ def cross_entropy_with_gradient_(logits: Tensor, target: Tensor, smoothing: floa
 
     The gradient of softmax with cross-entropy is the probabilities minus the target.
     """
-    if kernels.is_supported(logits):
-        return kernels.cross_entropy(logits, target, smoothing)
+    if native.is_supported(logits):
+        return native.cross_entropy(logits, target, smoothing)
     highest = logits.amax(-1, keepdim=True)
     hit = logits.gather(1, target[:, None])
     mean = logits.mean(-1, keepdim=True)
