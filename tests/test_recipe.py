@@ -570,3 +570,40 @@ def test_a_task_begins_with_a_size_of_its_own_and_a_preset_brings_the_papers_sch
 
 def test_translation_begins_with_the_smallest_size():
     assert default_preset("translate") == "tiny"
+
+
+CORPORA = {
+    "no label": ([{"file": "a"}], r"\[\[data.corpora\]\] 1 has no label; expected label and file"),
+    "no file": ([{"label": "a", "file": "a"}, {"label": "b"}], r"\[\[data.corpora\]\] 2 has no file"),
+    "an odd label": ([{"label": "a b", "file": "a"}], r'label is "a b"; a label must not be empty and must not have'),
+    "an unknown key": ([{"label": "a", "file": "a", "lang": "b"}], r'1 has no setting "lang"; it has label'),
+    "a number": ([{"label": 1, "file": "a"}], "label is 1; it must be text in quotation marks"),
+    "text": (["a=b"], r'1 must be a table of settings; found "a=b"'),
+    "no list": ("a=b", 'corpora is "a=b"; it must be a list of tables, each with label and file'),
+}
+
+
+@pytest.mark.parametrize("case", CORPORA)
+def test_a_corpus_that_is_not_label_and_file_is_refused(case):
+    corpora, words = CORPORA[case]
+    with pytest.raises(UserError, match=words):
+        Recipe.from_table({"task": "inflect", "data": {"corpora": corpora}})
+
+
+def test_several_corpora_are_written_and_read_again(tmp_path):
+    file = tmp_path / "recipe.toml"
+    file.write_text(
+        'task = "inflect"\n[[data.corpora]]\nlabel = "de"\nfile = "a"\n[[data.corpora]]\nlabel = "en"\nfile = "b"\n'
+    )
+    recipe = Recipe.from_toml(file)
+    assert [(corpus.label, corpus.file) for corpus in recipe.data.corpora] == [("de", "a"), ("en", "b")]
+    file.write_text(recipe.to_toml())
+    assert Recipe.from_toml(file) == recipe
+
+
+def test_labelled_files_of_version_0_1_are_read_from_a_run_and_refused_with_the_new_key_elsewhere():
+    table = {"task": "inflect", "model": {}, "data": {"labelled": ["de=a=b", "en=c"], "valid_labelled": []}}
+    recipe = Recipe.from_table(table, is_complete=True)
+    assert [(corpus.label, corpus.file) for corpus in recipe.data.corpora] == [("de", "a=b"), ("en", "c")]
+    with pytest.raises(UserError, match=r"\[data\] labelled is now written as \[\[data.corpora\]\] tables"):
+        Recipe.from_table(table)

@@ -90,8 +90,8 @@ NEXT_WORD_TASKS = ("parse",)
 # Which settings of [data] name the text that a task learns from; its validation text has the same names with "valid_".
 TASK_DATA_KEYS: dict[str, tuple[str, ...]] = {
     "translate": ("source", "target", "pairs"),
-    "pronounce": ("file", "labelled"),
-    "inflect": ("file", "labelled"),
+    "pronounce": ("file", "corpora"),
+    "inflect": ("file", "corpora"),
     "parse": ("file",),
     "generate": ("file",),
 }

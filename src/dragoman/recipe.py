@@ -46,44 +46,60 @@ def _check_task(name: str) -> str:
 
 
 StorableText = Annotated[str, AfterValidator(_check_storable)]
-StorableTexts = tuple[StorableText, ...]
 TokenizerKind = Literal["bpe", "wordpiece", "characters", "bytes", "words"]
 
 
-class DataConfig(Config):
-    """Where the sentence pairs are. Files may be gzipped (.gz)."""
+def _check_label(label: str) -> str:
+    if not label or set(label) & set(" \t<>"):
+        raise ValueError("a label must not be empty and must not have spaces, tabs, < or >")
+    return label
 
-    source: StorableText | None = Field(None, description="text to translate from, one sentence a line")
+
+class CorpusConfig(Config):
+    """One of several files that a model is trained on: a [[data.corpora]] table."""
+
+    label: Annotated[StorableText, AfterValidator(_check_label)] = Field(
+        description="read before every entry of the file: a language, a kind of text"
+    )
+    file: StorableText = Field(description="the file")
+
+
+class DataConfig(Config):
+    """The files to train on. They may be gzipped (.gz)."""
+
+    source: StorableText | None = Field(None, description="text to translate from, one sentence per line")
     target: StorableText | None = Field(None, description="its translation, line by line")
     pairs: StorableText | None = Field(
-        None, description="instead of the two: one file, source and target separated by a tab"
+        None, description="instead of source and target: one file, separated by a tab on each line"
     )
     valid_source: StorableText | None = Field(
-        None, description="sentences to validate with; without them some are held out"
+        None, description="validation sentences; without them, some training pairs are held out"
     )
     valid_target: StorableText | None = Field(None, description="their translation, line by line")
-    valid_pairs: StorableText | None = Field(None, description="instead of the two: one tab-separated file")
+    valid_pairs: StorableText | None = Field(
+        None, description="instead of valid_source and valid_target: one tab-separated file"
+    )
     file: StorableText | None = Field(None, description="for tasks of one file: a lexicon, a treebank, a running text")
-    valid_file: StorableText | None = Field(None, description="the same, to validate with")
-    labelled: StorableTexts = Field(
-        (), strict=False, description='several such files for one model, each "label=file": a language, a kind of text'
+    valid_file: StorableText | None = Field(None, description="the validation file of such a task")
+    corpora: tuple[CorpusConfig, ...] = Field(
+        (), strict=False, description="instead of file: several [[data.corpora]] tables, each with a label and a file"
     )
-    valid_labelled: StorableTexts = Field((), strict=False, description="the same, to validate with")
-    held_out: int = Field(1000, ge=1, description="pairs to hold out where no validation files are given")
-    longest: int = Field(
-        256, ge=2, le=100_000, description="pairs with more pieces than this on either side are left out"
+    valid_corpora: tuple[CorpusConfig, ...] = Field(
+        (), strict=False, description="instead of valid_file: several [[data.valid_corpora]] tables"
     )
+    held_out: int = Field(1000, ge=1, description="training pairs to hold out if there are no validation files")
+    longest: int = Field(256, ge=2, le=100_000, description="pairs with more pieces on either side are left out")
 
     def conflicts(self) -> Iterator[str]:
-        """Refuse half a parallel corpus, and a corpus given twice."""
+        """Yield a corpus of which one side is missing, and a corpus that is given twice."""
         for part, pairs, source, target in (
             ("", self.pairs, self.source, self.target),
             ("valid_", self.valid_pairs, self.valid_source, self.valid_target),
         ):
             if pairs and (source or target):
                 yield f"{part}pairs and {part}source/{part}target name the same text twice; give one of them"
-            if getattr(self, part + "file") and getattr(self, part + "labelled"):
-                yield f"{part}file and {part}labelled name the text twice; give one of them"
+            if getattr(self, part + "file") and getattr(self, part + "corpora"):
+                yield f"{part}file and {part}corpora name the text twice; give one of them"
             if bool(source) != bool(target):
                 given, missing = (part + "source", part + "target") if source else (part + "target", part + "source")
                 yield f"{given} is given but {missing} is not; a parallel text needs both"
@@ -267,6 +283,8 @@ class Recipe(Config):
         model = table.get("model")
         if isinstance(model, Mapping) and (is_complete or is_of_version_0_1(model)):
             table = {**table, "model": upgrade_model_table(model)}
+            if isinstance(table.get("data"), Mapping):
+                table = {**table, "data": _upgrade_data_table(table["data"])}
         given = merge_tables(table, parsed)
         named = given.pop("preset", None)
         below = {} if is_complete else _task_defaults(given.get("task"))
@@ -284,6 +302,16 @@ class Recipe(Config):
             if isinstance(section, Config):
                 lines += ["", *section_lines(name, section, comments=comments)]
         return "\n".join(lines) + "\n"
+
+
+def _upgrade_data_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    # Version 0.1 wrote several files as labelled = ["label=file", …].
+    table = dict(table)
+    for part in ("", "valid_"):
+        entries = [str(entry).partition("=") for entry in table.pop(f"{part}labelled", ())]
+        if entries:
+            table[f"{part}corpora"] = [{"label": label, "file": file} for label, _, file in entries]
+    return table
 
 
 def _task_defaults(name: Any) -> dict[str, Any]:

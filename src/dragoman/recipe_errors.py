@@ -17,6 +17,7 @@ from dragoman.toml import display_value
 _ConfigClass = type[BaseModel]
 
 _TYPE_WORDS = {int: "a whole number", float: "a number", str: "text in quotation marks", bool: "true or false"}
+_RENAMED_DATA_KEYS = {"labelled": "corpora", "valid_labelled": "valid_corpora"}
 _LIMIT_WORDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
@@ -75,6 +76,8 @@ def _is_overridden(root: _ConfigClass, path: Sequence[Any], overrides: Mapping[s
 def _format_error(
     root: _ConfigClass, item: Any, path: Sequence[str], table: Mapping[str, Any], architecture: Any
 ) -> list[str]:
+    if path[:1] == ("data",) and len(item["loc"]) > 2:
+        return [_format_corpus_error(item)]
     kind, field, value = item["type"], find_field(root, path, architecture), _value_at(table, path)
     section = f"[{path[0]}] " if path else ""
     renamed = renamed_setting(path[1], value) if len(path) == 2 and path[0] == "model" else None
@@ -95,8 +98,24 @@ def _format_error(
     return [f"{wrong}; it must be {_describe_type(field.annotation, field.metadata)}{_integer_hint(value, kind)}."]
 
 
+def _format_corpus_error(item: Any) -> str:
+    _, name, index, *rest = item["loc"]
+    where, example = f"[[data.{name}]] {index + 1}", 'it has label = "…" and file = "…"'
+    if not rest:
+        return f"{where} must be a table of settings; found {display_value(item['input'])}."
+    if item["type"] == "missing":
+        return f"{where} has no {rest[0]}; expected label and file."
+    if item["type"] == "extra_forbidden":
+        return f'{where} has no setting "{rest[0]}"; {example}.'
+    expected = item["ctx"]["error"] if item["type"] == "value_error" else f"it must be {_TYPE_WORDS[str]}"
+    return f"{where}: {rest[0]} is {display_value(item['input'])}; {expected}."
+
+
 def _format_unknown_setting(root: _ConfigClass, path: Sequence[str], architecture: Any) -> str:
     *parents, name = path
+    if parents == ["data"] and name in _RENAMED_DATA_KEYS:
+        new = _RENAMED_DATA_KEYS[name]
+        return f"[data] {name} is now written as [[data.{new}]] tables, each with a label and a file."
     homes = [
         part for part in root.model_fields if any(name in each.model_fields for each in section_classes(root, part))
     ]
@@ -124,6 +143,8 @@ def _describe_type(kind: Any, limits: Sequence[Any] = ()) -> str:
     if get_origin(kind) is Literal:
         return f"{'one of ' if len(parts) > 1 else ''}{_joined(parts)}"
     if get_origin(kind) is tuple and parts[-1] is Ellipsis:
+        if _is_config_class(parts[0]):
+            return f"a list of tables, each with {' and '.join(parts[0].model_fields)}"
         return f"a list, each {_describe_type(parts[0])}"
     if get_origin(kind) is tuple:
         return f"a list of {len(parts)} values, each {_describe_type(parts[0])}"

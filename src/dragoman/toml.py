@@ -46,6 +46,8 @@ def toml_value(value: Any) -> str:
         return '"' + "".join(_escape_character(c) for c in value) + '"'
     if isinstance(value, tuple | list):
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    if hasattr(value, "model_dump"):  # a nested config
+        value = value.model_dump()
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + "}"
     return str(value)

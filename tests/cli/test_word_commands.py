@@ -49,8 +49,8 @@ def inflector(tmp_path_factory):
     for name in ("de", "en"):
         lines = [f"{lemma}\t{form}\t{tags}\n" for (label, lemma, tags), form in FORMS.items() if label == name]
         (folder / name).write_text("".join(lines))
-    labelled = [f"{name}={folder / name}" for name in ("de", "en")]
-    data = {"labelled": labelled, "valid_labelled": labelled}
+    corpora = [{"label": name, "file": str(folder / name)} for name in ("de", "en")]
+    data = {"corpora": corpora, "valid_corpora": corpora}
     recipe = {"task": "inflect", "run": str(folder / "inflector"), "data": data, **SMALL}
     return dragoman.train(Recipe.from_table(recipe)).folder
 

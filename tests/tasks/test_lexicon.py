@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from dragoman.errors import UserError
-from dragoman.recipe import DataConfig
+from dragoman.recipe import CorpusConfig, DataConfig
 from dragoman.tasks.inflect import InflectionTask
 from dragoman.tasks.lexicon import Lexicon, join_letters, open_lexicons, spell_word
 from dragoman.tasks.pronounce import PronunciationTask
@@ -68,11 +68,16 @@ def test_lemma_form_and_tags_become_a_question_and_a_form(lexicon):
     ]  # fmt: skip
 
 
+def corpus(label, path):
+    return CorpusConfig(label=label, file=str(path))
+
+
 def test_labels_stand_before_the_words_of_their_files(tmp_path):
     for name, line in (("fre", "eau\to"), ("ger", "Au\taʊ")):
         (tmp_path / name).write_text(line + "\n")
     data = DataConfig(
-        labelled=(f"fre={tmp_path / 'fre'}", f"ger={tmp_path / 'ger'}"), valid_labelled=(f"ger={tmp_path / 'ger'}",)
+        corpora=tuple(corpus(name, tmp_path / name) for name in ("fre", "ger")),
+        valid_corpora=(corpus("ger", tmp_path / "ger"),),
     )
     train, valid = open_lexicons(data, WORDS)
     assert list(train.pairs()) == [("<fre> e a u", "o"), ("<ger> A u", "aʊ")]
@@ -127,18 +132,15 @@ def test_a_long_line_is_not_repeated_whole(lexicon):
 
 UNNAMED = {
     "nothing": ({}, "names no lexicon to train on"),
-    "no file": ({"labelled": ("fre",)}, '"fre" is not label=file'),
-    "no label": ({"labelled": ("=a.tsv",)}, '"=a.tsv" is not label=file'),
-    "an odd label": ({"labelled": ("a b=a.tsv",)}, '"a b=a.tsv" is not label=file'),
     "an unknown label": (
-        {"labelled": ("fre=a.tsv",), "valid_labelled": ("ger=b.tsv",)},
+        {"corpora": (corpus("fre", "a.tsv"),), "valid_corpora": (corpus("ger", "b.tsv"),)},
         'b.tsv: to be validated with the label "ger", but training has one of the labels fre',
     ),
     "no label to validate with": (
-        {"labelled": ("fre=a.tsv",), "valid_file": "b.tsv"}, 'b.tsv: to be validated with the label ""'
+        {"corpora": (corpus("fre", "a.tsv"),), "valid_file": "b.tsv"}, 'b.tsv: to be validated with the label ""'
     ),
     "a label only to validate with": (
-        {"file": "a.tsv", "valid_labelled": ("ger=b.tsv",)}, "training has valid_file, without a label"
+        {"file": "a.tsv", "valid_corpora": (corpus("ger", "b.tsv"),)}, "training has valid_file, without a label"
     ),
 }  # fmt: skip
 

@@ -75,7 +75,9 @@ def test_examples_with_labels_and_tags_can_be_read_again():
 
 
 def test_a_task_learns_its_labels_from_the_recipe():
-    recipe = Recipe.from_table({"task": "pronounce", "data": {"labelled": ["fre=a", "ger=b", "fre=c"]}})
+    recipe = Recipe.from_table(
+        {"task": "pronounce", "data": {"corpora": [{"label": label, "file": "a"} for label in ("fre", "ger", "fre")]}}
+    )
     assert task_for(recipe).labels == ("fre", "ger")
     assert task_for(Recipe.from_table({"task": "pronounce", "data": {"file": "a"}})).labels == ()
 

@@ -49,7 +49,10 @@ def test_a_finished_run_is_told_whole(trained):
     ("recipe", "facts"),
     [
         ('task = "parse"\n[data]\nfile = "trees"\nvalid_file = "more"', {"Task": "parse", "Text": "trees"}),
-        ('task = "inflect"\n[data]\nlabelled = ["a=b", "c=d"]', {"Task": "inflect", "Text": "a=b and c=d"}),
+        (
+            'task = "inflect"\n[data]\ncorpora = [{file = "b"}, {file = "d"}]',
+            {"Task": "inflect", "Text": "b and d"},
+        ),
         ('[data]\nsource = "a.de"\ntarget = "a.en"', {"Task": "translate", "Text": "a.de and a.en"}),
     ],
 )

@@ -15,7 +15,7 @@ from unicodedata import combining, normalize
 from dragoman.data.corpus import CorpusScan, Pair, ScannedCorpus, check_regular_file
 from dragoman.data.lines import OnFileNotice, read_lines
 from dragoman.errors import UserError
-from dragoman.recipe import DataConfig
+from dragoman.recipe import CorpusConfig, DataConfig
 
 SPACE_SYMBOL = "␣"  # a space inside a word, where spaces stand between letters
 _CMUDICT_LINE = re.compile(r"(\S+?)(?:\(\d+\))?\s+(.*?)(?:\s+#.*)?\s*")  # word, number of the variant, phones, remark
@@ -127,12 +127,10 @@ class Lexicon(ScannedCorpus):
 
 def open_lexicons(config: DataConfig, layout: LexiconLayout) -> tuple[Lexicon, Lexicon | None]:
     """Name the files that a recipe trains on and validates with."""
-    train, valid = (
-        labelled_files(config.file, config.labelled),
-        labelled_files(config.valid_file, config.valid_labelled),
-    )
+    train = _labelled_files(config.file, config.corpora)
+    valid = _labelled_files(config.valid_file, config.valid_corpora)
     if not train:
-        raise UserError('The recipe names no lexicon to train on: set [data] file, or labelled = ["label=file", …].')
+        raise UserError("The recipe names no lexicon to train on: set [data] file, or write [[data.corpora]] tables.")
     known = {name for name, _ in train}
     for name, path in valid:
         if name not in known:
@@ -141,12 +139,7 @@ def open_lexicons(config: DataConfig, layout: LexiconLayout) -> tuple[Lexicon, L
     return Lexicon(train, layout), Lexicon(valid, layout) if valid else None
 
 
-def labelled_files(file: str | None, labelled: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
-    """Return files with their labels."""
+def _labelled_files(file: str | None, corpora: tuple[CorpusConfig, ...]) -> tuple[tuple[str, Path], ...]:
     if file:
         return (("", Path(file)),)
-    for text in labelled:
-        name, _, path = text.partition("=")
-        if not (name and path) or set(name) & set(" \t<>"):
-            raise UserError(f'[data] labelled: "{text}" is not label=file, as in "fre=french.tsv".')
-    return tuple((text.partition("=")[0], Path(text.partition("=")[2])) for text in labelled)
+    return tuple((corpus.label, Path(corpus.file)) for corpus in corpora)

@@ -18,7 +18,6 @@ from dragoman.tasks.lexicon import (
     Lexicon,
     LexiconLayout,
     label_token,
-    labelled_files,
     open_lexicons,
     split_tabs,
     visible_letter,
@@ -43,7 +42,7 @@ class WordTask(BaseTask, ABC):
 
     def configure(self, config: DataConfig) -> Self:
         """Return the task with the labels that a recipe gives its files."""
-        return replace(self, labels=tuple(dict.fromkeys(name for name, _ in labelled_files(None, config.labelled))))
+        return replace(self, labels=tuple(dict.fromkeys(corpus.label for corpus in config.corpora)))
 
     @abstractmethod
     def encode_columns(self, columns: Sequence[str]) -> str:

@@ -127,8 +127,10 @@ def _recipe_facts(recipe: dict[str, Any]) -> dict[str, str]:
     layers = model.get("layers")
     is_one_stack = model.get("architecture") in ("decoder_only", "joined")
     stacks = layers if is_one_stack else f"{layers} + {model.get('decoder_layers') or layers}"
-    named = [data[name] for name in DATA_FILE_KEYS if data.get(name) and not name.startswith("valid_")]
-    texts = [str(file) for some in named for file in (some if isinstance(some, list) else [some])]
+    files = [data[name] for name in DATA_FILE_KEYS if isinstance(data.get(name), str) and not name.startswith("valid_")]
+    corpora = data.get("corpora")
+    several = corpora if isinstance(corpora, list) else []
+    texts = [*files, *(str(corpus.get("file")) for corpus in several if isinstance(corpus, dict))]
     return {
         "Task": str(recipe.get("task", "translate")),
         "Model": f"{stacks} layers, width {model.get('width')}, {model.get('heads')} heads",
