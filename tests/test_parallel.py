@@ -73,7 +73,7 @@ def test_a_small_batch_is_not_cut_up():
 
 
 def test_a_crew_works_at_the_same_time_and_answers_in_order():
-    together = threading.Barrier(2, timeout=20)  # passed only if two wait at it at once
+    together = threading.Barrier(2, timeout=120)  # passed only if two wait at it at once
 
     def work(item):
         together.wait()

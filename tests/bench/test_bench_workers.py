@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-from threading import Timer, main_thread
 
 import pytest
 
@@ -40,10 +39,11 @@ class Fragile:
         raise ValueError("I cannot")
 
 
-class Sleeper:
-    """A contender that would take ten minutes."""
+class Interrupting:
+    """An engine that interrupts the process that started it, and then would take ten minutes."""
 
     def run_turn(self) -> None:
+        os.kill(os.getppid(), signal.SIGINT)
         time.sleep(600)
 
 
@@ -76,9 +76,8 @@ def test_afterwards_no_process_is_left():
 def test_an_interruption_ends_a_worker_in_the_middle_of_its_turn():
     started_here = []
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever other tests have left
-    with pytest.raises(KeyboardInterrupt), start_engines({"a": (Sleeper, ())}, nobody) as workers:
+    with pytest.raises(KeyboardInterrupt), start_engines({"a": (Interrupting, ())}, nobody) as workers:
         started_here.append(workers["a"].process)
-        Timer(0.2, signal.pthread_kill, (main_thread().ident, signal.SIGINT)).start()
         workers["a"].run_turn()
     signal.signal(signal.SIGINT, before)
     assert not started_here[0].is_alive()

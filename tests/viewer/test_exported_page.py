@@ -29,6 +29,7 @@ def browser():
 def tab(browser):
     """A page of the browser; what its scripts complain about fails the test."""
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.set_default_timeout(120_000)
     complaints = []
     tab.on("pageerror", lambda error: complaints.append(str(error)))
     tab.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)

@@ -86,6 +86,7 @@ def browser():
 def opened(browser, tmp_path):
     """Open a record's page; what its script complains about fails the test."""
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.set_default_timeout(120_000)
     complaints = []
     tab.on("pageerror", lambda error: complaints.append(str(error)))
 

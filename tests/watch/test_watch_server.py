@@ -104,11 +104,13 @@ def test_a_look_that_makes_no_sense_is_refused_in_words(site, question):
 
 def test_the_page_ends_when_the_training_is_killed(trained):
     script = (
-        "import sys, time, socket\nfrom pathlib import Path\nfrom dragoman.watch.background import background_page\n"
+        "import sys, socket\nfrom pathlib import Path\nfrom dragoman.watch.background import background_page\n"
         "listening = socket.create_server(('127.0.0.1', 0))\nport = listening.getsockname()[1]\n"
-        "with background_page(Path(sys.argv[1]), listening):\n    print(port, flush=True)\n    time.sleep(60)\n"
+        "with background_page(Path(sys.argv[1]), listening):\n    print(port, flush=True)\n    sys.stdin.read()\n"
     )
-    training = subprocess.Popen([sys.executable, "-c", script, str(trained)], stdout=subprocess.PIPE)
+    training = subprocess.Popen(
+        [sys.executable, "-c", script, str(trained)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert training.stdout
     port = int(training.stdout.readline())
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/summary", timeout=60) as answer:

@@ -101,17 +101,17 @@ def test_a_run_that_is_erased_and_begun_anew_is_followed(trained, tmp_path):
 
 
 HOLD = """
-import sys, time
+import sys
 from dragoman.run import Run
 with Run(sys.argv[1]).lock():
     print(flush=True)
-    time.sleep(60)
+    sys.stdin.read()  # until it is killed
 """
 
 
 def test_a_training_that_holds_its_lock_is_going_on_until_it_dies(tmp_path):
     run = tmp_path / "run"
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdout=subprocess.PIPE)
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout
     holder.stdout.readline()
     assert run_status.training_status(run) == "preparing"
