@@ -74,9 +74,9 @@ def test_pointing_at_a_word_shows_where_it_looked_and_another_word_looks_elsewhe
     words.nth(0).hover()
     viewer.wait_for_selector("#view .dv-target .dv-chosen")
     first = viewer.evaluate(WEIGHTS)
-    said = viewer.text_content("#view .dv-said")
+    said = viewer.text_content("#view .dv-summary")
     words.nth(2).hover()
-    viewer.wait_for_function("(before) => document.querySelector('#view .dv-said').textContent !== before", arg=said)
+    viewer.wait_for_function("(before) => document.querySelector('#view .dv-summary').textContent !== before", arg=said)
     second = viewer.evaluate(WEIGHTS)
     assert any(float(weight) > 0 for weight in first)
     assert first != second
@@ -119,8 +119,8 @@ def test_a_head_that_is_switched_off_changes_the_translation_as_the_model_withou
         2 * without[1] + without[2]
     ).click()
     with viewer.expect_request("**/v1/attention") as asked:
-        viewer.click("#view button:has-text('Switch this head off')")
-    assert asked.value.post_data_json["without"] == [list(without)]
+        viewer.click("#view button:has-text('Ablate this head')")
+    assert asked.value.post_data_json["ablate_heads"] == [list(without)]
     viewer.wait_for_selector("#view .dv-changes")
     assert translation(viewer) == words_of(model.inspect(SENTENCE, without=[without]))
     viewer.click("#view button:has-text('Undo all')")
@@ -147,7 +147,7 @@ def test_the_beam_tree_can_be_walked_and_continued_from(viewer, model):
 def test_the_alignment_is_the_models_own_and_its_method_is_named(viewer, model):
     open_tab(viewer, "Alignment")
     aligned = viewer_document(model.inspect(SENTENCE))["alignment"]
-    pharaoh = aligned["methods"][aligned["chosen"]]["pharaoh"]
+    pharaoh = aligned["methods"][aligned["preferred"]]["pharaoh"]
     assert viewer.text_content("#view .dv-code") == pharaoh
 
 

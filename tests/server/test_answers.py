@@ -127,7 +127,7 @@ def test_the_answer_of_the_attention_route_is_the_viewers_document(server, model
     assert shown["model"] == "toy"
     assert shown["source"]["text"] == "a b c"
     assert shown["kinds"]["cross"]["heads"] == 2
-    assert shown["without"] == [["cross", 0, 1]]
+    assert shown["ablated_heads"] == [["cross", 0, 1]]
     assert shown["beam"]["nodes"]
     assert shown["target"]["text"] == model.inspect("a b c", without=[("cross", 0, 1)]).target_text
 

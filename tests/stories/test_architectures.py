@@ -67,12 +67,13 @@ def test_it_is_evaluated_and_described(run, command, tmp_path):
 def test_its_page_offers_the_kinds_of_attention_that_it_has(run, choice, command, tmp_path):
     written = command("attention", run, "a b c", "-o", tmp_path / "page.html")
     assert written.code == 0, written.err
-    block = re.search(r'<script[^>]*id="dv-look"[^>]*>(.*?)</script>', (tmp_path / "page.html").read_text(), re.DOTALL)
+    page = (tmp_path / "page.html").read_text()
+    block = re.search(r'<script[^>]*id="dv-record"[^>]*>(.*?)</script>', page, re.DOTALL)
     look = json.loads(block[1])
     offered = {kind for kind, of in look["kinds"].items() if of["layers"]}
     assert offered == KINDS.get(choice, {"encoder", "decoder", "cross"})
     assert bool(look["alignment"]["methods"]) == ("cross" in offered)
-    assert look["switchable"] == is_transformer(run)
+    assert look["can_ablate"] == is_transformer(run)
 
 
 def is_transformer(run):

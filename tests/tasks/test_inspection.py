@@ -83,7 +83,7 @@ def test_the_prefix_belongs_to_the_first_part_of_a_text_that_is_read_in_parts(mo
 
 def test_the_chosen_path_of_the_tree_is_the_translation(model):
     record = model.inspect(TEXT, trace=True, beam=4)
-    chosen = [node for node in record.beam.nodes if node.state == "chosen"]
+    chosen = [node for node in record.beam.nodes if node.status == "chosen"]
     assert tuple(node.piece for node in chosen) == record.target_pieces[: len(chosen)]
     assert [node.text for node in chosen if node.piece != "⟨end⟩"][-1] == record.target_text
 
@@ -92,7 +92,7 @@ def test_the_tree_says_where_each_step_looked(model):
     record = model.inspect(TEXT, trace=True)
     shown = record.beam.attention
     assert shown.shape == (len(record.beam.nodes), len(record.source_pieces))
-    chosen = [place for place, node in enumerate(record.beam.nodes) if node.state == "chosen"]
+    chosen = [place for place, node in enumerate(record.beam.nodes) if node.status == "chosen"]
     assert np.abs(shown[chosen] - record.cross[record.beam.layer].mean(0)[: len(chosen)]).max() < 1e-5
 
 
@@ -107,7 +107,7 @@ def test_a_head_that_is_switched_off_is_named_and_missed(model):
     heads = [("cross", 0, 0), ("cross", 0, 1), ("encoder", 0, 0)]
     record = model.inspect(TEXT, without=heads)
     assert record.ablated_heads == tuple(sorted(heads))
-    assert viewer_document(record)["without"] == [list(head) for head in sorted(heads)]
+    assert viewer_document(record)["ablated_heads"] == [list(head) for head in sorted(heads)]
     assert not np.allclose(record.encoder, 0)
     plain = model.inspect(TEXT, target=record.target_text)
     assert sum(step.log_probability for step in record.steps) != pytest.approx(

@@ -12,8 +12,8 @@ from dragoman.viewer.record import BeamNode, BeamTree, DecodingStep, TokenChoice
 
 def test_every_key_of_the_contract_is_there(record):
     assert set(viewer_document(record)) == {
-        "title", "model", "skin", "prefix", "given", "source", "target", "kinds", "steps", "alignment", "beam",
-        "report", "history", "without", "switchable", "compare",
+        "title", "model", "skin", "prefix", "forced_length", "source", "target", "kinds", "steps", "alignment", "beam",
+        "report", "history", "ablated_heads", "can_ablate", "compare",
     }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def test_a_beam_has_numbered_nodes_and_where_their_steps_looked(record):
 def test_steps_name_the_likeliest(record):
     step = DecodingStep(-0.5, (TokenChoice(" Die", -0.5), TokenChoice(" Das", -1.25)))
     assert viewer_document(replace(record, steps=(step,)))["steps"] == [
-        {"log_probability": -0.5, "best": [[" Die", -0.5], [" Das", -1.25]]}
+        {"log_probability": -0.5, "top_choices": [[" Die", -0.5], [" Das", -1.25]]}
     ]
 
 

@@ -43,9 +43,9 @@ def whole(record):
     """A record with all that a look can have."""
     node = {"token": 9, "text": "Die", "log_probability": -0.1, "sum": -0.1, "score": -0.1}
     nodes = (
-        BeamNode(parent=None, piece=" Die", step=0, state="chosen", **node),
-        BeamNode(parent=0, piece=" Lam", step=1, state="chosen", **{**node, "text": "Die Lam"}),
-        BeamNode(parent=0, piece=" Leuchte", step=1, state="pruned", **{**node, "text": "Die Leuchte"}),
+        BeamNode(parent=None, piece=" Die", step=0, status="chosen", **node),
+        BeamNode(parent=0, piece=" Lam", step=1, status="chosen", **{**node, "text": "Die Lam"}),
+        BeamNode(parent=0, piece=" Leuchte", step=1, status="pruned", **{**node, "text": "Die Leuchte"}),
     )
     steps = tuple(
         DecodingStep(-0.2, (TokenChoice(piece, -0.2), TokenChoice(" x", -3.0))) for piece in record.target_pieces
@@ -95,8 +95,8 @@ def test_one_pointer_marks_the_text_the_matrix_and_every_thumbnail(whole, opened
     assert tab.locator(".dv-thumb").count() == 48
     tab.hover(".dv-target .dv-word >> nth=1")
     tab.wait_for_selector(".dv-source .dv-share:text('%')")
-    assert re.match(r"Lampe was written looking at lamp \d+", tab.inner_text(".dv-said"))
-    assert "Probability 0.67" in tab.inner_text(".dv-said")
+    assert re.match(r"Lampe attends to lamp \d+", tab.inner_text(".dv-summary"))
+    assert "Probability 0.67" in tab.inner_text(".dv-summary")
     assert tab.locator(".dv-band:visible").count() == 1
     painted = """() => [...document.querySelectorAll(".dv-overlay")].map(canvas =>
       canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(byte => byte))"""
@@ -107,19 +107,19 @@ def test_a_click_holds_a_word_and_escape_frees_it(whole, opened):
     tab = opened(render_page(whole))
     tab.click(".dv-source .dv-word >> nth=1")
     tab.hover(".dv-source .dv-word >> nth=3")
-    tab.wait_for_selector(".dv-said:has-text('lamp was looked at by Lampe')", state="attached")
-    assert tab.inner_text(".dv-said").startswith("lamp was looked at by Lampe")
+    tab.wait_for_selector(".dv-summary:has-text('lamp is attended to by Lampe')", state="attached")
+    assert tab.inner_text(".dv-summary").startswith("lamp is attended to by Lampe")
     assert tab.get_attribute(".dv-source .dv-word >> nth=1", "aria-pressed") == "true"
     tab.mouse.move(0, 0)
     tab.keyboard.press("Escape")
-    tab.wait_for_selector(".dv-said:text('Point at a word')")
+    tab.wait_for_selector(".dv-summary:text('Hover over a word')")
 
 
 def test_arrow_keys_walk_words_thumbnails_and_the_matrix(whole, opened):
     tab = opened(render_page(whole))
     tab.focus(".dv-target .dv-word >> nth=0")
     tab.keyboard.press("ArrowRight")
-    tab.wait_for_selector(".dv-said:text('Lampe was written')")
+    tab.wait_for_selector(".dv-summary:text('Lampe attends')")
     tab.focus(".dv-grid:nth-of-type(3) .dv-thumb >> nth=0")
     for key in ("ArrowRight", "ArrowDown", "Enter"):
         tab.keyboard.press(key)
@@ -129,7 +129,7 @@ def test_arrow_keys_walk_words_thumbnails_and_the_matrix(whole, opened):
     for key in ("ArrowDown", "ArrowRight"):
         tab.keyboard.press(key)
     read = tab.wait_for_selector(".dv-read:text('with weight')").inner_text()
-    assert read.startswith("Lam was written looking at lamp with weight ")
+    assert read.startswith("Lam attends to lamp with weight ")
     assert abs(float(read.split()[-1].rstrip(".")) - whole.cross[1, 1, 1, 1]) < 0.005
 
 
@@ -155,7 +155,7 @@ def test_sinks_are_greyed_and_their_mass_is_printed(whole, opened):
     tab.click("text=Sub-words")
     mass = whole.cross[..., -1].mean()
     tab.wait_for_selector(
-        f".dv-sink:text('{round(100 * mass)}\N{NO-BREAK SPACE}% of this weight sits on ⟨end⟩, greyed.')"
+        f".dv-sink:text('{round(100 * mass)}\N{NO-BREAK SPACE}% of this weight is on ⟨end⟩, greyed.')"
     )
 
 
@@ -175,7 +175,7 @@ def test_the_tree_shows_what_was_tried_and_what_a_step_thought(whole, opened):
     tab.wait_for_selector(".dv-beam rect[role=treeitem] >> nth=2")
     assert tab.locator(".dv-beam rect[role=treeitem]").count() == 3
     tab.hover(".dv-beam text:text-is('Leuchte')")
-    tab.wait_for_selector(".dv-card:has-text('dropped: others were better')")
+    tab.wait_for_selector(".dv-card:has-text('pruned from the beam')")
     assert tab.inner_text(".dv-sofar") == "Die Leuchte"
     assert tab.locator("text=Continue from here").count() == 0  # nobody is there to ask
 
@@ -190,7 +190,7 @@ def test_the_address_opens_what_was_seen(whole, opened):
     tab.goto("about:blank")
     again = opened(render_page(whole), address)
     assert again.inner_text(".dv-large h3") == "Decoder self-attention, layer 2, head 3"
-    assert again.inner_text(".dv-said").startswith("pe was written")
+    assert again.inner_text(".dv-summary").startswith("pe attends to")
 
 
 def test_two_looks_stand_side_by_side(whole, record_of, opened):
@@ -246,7 +246,7 @@ def served(tab, whole):
       const answers = {json.dumps(answers)};
       window.asked = [];
       show(document.getElementById("root"), answers.first, {{
-        relook: async (change) => {{ asked.push(change); return answers.then; }},
+        rerun: async (change) => {{ asked.push(change); return answers.then; }},
         report: async () => answers.report,
         checkpoints: async () => [100, 200],
       }});"""
@@ -277,9 +277,9 @@ def served(tab, whole):
 def test_a_head_is_switched_off_and_the_difference_is_shown(served):
     served.click(".dv-grid >> nth=2 >> .dv-thumb >> nth=0")
     served.wait_for_selector(".dv-facts:has-text('alignment')")
-    served.click("text=Switch this head off")
+    served.click("text=Ablate this head")
     served.wait_for_selector(".dv-before del:text-is('alt')")
-    assert served.evaluate("asked") == [{"trace": True, "without": [["cross", 0, 0]]}]
+    assert served.evaluate("asked") == [{"trace": True, "ablate_heads": [["cross", 0, 0]]}]
     assert "1 of 9 words changed" in served.inner_text(".dv-changes")
     assert served.locator(".dv-target .dv-new").all_inner_texts() == ["neu"]
     assert served.locator(".dv-thumb.dv-off").count() == 1

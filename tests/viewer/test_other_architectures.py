@@ -45,7 +45,7 @@ def test_a_look_that_goes_to_both_sides_at_once_sums_to_one_over_both(record):
     assert shared.kinds == record.kinds
     with pytest.raises(ValueError, match=r"of decoder layer \d, head \d sums to 0\.75"):
         replace(shared, cross=record.cross)
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="non-negative"):
         replace(record, cross=record.cross * -1, decoder=record.decoder * 2)
 
 
@@ -53,9 +53,9 @@ def test_without_cross_attention_no_words_are_linked(recurrent, headless):
     assert set(all_alignments(recurrent)) == {"mean", "arg-max", "shifted"}
     assert all_alignments(headless) == {}
     look = viewer_document(headless)
-    assert look["alignment"] == {"methods": {}, "chosen": preferred_method(headless), "gold": None}
+    assert look["alignment"] == {"methods": {}, "preferred": preferred_method(headless), "gold": None}
     assert {kind: of["layers"] for kind, of in look["kinds"].items()} == {"encoder": 0, "decoder": 0, "cross": 0}
-    assert not look["switchable"]
+    assert not look["can_ablate"]
 
 
 def test_a_picture_has_the_kinds_that_there_are(recurrent, headless, tmp_path):
@@ -117,9 +117,9 @@ def test_an_address_that_names_a_kind_that_is_not_there_shows_what_is(opened, re
 
 def test_no_attention_at_all_is_said_in_one_sentence(opened, headless):
     tab = opened(headless, "#tab=alignment&kind=cross")
-    assert tab.locator(".dv-panel").inner_text().startswith("This architecture has no attention:")
+    assert tab.locator(".dv-panel").inner_text().startswith("This architecture has no attention weights")
     assert tab.locator(".dv-tab").all_inner_texts() == ["Heads"]
-    assert "how sure the model was" in tab.locator(".dv-top").inner_text()
+    assert "to see its probability" in tab.locator(".dv-top").inner_text()
     tab.get_by_text("Lampe").first.hover()
     tab.wait_for_selector(".dv-top:has-text('Lampe:')")
 

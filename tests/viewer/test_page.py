@@ -20,7 +20,7 @@ HOSTILE = (
 
 def contents(html: str) -> dict:
     """Return what the page's script is given to read."""
-    (block,) = re.findall(r'<script type="application/json" id="dv-look">(.*?)</script>', html, re.DOTALL)
+    (block,) = re.findall(r'<script type="application/json" id="dv-record">(.*?)</script>', html, re.DOTALL)
     return json.loads(block)
 
 

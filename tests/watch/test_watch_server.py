@@ -83,7 +83,7 @@ def test_a_look_is_made_when_it_is_asked_for(site):
     assert earlier["checkpoint"] == 4
     assert earlier["kinds"]["cross"]["weights"] != newest["kinds"]["cross"]["weights"]
     head = urllib.parse.quote('[["cross", 0, 1]]')
-    assert site.get(f"look?text=a+b+c&without={head}").json()["without"] == [["cross", 0, 1]]
+    assert site.get(f"look?text=a+b+c&without={head}").json()["ablated_heads"] == [["cross", 0, 1]]
     assert [each["step"] for each in site.get("checkpoints").json()] == [4, 6, 8]
 
 
@@ -156,7 +156,7 @@ def test_a_port_that_is_taken_is_refused_before_the_training_begins(command, toy
 def test_others_may_not_watch_without_a_token(command, trained):
     told = command("watch", trained, "--host", "0.0.0.0")
     assert told.code == 2
-    assert "give a --token" in told.err
+    assert "set --token" in told.err
     assert command("watch", trained / "recipe.toml").code == 2
 
 

@@ -199,7 +199,7 @@ def _beam_tree(
             log_probability=node.log_probability,
             sum=node.sum,
             score=node.score,
-            state=node.status,
+            status=node.status,
         )
         for node in written.nodes
     )

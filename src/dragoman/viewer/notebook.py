@@ -1,4 +1,4 @@
-"""A record in a notebook: a widget where anywidget is installed, else the page in a frame of its own."""
+"""Show a record in a notebook: as a widget if anywidget is installed, otherwise as a page in a frame."""
 
 from html import escape
 from importlib.util import find_spec
@@ -11,19 +11,16 @@ _FRAME_HEIGHT = 860  # pixels
 
 
 def mime_bundle(record: AttentionRecord) -> MimeBundle:
-    """Return what a notebook shows of a record."""
+    """Return the representations of a record, by media type."""
     plain = {"text/plain": f"{record.source_text} → {record.target_text}"}
     if find_spec("anywidget"):
-        from dragoman.viewer.widget import attention_widget
+        from dragoman.viewer.widget import AttentionWidget
 
-        made: Any = attention_widget(record)._repr_mimebundle_() or {}
-        return {**(made[0] if isinstance(made, tuple) else made), **plain}  # some versions add metadata
-    return {**plain, "text/html": _sandboxed_frame(render_page(record))}
-
-
-def _sandboxed_frame(html: str) -> str:
-    """Put a page into a frame that may run scripts and save files and nothing else."""
-    return (
-        f'<iframe srcdoc="{escape(html, quote=True)}" sandbox="allow-scripts allow-downloads" '
+        bundle: Any = AttentionWidget(record)._repr_mimebundle_() or {}
+        return {**(bundle[0] if isinstance(bundle, tuple) else bundle), **plain}  # some versions add metadata
+    # The frame may run scripts and save files, and nothing else.
+    frame = (
+        f'<iframe srcdoc="{escape(render_page(record), quote=True)}" sandbox="allow-scripts allow-downloads" '
         f'style="width: 100%; height: {_FRAME_HEIGHT}px; border: 0"></iframe>'
     )
+    return {**plain, "text/html": frame}

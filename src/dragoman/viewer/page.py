@@ -1,8 +1,7 @@
-"""A record as one HTML file that needs no network, no server and no other file.
+"""Render a record as a self-contained HTML file.
 
-The page is `page.html` with the viewer's modules and style sheet and the look in a JSON block. Its script puts every
-string on the page as text, never as HTML, and its content security policy allows that script and that style sheet and
-nothing else.
+The page is `page.html` with the viewer's modules, its style sheet, and the record in a JSON block. The script inserts
+strings as text, never as HTML; the content security policy allows this script and this style sheet and nothing else.
 """
 
 import base64
@@ -21,26 +20,26 @@ __all__ = ["bundle_scripts", "read_style_sheet", "render_page", "viewer_document
 STATIC_FILES = files("dragoman.viewer") / "static"
 _IMPORT_STATEMENT = re.compile(r'^import .* from "\./([\w-]+\.js)";\n', re.MULTILINE)
 _START_SCRIPT = (
-    'show(document.getElementById("dv-root"), JSON.parse(document.getElementById("dv-look").textContent));\n'
+    'show(document.getElementById("dv-root"), JSON.parse(document.getElementById("dv-record").textContent));\n'
 )
 
 
 def render_page(record: AttentionRecord, other: AttentionRecord | None = None) -> str:
-    """Return the page of `record`, beside another one to compare it with if there is one."""
+    """Return the page of `record`, with `other` next to it if given."""
     script, sheet = bundle_scripts() + _START_SCRIPT, read_style_sheet()
     parts = {
         "POLICY": _content_security_policy(script, sheet),
         "STYLE": sheet,
-        "LOOK": _script_safe_json(viewer_document(record, other)),
+        "RECORD": _script_safe_json(viewer_document(record, other)),
         "SCRIPT": script,
     }
     template = files("dragoman.viewer").joinpath("page.html").read_text(encoding="utf-8")
-    return "".join(parts.get(part, part) for part in re.split(r"\b(POLICY|STYLE|LOOK|SCRIPT)\b", template))
+    return "".join(parts.get(part, part) for part in re.split(r"\b(POLICY|STYLE|RECORD|SCRIPT)\b", template))
 
 
 @cache
 def bundle_scripts() -> str:
-    """Return the viewer's modules as one, each after those that it imports; no two use one name for two things."""
+    """Return the viewer's modules in one script, each after its imports; their top-level names are unique."""
     done: dict[str, str] = {}
 
     def take(name: str) -> None:
@@ -61,7 +60,7 @@ def read_style_sheet() -> str:
 
 
 def _content_security_policy(script: str, sheet: str) -> str:
-    """Return a content security policy that names the hashes of the page's own script and style sheet."""
+    """Return a content security policy with the hashes of the script and the style sheet."""
     return (
         f"default-src 'none'; script-src '{_csp_hash(script)}'; style-src '{_csp_hash(sheet)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -69,10 +68,10 @@ def _content_security_policy(script: str, sheet: str) -> str:
 
 
 def _csp_hash(text: str) -> str:
-    """Return a hash as a content security policy writes it."""
+    """Return a hash in the syntax of a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _script_safe_json(value: Any) -> str:
-    """Write JSON that can stand in a script element: nothing in it ends the element or opens a comment."""
+    """Return JSON that is safe in a script element: it cannot end the element or open a comment."""
     return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,6 +1,6 @@
-"""What is shown: the attention weights of one translation, with the pieces they belong to.
+"""The attention record: the attention weights of one input and output, with their pieces.
 
-Only numpy arrays and strings: whoever has a model fills the record, whoever draws never sees the model.
+A record contains numpy arrays and strings only. The tasks create it from a model; the viewer never sees the model.
 
 Shapes: S source pieces, T target pieces.
 """
@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 AttentionWeights = NDArray[np.float32]
 AttentionKind = Literal["encoder", "decoder", "cross"]
 HeadIndex = tuple[AttentionKind, int, int]  # kind, layer and head, counted from 0
-CharSpan = tuple[int, int]  # from a character of a text up to, not including, another
-MimeBundle = dict[str, Any]  # what a notebook shows, by media type
+CharSpan = tuple[int, int]  # start and end (exclusive) in characters
+MimeBundle = dict[str, Any]  # representations for a notebook, by media type
 
 ATTENTION_KINDS: tuple[AttentionKind, ...] = ("encoder", "decoder", "cross")
 START_PIECE = "⟨start⟩"
 END_PIECE = "⟨end⟩"
-WORD_MARKS = (" ", "▁")  # either of them opens a piece that begins a word
+WORD_MARKS = (" ", "▁")  # a piece that begins a word starts with one of them
 
 
 @dataclass(frozen=True)
 class TokenChoice:
-    """A piece that could be written, and how probable the model found it."""
+    """A candidate for the next piece, with its log-probability."""
 
     piece: str
     log_probability: float
@@ -34,37 +34,35 @@ class TokenChoice:
 
 @dataclass(frozen=True)
 class DecodingStep:
-    """What was written at one step of the decoder, and what it would have liked best, the likeliest first."""
+    """One step of the decoder: the log-probability of its piece, and the most likely pieces, best first."""
 
-    log_probability: float  # of the piece that was written
+    log_probability: float  # of the piece in the output
     top_choices: tuple[TokenChoice, ...]
 
 
 @dataclass(frozen=True)
 class BeamNode:
-    """A piece that some hypothesis of the search went on with."""
+    """One piece of one or more hypotheses of a beam search."""
 
-    parent: int | None  # its place among the nodes; parents stand before their children
+    parent: int | None  # its index; parents precede their children
     token: int
     piece: str
-    text: str  # all that the hypothesis says up to here
-    step: int  # at which it was written, from 0
+    text: str  # of the hypothesis up to this piece
+    step: int  # from 0
     log_probability: float  # of this piece
     sum: float  # of the log-probabilities up to it
-    score: float  # the sum divided by the length penalty: what hypotheses are ranked by
-    state: Literal["chosen", "finished", "live", "pruned"]
+    score: float  # the sum divided by the length penalty, which ranks hypotheses
+    status: Literal["chosen", "finished", "live", "pruned"]
 
 
 @dataclass(frozen=True, eq=False)
 class BeamTree:
-    """Every hypothesis that was ever in the beam."""
+    """Every hypothesis that was in the beam."""
 
     nodes: tuple[BeamNode, ...]
     width: int
     length_penalty: float
-    attention: (
-        AttentionWeights  # nodes, S: cross-attention of the step that wrote the node, mean over the heads of a layer
-    )
+    attention: AttentionWeights  # nodes, S: cross-attention of the node's step, mean over the heads of a layer
     layer: int  # of that attention
 
 
@@ -72,31 +70,31 @@ class BeamTree:
 class AttentionRecord:
     """The attention of one forward pass over a source and its target.
 
-    `target_pieces` are the pieces that were written, END among them. Row t of `decoder` and of `cross` belongs to step
-    t, position t of the prefix: the decoder has just read `prefix_pieces[t]` and is about to write `target_pieces[t]`.
-    We name these rows by what was written. The columns of `decoder` are the prefix, those of `cross` the source. Where
-    one look goes to both, a row of `decoder` and the same row of `cross` only sum to 1 together.
+    `target_pieces` are the output pieces, END included. Row t of `decoder` and of `cross` is step t of the decoder: its
+    input is `prefix_pieces[t]` and its output `target_pieces[t]`, which labels the row. The columns of `decoder` are
+    the prefix, those of `cross` the source. In architectures with joint attention over source and prefix, a row of
+    `decoder` and the same row of `cross` sum to 1 together.
     """
 
     source_pieces: tuple[str, ...]  # S
     target_pieces: tuple[str, ...]  # T
     source_text: str
     target_text: str
-    encoder: AttentionWeights  # layers, heads, S, S; of a kind that the architecture lacks there are no layers
+    encoder: AttentionWeights  # layers, heads, S, S; zero layers if the architecture lacks this kind
     decoder: AttentionWeights  # layers, heads, T, T
     cross: AttentionWeights  # layers, heads, T, S
-    title: str = ""  # the run's name, or whatever the page should be called
-    source_spans: tuple[CharSpan, ...] = ()  # S: where in the text each piece stands; ⟨end⟩ stands behind it
+    title: str = ""  # of the page; by default the name of the run
+    source_spans: tuple[CharSpan, ...] = ()  # S: character span of each piece; ⟨end⟩ is empty at the end
     target_spans: tuple[CharSpan, ...] = ()  # T
     steps: tuple[DecodingStep, ...] = ()  # T
-    forced_length: int = 0  # how many target pieces were given to begin with
-    ablated_heads: tuple[HeadIndex, ...] = ()  # heads that were switched off
-    can_ablate: bool = True  # whether heads can be
+    forced_length: int = 0  # number of target pieces that were forced (the prefix)
+    ablated_heads: tuple[HeadIndex, ...] = ()
+    can_ablate: bool = True  # whether the architecture supports ablating heads
     beam: BeamTree | None = None
-    gold_alignment: str | None = None  # links between words that are known to be right, as "0-0 1-2"
-    report: Mapping[str, Any] | None = None  # the head report of the run, if there is one
+    gold_alignment: str | None = None  # gold word alignment in Pharaoh format, as "0-0 1-2"
+    report: Mapping[str, Any] | None = None  # the head report of the run
     skin: str = "text"
-    # How to look once more with something changed, if whoever made the record can do that.
+    # Recomputes the record with some options changed; None if the model is not available.
     rerun: "Callable[..., AttentionRecord] | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -106,25 +104,25 @@ class AttentionRecord:
             _check_row_sums(kinds, [self.weights(kind) for kind in kinds])
 
     def softmax_groups(self) -> list[tuple[AttentionKind, ...]]:
-        """Return which kinds are normalised together: each by itself, unless one look goes to source and target."""
+        """Return the kinds that share a softmax: each its own, unless attention over source and prefix is joint."""
         alike = self.decoder.shape[:2] == self.cross.shape[:2]
         together = alike and _are_all_one(_row_sums(self.decoder) + _row_sums(self.cross))
         return [("encoder",), ("decoder", "cross")] if together else [("encoder",), ("decoder",), ("cross",)]
 
     def _repr_mimebundle_(self, **_: Any) -> MimeBundle:
-        """Show the record in a notebook: as a widget where anywidget is installed, else as a page in a frame."""
+        """Show the record in a notebook: as a widget if anywidget is installed, otherwise as a page in a frame."""
         from dragoman.viewer.notebook import mime_bundle
 
         return mime_bundle(self)
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
-        """Return the kinds of attention that the architecture has; some have none."""
+        """The kinds of attention that the architecture has; some have none."""
         return tuple(kind for kind in ATTENTION_KINDS if len(self.weights(kind)))
 
     @property
     def prefix_pieces(self) -> tuple[str, ...]:
-        """Return the T pieces that the decoder read: START, then all it had written before its last piece."""
+        """The decoder's T input pieces: START, then the output without its last piece."""
         return (START_PIECE, *self.target_pieces)[: len(self.target_pieces)]
 
     def weights(self, kind: AttentionKind) -> AttentionWeights:
@@ -132,40 +130,40 @@ class AttentionRecord:
         return {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[kind]
 
     def row_labels(self, kind: AttentionKind) -> tuple[str, ...]:
-        """Return the names of the positions that look: a source piece, or the piece that the step wrote."""
+        """Return the labels of the queries: source pieces, or the output pieces of the steps."""
         return self.source_pieces if kind == "encoder" else self.target_pieces
 
     def column_labels(self, kind: AttentionKind) -> tuple[str, ...]:
-        """Return the pieces that are looked at: the source, or in the decoder what it had read."""
+        """Return the labels of the keys: source pieces, or the decoder's input pieces."""
         return self.prefix_pieces if kind == "decoder" else self.source_pieces
 
 
 def _check_shape(kind: AttentionKind, weights: AttentionWeights, expected: tuple[int, int]) -> None:
-    """Refuse weights that do not belong to the pieces beside them."""
+    """Raise a ValueError if the weights do not match the number of pieces."""
     if weights.ndim != 4 or weights.shape[2:] != expected or (len(weights) and not weights.size):
         rows, columns = expected
         raise ValueError(
-            f"the {kind} weights have the shape {weights.shape}; the pieces ask for (layers, heads, {rows}, {columns})"
+            f"the {kind} weights have shape {weights.shape}, expected (layers, heads, {rows}, {columns}) for the pieces"
         )
 
 
 def _check_row_sums(kinds: tuple[AttentionKind, ...], weights: list[AttentionWeights]) -> None:
-    """Refuse rows that no softmax can have made."""
+    """Raise a ValueError if rows do not sum to one."""
     sums = np.sum([_row_sums(each) for each in weights], axis=0)
     if not _are_all_one(sums) or any(each.min(initial=0) < 0 for each in weights):
         layer, head, row = np.unravel_index(np.argmax(np.abs(sums - 1)), sums.shape)
         raise ValueError(
             f"row {row} of {' and '.join(kinds)} layer {layer + 1}, head {head + 1} sums to "
-            f"{sums[layer, head, row]:.5f}; attention weights are not negative and sum to 1"
+            f"{sums[layer, head, row]:.5f}; attention weights must be non-negative and sum to 1"
         )
 
 
 def _row_sums(weights: AttentionWeights) -> NDArray[np.float64]:
-    """Return layers, heads, rows: what the weights of each row come to."""
+    """Return the sum of each row: layers, heads, rows."""
     sums: NDArray[np.float64] = weights.sum(axis=-1, dtype=np.float64)
     return sums
 
 
 def _are_all_one(sums: NDArray[np.float64]) -> bool:
-    """Say whether all sums are 1, to rounding."""
+    """Return whether all sums are 1, to rounding."""
     return bool(np.all(np.abs(sums - 1) <= 1e-4))

@@ -11,7 +11,7 @@ import { readUrlState, updateUrlState } from "./url-state.js";
  * @typedef {{ source: string, target: string, prefix: string, fixed: boolean }} InspectedSegment `fixed`: the target is
  *   given, because it is not simply the model's best translation
  * @typedef {{ update: (record: AttentionDocument) => void, destroy: () => void }} View
- * @typedef {{ relook: (change: AttentionRequest) => Promise<AttentionDocument>, report: () => Promise<object | null>,
+ * @typedef {{ rerun: (change: AttentionRequest) => Promise<AttentionDocument>, report: () => Promise<object | null>,
  *   checkpoints: () => Promise<unknown> }} Actions
  * @typedef {{ show: (root: HTMLElement, record: AttentionDocument, actions: Actions) => View }} ViewerModule
  */
@@ -113,7 +113,7 @@ function destroyView() {
 
 /** The requests that the viewer may send. @type {Actions} */
 const actions = {
-  relook: (change) => {
+  rerun: (change) => {
     const { source = "", prefix = "" } = chosenSegment() ?? {};
     return fetchAttention({ text: source, model: state.model, ...(prefix && { prefix }), ...change });
   },

@@ -1,18 +1,18 @@
-// Which word translates which: links between the two sentences, by the method that is named.
+// Word alignment: links between source and output words, by the selected method.
 
-import { css } from "./colours.js";
-import { button, choice, make, tableOf } from "./dom.js";
-import { at, percent } from "./look.js";
+import { cssColour } from "./colours.js";
+import { button, radioGroup, make, makeTable } from "./dom.js";
+import { at, formatPercent } from "./attention-data.js";
 import { csv } from "./matrix.js";
-import { asSvg, widthOf } from "./pen.js";
+import { toSvg, textWidth } from "./drawing-context.js";
 
 /**
  * @typedef {import("./colours.js").Theme} Theme
- * @typedef {import("./look.js").Inside} Inside
- * @typedef {import("./look.js").Link} Link
- * @typedef {import("./look.js").Side} Side
- * @typedef {import("./look.js").Unit} Unit
- * @typedef {import("./pen.js").Drawing} Drawing
+ * @typedef {import("./attention-data.js").AttentionData} AttentionData
+ * @typedef {import("./attention-data.js").Link} Link
+ * @typedef {import("./attention-data.js").Side} Side
+ * @typedef {import("./attention-data.js").Unit} Unit
+ * @typedef {import("./drawing-context.js").Drawing} Drawing
  * @typedef {import("./store.js").State} State
  * @typedef {import("./store.js").Store} Store
  * @typedef {{ words: Record<Side, (Element | null)[]>, links: (Element | null)[] }} Parts
@@ -26,40 +26,40 @@ const ROW = 26;
 const NAMES = { mean: "Mean", "arg-max": "Arg-max", shifted: "Shift-Att" };
 
 /**
- * Return the words of both sides, without start and end.
- * @param {Inside} inside
+ * Return the words of both sides, without ⟨start⟩ and ⟨end⟩.
+ * @param {AttentionData} data
  * @returns {Record<Side, Unit[]>}
  */
-export function textWords({ look }) {
+export function textWords({ record }) {
   return {
-    source: look.source.words.filter((word) => !word.special),
-    target: look.target.words.filter((word) => !word.special),
+    source: record.source.words.filter((word) => !word.special),
+    target: record.target.words.filter((word) => !word.special),
   };
 }
 
 /**
- * Return the links between two sentences: in two rows if there is room, else in two columns.
+ * Return the drawing of the links: two rows if they fit into the width, otherwise two columns.
  * @param {Record<Side, Unit[]>} words
  * @param {Link[]} links
  * @param {Theme} theme
- * @param {number} room
+ * @param {number} available width in pixels
  * @param {boolean} reversed whether the text runs from right to left
  * @param {(parts: Parts) => void} [drawn]
  * @returns {Drawing}
  */
-export function alignmentDrawing(words, links, theme, room, reversed, drawn) {
+export function alignmentDrawing(words, links, theme, available, reversed, drawn) {
   const widths = {
-    source: words.source.map((word) => widthOf(word.label, SIZE)),
-    target: words.target.map((word) => widthOf(word.label, SIZE)),
+    source: words.source.map((word) => textWidth(word.label, SIZE)),
+    target: words.target.map((word) => textWidth(word.label, SIZE)),
   };
   const total = (/** @type {Side} */ side) => widths[side].reduce((sum, width) => sum + width + GAP, 0);
-  const flat = Math.max(total("source"), total("target")) <= room;
+  const flat = Math.max(total("source"), total("target")) <= available;
   const longest = (/** @type {Side} */ side) => Math.max(0, ...widths[side]);
   const width = flat ? Math.max(total("source"), total("target")) + 4 : longest("source") + longest("target") + 200;
   const height = flat ? 200 : ROW * Math.max(words.source.length, words.target.length) + 10;
 
-  /** @type {(side: Side) => [number, number][]} where the words stand: their middle, or their inner edge */
-  const placed = (side) => {
+  /** @type {(side: Side) => [number, number][]} positions of the words: their centre, or their inner edge */
+  const wordPositions = (side) => {
     if (!flat)
       return words[side].map((_, i) => [
         side === "source" ? longest("source") : width - longest("target"),
@@ -76,12 +76,12 @@ export function alignmentDrawing(words, links, theme, room, reversed, drawn) {
   return {
     width,
     height,
-    draw(pen) {
-      const places = { source: placed("source"), target: placed("target") };
+    draw(context) {
+      const positions = { source: wordPositions("source"), target: wordPositions("target") };
       /** @type {Parts} */
       const parts = { words: { source: [], target: [] }, links: [] };
       for (const [source, target, weight] of links) {
-        const [[x, y], [toX, toY]] = [at(places.source, source), at(places.target, target)];
+        const [[x, y], [toX, toY]] = [at(positions.source, source), at(positions.target, target)];
         /** @type {[[number, number], [number, number]]} */
         const ends = flat
           ? [
@@ -92,13 +92,13 @@ export function alignmentDrawing(words, links, theme, room, reversed, drawn) {
               [x + 8, y],
               [toX - 8, toY],
             ];
-        const stroke = css(0.25 + 0.75 * weight, theme);
-        parts.links.push(pen.curve(...ends, { stroke, width: 1.2 + 3 * weight, opacity: 0.9 }, flat));
+        const stroke = cssColour(0.25 + 0.75 * weight, theme);
+        parts.links.push(context.curve(...ends, { stroke, width: 1.2 + 3 * weight, opacity: 0.9 }, flat));
       }
       for (const side of /** @type {Side[]} */ (["source", "target"])) {
         const anchor = flat ? "middle" : side === "source" ? "end" : "start";
-        places[side].forEach(([x, y], i) =>
-          parts.words[side].push(pen.text(x, y, at(words[side], i).label, { size: SIZE, anchor, fill: theme.ink })),
+        positions[side].forEach(([x, y], i) =>
+          parts.words[side].push(context.text(x, y, at(words[side], i).label, { size: SIZE, anchor, fill: theme.ink })),
         );
       }
       drawn?.(parts);
@@ -107,25 +107,25 @@ export function alignmentDrawing(words, links, theme, room, reversed, drawn) {
 }
 
 /**
- * Show the alignment.
- * @param {Inside} inside
+ * Show the word alignment.
+ * @param {AttentionData} data
  * @param {Store} store
  * @param {() => Theme} theme
  */
-export function alignment(inside, store, theme) {
-  const { methods, gold } = inside.look.alignment;
-  const words = textWords(inside);
+export function alignmentPanel(data, store, theme) {
+  const { methods, gold } = data.record.alignment;
+  const words = textWords(data);
   const names = Object.keys(methods);
-  const about = make("p", { className: "dv-note" });
+  const description = make("p", { className: "dv-note" });
   const picture = make("div", { className: "dv-scroll" });
   const format = make("code", { className: "dv-code", tabIndex: 0 });
-  const counted = make(
+  const numbering = make(
     "p",
     { className: "dv-note" },
-    "Words are counted from 0, source first; punctuation marks count as words.",
+    "Pairs are source-target, numbered from 0; punctuation marks count as words.",
   );
   const copy = button("Copy", () => void navigator.clipboard?.writeText(format.textContent ?? ""));
-  const chosen = choice(
+  const methodChoice = radioGroup(
     "Method",
     names.map((name) => [name, NAMES[name] ?? name]),
     store.state.method,
@@ -135,10 +135,10 @@ export function alignment(inside, store, theme) {
   const element = make(
     "div",
     {},
-    make("div", { className: "dv-row" }, chosen.element, about),
+    make("div", { className: "dv-row" }, methodChoice.element, description),
     picture,
     pharaoh,
-    counted,
+    numbering,
   );
   /** @type {Parts} */
   let parts = { words: { source: [], target: [] }, links: [] };
@@ -146,13 +146,14 @@ export function alignment(inside, store, theme) {
 
   const method = () => methods[store.state.method] ?? at(Object.values(methods), 0);
   const reversed = () =>
-    picture.closest("[dir=rtl]") !== null || isReversed(inside.look.source.text + inside.look.target.text);
+    picture.closest("[dir=rtl]") !== null || isRightToLeft(data.record.source.text + data.record.target.text);
 
   function paint() {
-    const { links, about: words_, pharaoh: text, error_rate: rate } = method();
-    about.textContent = `${words_}.${gold !== null && rate !== null ? ` Error rate against the gold links: ${percent(rate)}.` : ""}`;
+    const { links, description: summary, pharaoh: text, error_rate: rate } = method();
+    const errorRate = gold !== null && rate !== null ? ` Alignment error rate: ${formatPercent(rate)}.` : "";
+    description.textContent = `${summary}.${errorRate}`;
     format.textContent = text || "no links";
-    const svg = asSvg(alignmentDrawing(words, links, theme(), room || 700, reversed(), (found) => (parts = found)));
+    const svg = toSvg(alignmentDrawing(words, links, theme(), room || 700, reversed(), (drawn) => (parts = drawn)));
     svg.setAttribute("role", "img");
     svg.setAttribute("class", "dv-alignment");
     svg.setAttribute("aria-label", `Word alignment: ${text}`);
@@ -215,7 +216,7 @@ export function alignment(inside, store, theme) {
 
   /** @param {Set<keyof State>} changes */
   function draw(changes) {
-    if (changes.has("method")) chosen.update(store.state.method);
+    if (changes.has("method")) methodChoice.update(store.state.method);
     if (changes.has("method") || changes.has("theme")) paint();
     else if (changes.has("point") || changes.has("partner")) mark();
   }
@@ -225,7 +226,7 @@ export function alignment(inside, store, theme) {
     element,
     draw,
     drawing: () => alignmentDrawing(words, method().links, theme(), 1400, reversed()),
-    table: () => tableOf("Word alignment", ["source", "target", "weight"], linkRows(method().links, words)),
+    table: () => makeTable("Word alignment", ["source", "target", "weight"], linkRows(method().links, words)),
     csv: () =>
       csv([
         ["source", "target", "source word", "target word", "weight"],
@@ -244,10 +245,10 @@ const linkRows = (links, words) =>
   links.map(([s, t, weight]) => [`${s}-${t}`, at(words.source, s).label, at(words.target, t).label, weight.toFixed(2)]);
 
 /**
- * Say whether a text runs from right to left: by its first letter that has a direction.
+ * Return whether a text is written from right to left, by its first letter.
  * @param {string} text
  */
-export function isReversed(text) {
+export function isRightToLeft(text) {
   const letter = /\p{L}/u.exec(text)?.[0] ?? "";
   return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(letter);
 }

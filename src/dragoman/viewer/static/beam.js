@@ -1,72 +1,72 @@
-// The beam as a tree: every hypothesis that was ever in it, what became of it, and a way to go on from any of them.
+// The beam as a tree: every hypothesis that was in the beam, its status, and a button to continue from it.
 
-import { button, make, plain, tableOf } from "./dom.js";
-import { at, percent, probability } from "./look.js";
+import { button, make, visiblePiece, makeTable } from "./dom.js";
+import { at, formatPercent, formatProbability } from "./attention-data.js";
 import { csv } from "./matrix.js";
-import { asSvg, short, widthOf } from "./pen.js";
+import { toSvg, truncate, textWidth } from "./drawing-context.js";
 
 /**
  * @typedef {import("./colours.js").Theme} Theme
- * @typedef {import("./look.js").Beam} Beam
- * @typedef {import("./look.js").BeamNode} BeamNode
- * @typedef {import("./look.js").Inside} Inside
- * @typedef {import("./pen.js").Drawing} Drawing
+ * @typedef {import("./attention-data.js").Beam} Beam
+ * @typedef {import("./attention-data.js").BeamNode} BeamNode
+ * @typedef {import("./attention-data.js").AttentionData} AttentionData
+ * @typedef {import("./drawing-context.js").Drawing} Drawing
  * @typedef {import("./store.js").State} State
  * @typedef {import("./store.js").Store} Store
- * @typedef {{ x: number, y: number, width: number }} Place
+ * @typedef {{ x: number, y: number, width: number }} NodeBox
  */
 
-const LEAF = 38; // pixels from leaf to leaf
+const LEAF = 38; // pixels between leaves
 const PIECE = 13;
 
-const MEANING = {
-  chosen: "part of the translation",
-  finished: "ended, but another won",
-  live: "still in the beam at the end, or led to one that ended",
-  pruned: "dropped: others were better",
+const STATUS_TEXT = {
+  chosen: "part of the output",
+  finished: "complete, but scored lower",
+  live: "incomplete when the search ended",
+  pruned: "pruned from the beam",
 };
 
 /**
- * Return what is written on a node; where pieces say that they begin a word, a dot says that one does not.
+ * Return the label of a node; if pieces mark the beginning of words, a dot marks pieces inside of a word.
  * @param {BeamNode} node
  * @param {boolean} marked
  */
 function nodeLabel(node, marked) {
   const inner = marked && /^[\p{L}\p{N}]/u.test(node.piece);
-  return short(`${inner ? "·" : ""}${node.piece.trim() || "␣"}`, 16);
+  return truncate(`${inner ? "·" : ""}${node.piece.trim() || "␣"}`, 16);
 }
 
 /** @param {BeamNode[]} nodes */
-const isMarked = (nodes) => nodes.some((node) => node.piece.startsWith(" "));
+const marksWordStarts = (nodes) => nodes.some((node) => node.piece.startsWith(" "));
 
 /**
- * Lay the tree out: a column a step, a row a leaf, the best child level with its parent.
+ * Lay out the tree: one column per step, one row per leaf, the best child level with its parent.
  * @param {BeamNode[]} nodes
  */
-function layout(nodes) {
-  const marked = isMarked(nodes);
+function layoutTree(nodes) {
+  const marked = marksWordStarts(nodes);
   /** @type {Map<number | null, BeamNode[]>} */
   const children = new Map();
   for (const node of nodes) children.set(node.parent, [...(children.get(node.parent) ?? []), node]);
   const rank = { chosen: 0, finished: 1, live: 2, pruned: 3 };
   const order = (/** @type {BeamNode} */ one, /** @type {BeamNode} */ two) =>
-    rank[one.state] - rank[two.state] || two.sum - one.sum;
+    rank[one.status] - rank[two.status] || two.sum - one.sum;
   const columns = /** @type {number[]} */ ([]);
   for (const node of nodes)
-    columns[node.step] = Math.max(columns[node.step] ?? 44, widthOf(nodeLabel(node, marked), PIECE) + 30);
+    columns[node.step] = Math.max(columns[node.step] ?? 44, textWidth(nodeLabel(node, marked), PIECE) + 30);
   const left = [24];
   columns.forEach((width, step) => (left[step + 1] = (left[step] ?? 0) + width));
-  /** @type {Map<number, Place>} */
-  const places = new Map();
+  /** @type {Map<number, NodeBox>} */
+  const boxes = new Map();
   let row = 0;
   /** @param {BeamNode} node */
   const visit = (node) => {
     const y = row;
     const own = (children.get(node.id) ?? []).sort(order);
-    places.set(node.id, {
+    boxes.set(node.id, {
       x: left[node.step] ?? 0,
       y: y * LEAF + 34,
-      width: widthOf(nodeLabel(node, marked), PIECE) + 12,
+      width: textWidth(nodeLabel(node, marked), PIECE) + 12,
     });
     own.forEach((child, i) => {
       if (i) row++;
@@ -77,7 +77,7 @@ function layout(nodes) {
     if (i) row++;
     visit(node);
   });
-  return { places, width: (left.at(-1) ?? 0) + 20, height: (row + 1) * LEAF + 24 };
+  return { boxes, width: (left.at(-1) ?? 0) + 20, height: (row + 1) * LEAF + 24 };
 }
 
 /**
@@ -88,48 +88,48 @@ function layout(nodes) {
  * @returns {Drawing}
  */
 export function beamDrawing({ nodes }, theme, drawn) {
-  const { places, width, height } = layout(nodes);
-  const marked = isMarked(nodes);
+  const { boxes, width, height } = layoutTree(nodes);
+  const marked = marksWordStarts(nodes);
   return {
     width,
     height,
-    draw(pen) {
+    draw(context) {
       /** @type {Map<number, Element[]>} */
       const parts = new Map();
-      const place = (/** @type {number} */ id) => /** @type {Place} */ (places.get(id));
+      const boxOf = (/** @type {number} */ id) => /** @type {NodeBox} */ (boxes.get(id));
       for (const node of nodes) {
-        const { x, y } = place(node.id);
-        const parent = node.parent === null ? null : place(node.parent);
-        const chosen = node.state === "chosen";
+        const { x, y } = boxOf(node.id);
+        const parent = node.parent === null ? null : boxOf(node.parent);
+        const chosen = node.status === "chosen";
         const ink = {
           stroke: chosen ? theme.accent : theme.faint,
           width: chosen ? 2.5 : 1,
           opacity: chosen ? 1 : 0.55,
-          dashed: node.state === "pruned",
+          dashed: node.status === "pruned",
         };
-        pen.curve(parent ? [parent.x + parent.width, parent.y] : [6, 34], [x, y], ink);
+        context.curve(parent ? [parent.x + parent.width, parent.y] : [6, 34], [x, y], ink);
       }
-      pen.rect(2, 30, 8, 8, { fill: theme.faint, radius: 4 });
+      context.rect(2, 30, 8, 8, { fill: theme.faint, radius: 4 });
       for (const node of nodes) {
-        const { x, y, width: wide } = place(node.id);
-        const chosen = node.state === "chosen";
-        const opacity = node.state === "pruned" ? 0.75 : 1;
-        const box = pen.rect(x, y - 12, wide, 24, {
+        const { x, y, width: wide } = boxOf(node.id);
+        const chosen = node.status === "chosen";
+        const opacity = node.status === "pruned" ? 0.75 : 1;
+        const box = context.rect(x, y - 12, wide, 24, {
           fill: chosen ? theme.accent : theme.card,
           stroke: chosen ? theme.accent : theme.line,
           radius: 7,
         });
-        const text = pen.text(x + wide / 2, y, nodeLabel(node, marked), {
+        const text = context.text(x + wide / 2, y, nodeLabel(node, marked), {
           size: PIECE,
           anchor: "middle",
           fill: chosen ? theme.paper : theme.ink,
           opacity,
           bold: chosen,
         });
-        const number = pen.text(
+        const number = context.text(
           x + wide / 2,
           y + 18,
-          `${probability(node.log_probability)}${node.state === "finished" ? " ■" : ""}`,
+          `${formatProbability(node.log_probability)}${node.status === "finished" ? " ■" : ""}`,
           { size: 9.5, anchor: "middle", fill: theme.faint },
         );
         parts.set(node.id, /** @type {Element[]} */ ([box, text, number].filter(Boolean)));
@@ -140,23 +140,23 @@ export function beamDrawing({ nodes }, theme, drawn) {
 }
 
 /**
- * Show the tree.
- * @param {Inside} inside
+ * Show the beam tree.
+ * @param {AttentionData} data
  * @param {Beam} beam
  * @param {Store} store
  * @param {() => Theme} theme
- * @param {((prefix: string) => void) | null} go continues from a prefix, where there is a server to ask
+ * @param {((prefix: string) => void) | null} continueFrom continues the search from a prefix, if a server is available
  */
-export function beamTree(inside, beam, store, theme, go) {
+export function beamPanel(data, beam, store, theme, continueFrom) {
   const picture = make("div", { className: "dv-scroll" });
   const card = make("div", { className: "dv-card" });
-  const wide = beam.nodes.filter(
-    (node) => node.state === "finished" || (node.state === "chosen" && node.piece === last()),
+  const finished = beam.nodes.filter(
+    (node) => node.status === "finished" || (node.status === "chosen" && node.piece === last()),
   ).length;
   const note = make(
     "p",
     { className: "dv-note" },
-    `Beam of ${beam.width}: ${beam.nodes.length} pieces were tried, ${wide} hypotheses ended (■ those that lost). The number under a piece is its probability.`,
+    `Beam width ${beam.width}: ${beam.nodes.length} nodes, ${finished} finished hypotheses (■: not chosen). The number below a piece is its probability.`,
   );
   const element = make("div", {}, note, picture, card);
   card.setAttribute("aria-live", "polite");
@@ -164,14 +164,14 @@ export function beamTree(inside, beam, store, theme, go) {
   let parts = new Map();
 
   function last() {
-    return inside.look.target.pieces.at(-1)?.label;
+    return data.record.target.pieces.at(-1)?.label;
   }
 
   function paint() {
-    const svg = asSvg(beamDrawing(beam, theme(), (found) => (parts = found)));
+    const svg = toSvg(beamDrawing(beam, theme(), (drawn) => (parts = drawn)));
     svg.setAttribute("class", "dv-beam");
     svg.setAttribute("role", "tree");
-    svg.setAttribute("aria-label", "What the search tried; arrow keys walk the tree");
+    svg.setAttribute("aria-label", "Beam search tree; use the arrow keys to move");
     picture.replaceChildren(svg);
     for (const node of beam.nodes) {
       const [box, label] = parts.get(node.id) ?? [];
@@ -179,27 +179,27 @@ export function beamTree(inside, beam, store, theme, go) {
       box.setAttribute("role", "treeitem");
       box.setAttribute(
         "aria-label",
-        `${plain(node.piece)}, probability ${probability(node.log_probability)}, ${MEANING[node.state]}`,
+        `${visiblePiece(node.piece)}, probability ${formatProbability(node.log_probability)}, ${STATUS_TEXT[node.status]}`,
       );
       box.setAttribute("tabindex", node.id ? "-1" : "0");
       for (const part of [box, label]) {
-        part.onpointerenter = () => store.point(...found(node));
+        part.onpointerenter = () => store.point(...nodePoint(node));
         part.onpointerleave = () => store.point(null);
-        part.onclick = () => store.lock(...found(node));
+        part.onclick = () => store.lock(...nodePoint(node));
       }
-      box.onfocus = () => store.point(...found(node));
+      box.onfocus = () => store.point(...nodePoint(node));
       box.onkeydown = (event) => walk(event, node);
     }
     mark();
   }
 
   /**
-   * Return what a node stands for: if it is in the translation, a piece of it.
+   * Return the point of a node: a piece of the output if the node is part of it.
    * @param {BeamNode} node
-   * @returns {[import("./look.js").Point | null, { node: number }]}
+   * @returns {[import("./attention-data.js").Point | null, { node: number }]}
    */
-  const found = (node) => [
-    node.state === "chosen" ? { side: "target", first: node.step, end: node.step + 1 } : null,
+  const nodePoint = (node) => [
+    node.status === "chosen" ? { side: "target", first: node.step, end: node.step + 1 } : null,
     { node: node.id },
   ];
 
@@ -220,7 +220,7 @@ export function beamTree(inside, beam, store, theme, go) {
             : event.key === "ArrowUp"
               ? siblings[here - 1]
               : undefined;
-    if (event.key === "Enter") store.lock(...found(node));
+    if (event.key === "Enter") store.lock(...nodePoint(node));
     if (!next) return;
     event.preventDefault();
     const [box] = parts.get(next.id) ?? [];
@@ -230,12 +230,12 @@ export function beamTree(inside, beam, store, theme, go) {
     box.focus();
   }
 
-  /** Return the node that is pointed at, in the tree or in the text. */
+  /** Return the hovered node, in the tree or in the text. */
   function current() {
     const { node, point } = store.state;
     if (node !== null) return beam.nodes[node] ?? null;
     if (point?.side !== "target") return null;
-    return beam.nodes.find((each) => each.state === "chosen" && each.step === point.first) ?? null;
+    return beam.nodes.find((each) => each.status === "chosen" && each.step === point.first) ?? null;
   }
 
   function mark() {
@@ -245,41 +245,41 @@ export function beamTree(inside, beam, store, theme, go) {
     const colours = theme();
     for (const node of beam.nodes) {
       const [box] = parts.get(node.id) ?? [];
-      const chosen = node.state === "chosen";
+      const chosen = node.status === "chosen";
       box?.setAttribute("stroke", path.has(node.id) ? colours.ink : chosen ? colours.accent : colours.line);
       box?.setAttribute("stroke-width", path.has(node.id) ? "2" : "1");
     }
     card.replaceChildren(
       ...(here
-        ? told(here)
+        ? nodeDetails(here)
         : [
             make(
               "p",
               { className: "dv-note" },
-              "Point at a piece to see its scores and where its step looked; click to hold it.",
+              "Hover over a piece to see its scores and its attention; click to lock it.",
             ),
           ]),
     );
   }
 
   /** @param {BeamNode} node */
-  function told(node) {
-    const step = node.state === "chosen" ? inside.look.steps[node.step] : undefined;
-    const margin = step && step.best[1] ? Math.exp(step.best[0]?.[1] ?? 0) - Math.exp(step.best[1][1]) : null;
+  function nodeDetails(node) {
+    const step = node.status === "chosen" ? data.record.steps[node.step] : undefined;
+    const margin = step && step.top_choices[1] ? Math.exp(step.top_choices[0]?.[1] ?? 0) - Math.exp(step.top_choices[1][1]) : null;
     const facts = [
       `step ${node.step + 1}`,
-      `probability ${probability(node.log_probability)}`,
-      `sum of logs ${node.sum.toFixed(2)}`,
-      `by length ${node.score.toFixed(2)}`,
-      MEANING[node.state],
+      `probability ${formatProbability(node.log_probability)}`,
+      `log-probability ${node.sum.toFixed(2)}`,
+      `length-normalised ${node.score.toFixed(2)}`,
+      STATUS_TEXT[node.status],
     ];
     const best = step
       ? make(
           "p",
           { className: "dv-note" },
-          "Likeliest: ",
-          step.best.map(([piece, value]) => `${piece.trim() || "␣"} ${probability(value)}`).join(" · "),
-          margin === null ? "" : ` (margin ${percent(margin)})`,
+          "Most likely: ",
+          step.top_choices.map(([piece, value]) => `${piece.trim() || "␣"} ${formatProbability(value)}`).join(" · "),
+          margin === null ? "" : ` (margin ${formatPercent(margin)})`,
         )
       : "";
     const text = make(
@@ -291,7 +291,7 @@ export function beamTree(inside, beam, store, theme, go) {
     );
     const soFar = make("p", { className: "dv-sofar", dir: "auto" }, node.text);
     const ends = node.piece === last();
-    const more = go && !ends ? [button("Continue from here", () => go(node.text))] : [];
+    const more = continueFrom && !ends ? [button("Continue from here", () => continueFrom(node.text))] : [];
     return [text, soFar, best, ...more];
   }
 
@@ -310,17 +310,17 @@ export function beamTree(inside, beam, store, theme, go) {
       node.log_probability,
       node.sum,
       node.score,
-      node.state,
+      node.status,
       node.text,
     ]);
-  const titles = ["node", "parent", "step", "piece", "log probability", "sum", "score", "state", "text"];
+  const titles = ["node", "parent", "step", "piece", "log probability", "sum", "score", "status", "text"];
   paint();
   return {
     element,
     draw,
     drawing: () => beamDrawing(beam, theme()),
     table: () =>
-      tableOf(
+      makeTable(
         "Beam",
         titles.slice(1),
         rows().map((row) => /** @type {[string, ...string[]]} */ (row.map(String))),

@@ -1,66 +1,66 @@
-// What changed since the first look: which words, by what, and the way back.
+// The difference between the first record and the current one: changed words, causes and undo.
 
-import { difference } from "./diff.js";
+import { diffWords } from "./diff.js";
 import { button, make } from "./dom.js";
 
 /**
- * @typedef {import("./look.js").Look} Look
+ * @typedef {import("./attention-data.js").AttentionRecord} AttentionRecord
  * @typedef {{ text: string, undo: () => void }} Cause
  */
 
-/** @param {Look} look */
-const targetWords = (look) => look.target.words.filter((word) => !word.special);
+/** @param {AttentionRecord} record */
+const targetWords = (record) => record.target.words.filter((word) => !word.special);
 
 /**
- * @param {Look} before
- * @param {Look} after
+ * @param {AttentionRecord} before
+ * @param {AttentionRecord} after
  */
 function changedWords(before, after) {
-  const labels = (/** @type {Look} */ look) => targetWords(look).map((word) => word.label);
-  return difference(labels(before), labels(after));
+  const labels = (/** @type {AttentionRecord} */ record) => targetWords(record).map((word) => word.label);
+  return diffWords(labels(before), labels(after));
 }
 
 /**
- * Return the pieces of the target that were not there before.
- * @param {Look} before
- * @param {Look} after
+ * Return the pieces of the output that are new.
+ * @param {AttentionRecord} before
+ * @param {AttentionRecord} after
  */
 export function changedPieces(before, after) {
   const words = targetWords(after);
-  const come = changedWords(before, after).come.flatMap((place) => words[place] ?? []);
-  return new Set(come.flatMap(({ first, end }) => Array.from({ length: end - first }, (_, i) => first + i)));
+  const added = changedWords(before, after).added.flatMap((index) => words[index] ?? []);
+  return new Set(added.flatMap(({ first, end }) => Array.from({ length: end - first }, (_, i) => first + i)));
 }
 
 /**
- * Return a box that tells what is different and why.
- * @param {Look} before
- * @param {Look} after
+ * Return a box that lists the changed words and the causes.
+ * @param {AttentionRecord} before
+ * @param {AttentionRecord} after
  * @param {Cause[]} causes
  * @param {() => void} undo
  */
 export function changesBox(before, after, causes, undo) {
   const words = targetWords(before);
-  const { gone, come } = changedWords(before, after);
-  const count = Math.max(gone.length, come.length);
-  const told = count ? `${count} of ${words.length} words changed. Before:` : "The translation stays the same.";
+  const { removed, added } = changedWords(before, after);
+  const count = Math.max(removed.length, added.length);
+  const summary = count ? `${count} of ${words.length} words changed. Before:` : "The output did not change.";
   const row = make("div", { className: "dv-row" }, ...causes.map(chip), button("Undo all", undo));
-  const box = make("div", { className: "dv-changes" }, row, make("p", { className: "dv-note" }, told));
-  if (count) box.append(oldText(before, gone));
+  const box = make("div", { className: "dv-changes" }, row, make("p", { className: "dv-note" }, summary));
+  if (count) box.append(oldText(before, removed));
   return box;
 }
 
 /**
- * Return the text as it was, with what is gone struck through.
- * @param {Look} before
- * @param {number[]} gone
+ * Return the previous output, with removed words struck through.
+ * @param {AttentionRecord} before
+ * @param {number[]} removed
  */
-function oldText(before, gone) {
+function oldText(before, removed) {
   const element = make("p", { className: "dv-before", dir: "auto" });
   let done = 0;
   targetWords(before).forEach((word, i) => {
     const [start, stop] = word.span ?? [done, done];
     element.append(word.span ? before.target.text.slice(done, start) : " ");
-    element.append(gone.includes(i) ? make("del", {}, word.label) : word.label);
+    element.append(removed.includes(i) ? make("del", {}, word.label) : word.label);
     done = Math.max(done, stop);
   });
   return element;

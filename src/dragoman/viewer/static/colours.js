@@ -1,12 +1,12 @@
-// The scale of weights: computed colours whose lightness runs one way, so that it reads without seeing hues.
+// The colour scale of weights. Its lightness is monotonic, so that it can be read without distinguishing hues.
 
 /**
  * @typedef {{ dark: boolean, ink: string, faint: string, line: string, accent: string, paper: string, card: string,
- *   colour: Uint32Array, grey: Uint32Array }} Theme colours as canvas takes them; the scale by byte, as pixels
+ *   colour: Uint32Array, grey: Uint32Array }} Theme CSS colours; the colour scale as pixels by byte
  */
 
 /**
- * Turn a colour of OKLCH into bytes of sRGB.
+ * Convert an OKLCH colour to sRGB bytes.
  * @param {number} lightness
  * @param {number} chroma
  * @param {number} hue in degrees
@@ -25,55 +25,55 @@ export function srgb(lightness, chroma, hue) {
     -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
   ];
   const [red, green, blue] = linear.map((value) => {
-    const shown = value <= 0.0031308 ? 12.92 * value : 1.055 * value ** (1 / 2.4) - 0.055;
-    return Math.round(255 * Math.min(1, Math.max(0, shown)));
+    const encoded = value <= 0.0031308 ? 12.92 * value : 1.055 * value ** (1 / 2.4) - 0.055;
+    return Math.round(255 * Math.min(1, Math.max(0, encoded)));
   });
   return [red ?? 0, green ?? 0, blue ?? 0];
 }
 
 /**
- * Return the colour of a weight from 0 to 1. Its root keeps small weights visible; the scale on the page shows it.
+ * Return the colour of a weight from 0 to 1. The scale is that of its square root, which keeps small weights visible.
  * @param {number} weight
  * @param {boolean} dark
  * @param {boolean} grey
  * @returns {[number, number, number]}
  */
-export function colourOf(weight, dark, grey = false) {
+export function weightColour(weight, dark, grey = false) {
   const t = Math.sqrt(Math.min(1, Math.max(0, weight)));
   if (grey) return dark ? srgb(0.225 + 0.4 * t, 0.004, 260) : srgb(0.985 - 0.3 * t, 0.004, 260);
-  const bulge = 4 * t * (1 - t); // most colour in the middle, none at the ends
-  // From night blue over green to a pale yellow; or from paper over blue to a deep indigo.
+  const bulge = 4 * t * (1 - t); // chroma is highest in the middle
+  // Dark: dark blue, green, pale yellow. Light: white, blue, indigo.
   return dark
     ? srgb(0.225 + 0.745 * t, 0.012 + 0.115 * bulge, 268 - 172 * t ** 1.5)
     : srgb(0.985 - 0.705 * t, 0.006 + 0.1 * bulge + 0.05 * t * t, 232 + 44 * t);
 }
 
 /**
- * Return the colours of the 256 bytes that a weight can be, as pixels.
+ * Return the colours of the 256 byte values, as pixels.
  * @param {boolean} dark
  * @param {boolean} grey
  */
-export function pixels(dark, grey) {
+export function colourTable(dark, grey) {
   return Uint32Array.from({ length: 256 }, (_, i) => {
-    const [red, green, blue] = colourOf(i / 255, dark, grey);
+    const [red, green, blue] = weightColour(i / 255, dark, grey);
     return (255 << 24) | (blue << 16) | (green << 8) | red;
   });
 }
 
 /**
- * Return a colour as CSS writes it.
+ * Return the colour of a weight in CSS syntax.
  * @param {number} weight
  * @param {Theme} theme
  * @param {boolean} [grey]
  */
-export const css = (weight, theme, grey = false) => `rgb(${colourOf(weight, theme.dark, grey).join(" ")})`;
+export const cssColour = (weight, theme, grey = false) => `rgb(${weightColour(weight, theme.dark, grey).join(" ")})`;
 
 /**
- * Read the colours that the page gives the viewer.
+ * Read the viewer's colours from the style sheet.
  * @param {HTMLElement} root
  * @returns {Theme}
  */
-export function themeOf(root) {
+export function readTheme(root) {
   const probe = root.appendChild(document.createElement("span"));
   const read = (/** @type {string} */ name) => {
     probe.style.color = `var(--dv-${name})`;
@@ -84,6 +84,6 @@ export function themeOf(root) {
   );
   probe.remove();
   const [red = 0, green = 0, blue = 0] = (ink.match(/[\d.]+/g) ?? []).map(Number);
-  const dark = 0.3 * red + 0.6 * green + 0.1 * blue > 128; // light letters stand on a dark page
-  return { dark, ink, faint, line, accent, paper, card, colour: pixels(dark, false), grey: pixels(dark, true) };
+  const dark = 0.3 * red + 0.6 * green + 0.1 * blue > 128; // light text means a dark page
+  return { dark, ink, faint, line, accent, paper, card, colour: colourTable(dark, false), grey: colourTable(dark, true) };
 }

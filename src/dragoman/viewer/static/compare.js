@@ -1,51 +1,51 @@
-// Two looks side by side, on one scale and under one pointer.
+// Two records side by side, with the same scale and a shared pointer.
 
 import { make } from "./dom.js";
-import { ABOUT, nameOf } from "./look.js";
-import { matrix } from "./matrix.js";
-import { sentences } from "./sentences.js";
+import { KIND_INFO, headsLabel } from "./attention-data.js";
+import { matrixPanel } from "./matrix.js";
+import { sentencesPanel } from "./sentences.js";
 
 /**
  * @typedef {import("./colours.js").Theme} Theme
- * @typedef {import("./look.js").HeadPlace} HeadPlace
- * @typedef {import("./look.js").Inside} Inside
- * @typedef {import("./look.js").Kind} Kind
- * @typedef {import("./look.js").Look} Look
+ * @typedef {import("./attention-data.js").HeadPosition} HeadPosition
+ * @typedef {import("./attention-data.js").AttentionData} AttentionData
+ * @typedef {import("./attention-data.js").Kind} Kind
+ * @typedef {import("./attention-data.js").AttentionRecord} AttentionRecord
  * @typedef {import("./store.js").State} State
  * @typedef {import("./store.js").Store} Store
  */
 
 /**
- * Show two looks.
- * @param {{ name: string, inside: Inside }[]} looks
+ * Show two records.
+ * @param {{ name: string, data: AttentionData }[]} records
  * @param {Store} store
  * @param {() => Theme} theme
- * @param {((text: string) => void) | null} other asks for another sentence
+ * @param {((text: string) => void) | null} onSentence requests the record of another sentence
  */
-export function compared(looks, store, theme, other) {
-  const named = make("p", { className: "dv-note" });
-  const columns = looks.map(({ name, inside }) => {
-    const text = sentences(inside, store);
-    const weights = matrix(fitting(inside), store, theme);
+export function comparePanel(records, store, theme, onSentence) {
+  const note = make("p", { className: "dv-note" });
+  const columns = records.map(({ name, data }) => {
+    const text = sentencesPanel(data, store);
+    const weights = matrixPanel(limitHeads(data), store, theme);
     const element = make(
       "section",
       { className: "dv-side" },
-      ...(looks.every((each) => each.name === name) ? [] : [make("h3", {}, name)]),
+      ...(records.every((each) => each.name === name) ? [] : [make("h3", {}, name)]),
       text.element,
       weights.element,
     );
     return { element, text, weights };
   });
   const pair = make("div", { className: "dv-pair" }, ...columns.map((column) => column.element));
-  const element = make("div", {}, named, ...(other ? [asking(other)] : []), pair);
+  const element = make("div", {}, note, ...(onSentence ? [sentenceForm(onSentence)] : []), pair);
 
   function describe() {
     const { kind, heads } = store.state;
-    const [first] = looks;
+    const [first] = records;
     if (!first) return;
-    named.textContent =
-      looks.length > 1
-        ? `${ABOUT[kind].name}, ${nameOf(first.inside, kind, heads)}, of both. Choose others under Heads.`
+    note.textContent =
+      records.length > 1
+        ? `${KIND_INFO[kind].name}, ${headsLabel(first.data, kind, heads)}, of both. Select heads under Heads.`
         : "Nothing to compare with yet.";
   }
 
@@ -60,21 +60,21 @@ export function compared(looks, store, theme, other) {
 }
 
 /**
- * Let a look of another size show the nearest it has: heads that it lacks are left out.
- * @param {Inside} inside
+ * Make a record ignore selected heads that it does not have.
+ * @param {AttentionData} data
  */
-function fitting(inside) {
-  const table = inside.table.bind(inside);
-  inside.table = (kind, heads, units) => {
-    const { layers, heads: count } = inside.look.kinds[kind];
-    const there = heads.filter(([layer, head]) => layer < layers && head < count);
-    return table(kind, there.length ? there : inside.everyHead(kind), units);
+function limitHeads(data) {
+  const table = data.table.bind(data);
+  data.table = (kind, heads, units) => {
+    const { layers, heads: count } = data.record.kinds[kind];
+    const existing = heads.filter(([layer, head]) => layer < layers && head < count);
+    return table(kind, existing.length ? existing : data.allHeads(kind), units);
   };
-  return inside;
+  return data;
 }
 
-/** @param {(text: string) => void} other */
-function asking(other) {
+/** @param {(text: string) => void} onSentence */
+function sentenceForm(onSentence) {
   const input = make("input", {
     type: "text",
     className: "dv-input",
@@ -90,7 +90,7 @@ function asking(other) {
   );
   form.onsubmit = (event) => {
     event.preventDefault();
-    if (input.value.trim()) other(input.value.trim());
+    if (input.value.trim()) onSentence(input.value.trim());
   };
   return form;
 }

@@ -1,12 +1,12 @@
-// What changed between two translations, word by word.
+// Word-level diff of two outputs.
 
 /**
- * Return which words two lists have in common, in order: the longest such list, as pairs of places.
+ * Return the longest common subsequence of two lists of words, as pairs of indices.
  * @param {string[]} before
  * @param {string[]} after
  * @returns {[number, number][]}
  */
-export function common(before, after) {
+export function commonSubsequence(before, after) {
   const width = after.length + 1;
   const longest = new Uint16Array((before.length + 1) * width);
   for (let i = before.length - 1; i >= 0; i--) {
@@ -28,15 +28,15 @@ export function common(before, after) {
 }
 
 /**
- * Return the places of the words that went and of those that came.
+ * Return the indices of the removed words and of the added words.
  * @param {string[]} before
  * @param {string[]} after
  */
-export function difference(before, after) {
-  const kept = common(before, after);
-  const [old, now] = [new Set(kept.map(([i]) => i)), new Set(kept.map(([, j]) => j))];
+export function diffWords(before, after) {
+  const pairs = commonSubsequence(before, after);
+  const [old, now] = [new Set(pairs.map(([i]) => i)), new Set(pairs.map(([, j]) => j))];
   return {
-    gone: before.map((_, i) => i).filter((i) => !old.has(i)),
-    come: after.map((_, j) => j).filter((j) => !now.has(j)),
+    removed: before.map((_, i) => i).filter((i) => !old.has(i)),
+    added: after.map((_, j) => j).filter((j) => !now.has(j)),
   };
 }

@@ -1,20 +1,20 @@
-// The heads: all of them as thumbnails, and the chosen ones large, as a matrix, as lines or as a table.
+// All heads as thumbnails, and the selected ones enlarged as a matrix, as lines or as a table.
 
-import { css } from "./colours.js";
-import { button, choice, make } from "./dom.js";
-import { grid } from "./grid.js";
-import { lines } from "./lines.js";
-import { ABOUT, nameOf, sinks } from "./look.js";
-import { matrix, matrixCsv, numbers, sinkNote } from "./matrix.js";
-import { asSvg, onCanvas } from "./pen.js";
+import { cssColour } from "./colours.js";
+import { button, radioGroup, make } from "./dom.js";
+import { headGrid } from "./grid.js";
+import { linesPanel } from "./lines.js";
+import { KIND_INFO, headsLabel, sinks } from "./attention-data.js";
+import { matrixCsv, matrixPanel, matrixTable, sinkNote } from "./matrix.js";
+import { toSvg, drawOnCanvas } from "./drawing-context.js";
 
 /**
  * @typedef {import("./colours.js").Theme} Theme
- * @typedef {import("./look.js").HeadPlace} HeadPlace
- * @typedef {import("./look.js").HeadReport} HeadReport
- * @typedef {import("./look.js").Inside} Inside
- * @typedef {import("./look.js").Kind} Kind
- * @typedef {import("./look.js").Report} Report
+ * @typedef {import("./attention-data.js").HeadPosition} HeadPosition
+ * @typedef {import("./attention-data.js").HeadReport} HeadReport
+ * @typedef {import("./attention-data.js").AttentionData} AttentionData
+ * @typedef {import("./attention-data.js").Kind} Kind
+ * @typedef {import("./attention-data.js").Report} Report
  * @typedef {import("./store.js").State} State
  * @typedef {import("./store.js").Store} Store
  * @typedef {import("./store.js").View} View
@@ -22,30 +22,30 @@ import { asSvg, onCanvas } from "./pen.js";
 
 /** @type {Record<string, string>} */
 const BADGES = {
-  positional: "positional: looks at a fixed distance",
-  rare: "rare: looks at the rarest word",
-  alignment: "alignment: looks at what it translates",
-  sink: "sink: mostly rests on the start or the end",
-  punctuation: "punctuation: rests on commas and full stops",
-  copy: "copy: looks at the same piece",
-  syntactic: "syntactic: follows the grammar",
+  positional: "positional: attends to a fixed offset",
+  rare: "rare: attends to the rarest word",
+  alignment: "alignment: attends to the translated word",
+  sink: "sink: most weight is on ⟨start⟩ or ⟨end⟩",
+  punctuation: "punctuation: most weight is on punctuation",
+  copy: "copy: attends to an equal piece",
+  syntactic: "syntactic: follows a grammatical relation",
 };
 
 /**
  * Show all heads.
- * @param {Inside} inside
+ * @param {AttentionData} data
  * @param {Store} store
  * @param {() => Theme} theme
  * @param {Report | null} report
- * @param {((kind: Kind, places: HeadPlace[]) => void) | null} toggle
+ * @param {((kind: Kind, positions: HeadPosition[]) => void) | null} toggle
  */
-export function headsPanel(inside, store, theme, report, toggle) {
-  if (!inside.kinds().length) return nothing();
+export function headsPanel(data, store, theme, report, toggle) {
+  if (!data.kinds().length) return noAttention();
   const known = new Map((report?.heads ?? []).map((head) => [`${head.kind} ${head.layer} ${head.head}`, head]));
   /** @type {(kind: Kind, layer: number, head: number) => HeadReport | undefined} */
   const reported = (kind, layer, head) => known.get(`${kind} ${layer} ${head}`);
-  const grids = inside.kinds().map((kind) =>
-    grid(inside, kind, store, theme, reported, toggle && ((places) => toggle(kind, places))),
+  const grids = data.kinds().map((kind) =>
+    headGrid(data, kind, store, theme, reported, toggle && ((positions) => toggle(kind, positions))),
   );
   const legend = make("div", { className: "dv-legend" });
   const grey = make("input", { type: "checkbox", checked: store.state.grey });
@@ -53,19 +53,19 @@ export function headsPanel(inside, store, theme, report, toggle) {
   const hint = make(
     "span",
     { className: "dv-note dv-wide" },
-    "Shift-click adds a head; a number takes the mean of its row or column.",
+    "Shift-click adds a head; a number selects the mean of its row or column.",
   );
   const bar = make(
     "div",
     { className: "dv-row dv-between" },
     legend,
-    make("label", { className: "dv-check" }, grey, "Grey out start and end"),
-    ...(inside.kinds().flatMap((kind) => inside.everyHead(kind)).length > 1 ? [hint] : []),
+    make("label", { className: "dv-check" }, grey, "Grey out ⟨start⟩ and ⟨end⟩"),
+    ...(data.kinds().flatMap((kind) => data.allHeads(kind)).length > 1 ? [hint] : []),
   );
   const title = make("h3", {});
   const sink = make("p", { className: "dv-note dv-sink" });
   const facts = make("div", { className: "dv-facts" });
-  const views = choice(
+  const views = radioGroup(
     "Show as",
     /** @type {[View, string][]} */ ([
       ["matrix", "Matrix"],
@@ -75,7 +75,7 @@ export function headsPanel(inside, store, theme, report, toggle) {
     store.state.view,
     (view) => store.set({ view }),
   );
-  const off = button("", switched);
+  const off = button("", toggleSelected);
   const top = make(
     "div",
     { className: "dv-row dv-between" },
@@ -84,7 +84,7 @@ export function headsPanel(inside, store, theme, report, toggle) {
   );
   const body = make("div", { className: "dv-body" });
   const large = make("section", { className: "dv-large" }, top, facts, body);
-  large.setAttribute("aria-label", "Chosen heads");
+  large.setAttribute("aria-label", "Selected heads");
   const element = make(
     "div",
     {},
@@ -92,22 +92,22 @@ export function headsPanel(inside, store, theme, report, toggle) {
     make("div", { className: "dv-grids" }, ...grids.map((each) => each.element)),
     large,
   );
-  /** @type {{ element: HTMLElement, draw: (changes: Set<keyof State>) => void, drawing?: () => import("./pen.js").Drawing, destroy?: () => void }} */
-  let shown = open();
+  /** @type {{ element: HTMLElement, draw: (changes: Set<keyof State>) => void, drawing?: () => import("./drawing-context.js").Drawing, destroy?: () => void }} */
+  let view = openView();
 
-  function switched() {
+  function toggleSelected() {
     toggle?.(store.state.kind, store.state.heads);
   }
 
-  function open() {
-    const { view } = store.state;
-    if (view !== "matrix") {
-      const made = view === "lines" ? lines(inside, store, theme) : tabular();
+  function openView() {
+    const { view: name } = store.state;
+    if (name !== "matrix") {
+      const made = name === "lines" ? linesPanel(data, store, theme) : tabular();
       body.replaceChildren(made.element);
       return made;
     }
-    // Where there is room, the lines stand beside the matrix.
-    const [cells, beside] = [matrix(inside, store, theme), lines(inside, store, theme)];
+    // Show the lines next to the matrix if there is space.
+    const [cells, beside] = [matrixPanel(data, store, theme), linesPanel(data, store, theme)];
     beside.element.classList.add("dv-beside");
     body.replaceChildren(make("div", { className: "dv-two" }, cells.element, beside.element));
     return { ...cells, draw: (/** @type {Set<keyof State>} */ changes) => (cells.draw(changes), beside.draw(changes)) };
@@ -115,7 +115,7 @@ export function headsPanel(inside, store, theme, report, toggle) {
 
   function tabular() {
     const element = make("div", { className: "dv-scroll", tabIndex: 0 });
-    const draw = () => element.replaceChildren(numbers(inside, store.state));
+    const draw = () => element.replaceChildren(matrixTable(data, store.state));
     draw();
     return { element, draw };
   }
@@ -124,14 +124,14 @@ export function headsPanel(inside, store, theme, report, toggle) {
     const canvas = make("canvas");
     const [width, colours] = [200, theme()];
     const marks = [0, 0.1, 0.25, 0.5, 1];
-    onCanvas(
+    drawOnCanvas(
       {
         width: width + 24,
         height: 28,
-        draw(pen) {
-          for (let x = 0; x < width; x++) pen.rect(8 + x, 0, 1.5, 10, { fill: css((x / width) ** 2, colours) });
+        draw(context) {
+          for (let x = 0; x < width; x++) context.rect(8 + x, 0, 1.5, 10, { fill: cssColour((x / width) ** 2, colours) });
           for (const mark of marks)
-            pen.text(8 + width * Math.sqrt(mark), 20, String(mark), {
+            context.text(8 + width * Math.sqrt(mark), 20, String(mark), {
               size: 10.5,
               anchor: "middle",
               fill: colours.faint,
@@ -141,29 +141,29 @@ export function headsPanel(inside, store, theme, report, toggle) {
       canvas,
     );
     canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", "Scale of weights, from 0, pale, to 1, strong");
+    canvas.setAttribute("aria-label", "Colour scale of weights, from 0 (pale) to 1 (dark)");
     legend.replaceChildren(canvas);
   }
 
   function describe() {
     const { kind, heads, units, grey } = store.state;
-    const name = nameOf(inside, kind, heads);
-    title.textContent = `${ABOUT[kind].name}, ${name}`;
-    const note = sinkNote(sinks(inside.table(kind, heads, units)));
+    const name = headsLabel(data, kind, heads);
+    title.textContent = `${KIND_INFO[kind].name}, ${name}`;
+    const note = sinkNote(sinks(data.table(kind, heads, units)));
     sink.textContent = note ? `${note}${grey ? ", greyed." : "."}` : "";
     const isOff = heads.every(([layer, head]) =>
-      inside.look.without.some((each) => each[0] === kind && each[1] === layer && each[2] === head),
+      data.record.ablated_heads.some((each) => each[0] === kind && each[1] === layer && each[2] === head),
     );
     off.textContent = isOff
-      ? "Switch on"
+      ? "Restore"
       : heads.length === 1
-        ? "Switch this head off"
-        : `Switch these ${heads.length} heads off`;
-    facts.replaceChildren(...(heads.length === 1 && heads[0] ? told(reported(kind, ...heads[0])) : []));
+        ? "Ablate this head"
+        : `Ablate these ${heads.length} heads`;
+    facts.replaceChildren(...(heads.length === 1 && heads[0] ? headFacts(reported(kind, ...heads[0])) : []));
   }
 
   /** @param {HeadReport | undefined} head */
-  function told(head) {
+  function headFacts(head) {
     if (!head) return [];
     const chips = head.badges.map((badge) =>
       make(
@@ -179,11 +179,11 @@ export function headsPanel(inside, store, theme, report, toggle) {
     const list = [
       ...(head.importance === undefined
         ? []
-        : [`loss without it ${head.importance >= 0 ? "+" : "−"}${Math.abs(head.importance).toFixed(3)}`]),
+        : [`loss when ablated ${head.importance >= 0 ? "+" : "−"}${Math.abs(head.importance).toFixed(3)}`]),
       ...number("confidence", "confidence"),
       ...number("entropy", "entropy"),
       ...number("distance", "mean distance", 1),
-      ...number("sink", "on start and end"),
+      ...number("sink", "on ⟨start⟩ and ⟨end⟩"),
     ];
     const where = report?.data ? ` on ${report.data.sentences} sentences` : "";
     const trend = trends(report?.history ?? [], head);
@@ -195,8 +195,8 @@ export function headsPanel(inside, store, theme, report, toggle) {
   }
 
   /**
-   * Return small curves of what a head was like at each checkpoint.
-   * @param {import("./look.js").Past[]} history
+   * Return sparklines of a head's statistics over the checkpoints.
+   * @param {import("./attention-data.js").PastReport[]} history
    * @param {HeadReport} head
    */
   function trends(history, head) {
@@ -224,10 +224,10 @@ export function headsPanel(inside, store, theme, report, toggle) {
     if (changes.has("theme")) scale();
     if (changes.has("grey")) grey.checked = store.state.grey;
     if (changes.has("view")) {
-      shown.destroy?.();
-      shown = open();
+      view.destroy?.();
+      view = openView();
       views.update(store.state.view);
-    } else shown.draw(changes);
+    } else view.draw(changes);
     const keys = /** @type {(keyof State)[]} */ (["kind", "heads", "units", "grey"]);
     if (keys.some((key) => changes.has(key))) describe();
   }
@@ -238,35 +238,35 @@ export function headsPanel(inside, store, theme, report, toggle) {
     element,
     draw,
     name: () => `${store.state.kind}-attention`,
-    drawing: () => shown.drawing?.() ?? matrix(inside, store, theme).drawing(),
-    csv: () => matrixCsv(inside, store.state),
-    destroy: () => (grids.forEach((each) => each.destroy()), shown.destroy?.()),
+    drawing: () => view.drawing?.() ?? matrixPanel(data, store, theme).drawing(),
+    csv: () => matrixCsv(data, store.state),
+    destroy: () => (grids.forEach((each) => each.destroy()), view.destroy?.()),
   };
 }
 
-/** Say that there are no heads. */
-function nothing() {
-  const text = "This architecture has no attention: no position looks at another, so there are no weights to show.";
+/** Return a note for architectures without attention. */
+function noAttention() {
+  const text = "This architecture has no attention weights.";
   return { element: make("p", { className: "dv-note" }, text), draw() {} };
 }
 
 /**
- * Return a small curve of values from 0 to 1.
+ * Return a sparkline of values from 0 to 1.
  * @param {number[]} values
  * @param {Theme} theme
  */
 function sparkline(values, theme) {
   const x = (/** @type {number} */ i) => 2 + (76 * i) / Math.max(1, values.length - 1);
   const y = (/** @type {number} */ value) => 21 - 19 * value;
-  const svg = asSvg({
+  const svg = toSvg({
     width: 80,
     height: 24,
-    draw(pen) {
-      pen.curve([2, 22], [78, 22], { stroke: theme.line });
+    draw(context) {
+      context.curve([2, 22], [78, 22], { stroke: theme.line });
       values.slice(1).forEach((value, i) => {
         const before = values[i] ?? NaN;
         if (Number.isFinite(before + value))
-          pen.curve([x(i), y(before)], [x(i + 1), y(value)], { stroke: theme.accent, width: 1.5 });
+          context.curve([x(i), y(before)], [x(i + 1), y(value)], { stroke: theme.accent, width: 1.5 });
       });
     },
   });

@@ -1,20 +1,20 @@
-// The same weights as lines between two columns of words.
+// The weights as lines between two columns of words.
 
-import { make, plain } from "./dom.js";
-import { at, pointed, pointOf, touched } from "./look.js";
-import { asSvg, onCanvas, short, SvgPen, widthOf } from "./pen.js";
+import { make, visiblePiece } from "./dom.js";
+import { at, axisPoints, unitPoint, unitRange } from "./attention-data.js";
+import { toSvg, drawOnCanvas, truncate, SvgContext, textWidth } from "./drawing-context.js";
 
 /**
  * @typedef {import("./colours.js").Theme} Theme
- * @typedef {import("./look.js").Inside} Inside
- * @typedef {import("./look.js").Table} Table
- * @typedef {import("./pen.js").Drawing} Drawing
+ * @typedef {import("./attention-data.js").AttentionData} AttentionData
+ * @typedef {import("./attention-data.js").Table} Table
+ * @typedef {import("./drawing-context.js").Drawing} Drawing
  * @typedef {import("./store.js").State} State
  * @typedef {import("./store.js").Store} Store
  */
 
-const STEP = 24; // pixels from word to word
-const FAINTEST = 0.02; // weights below this are not drawn
+const STEP = 24; // pixels between words
+const MIN_LINE_WEIGHT = 0.02; // lighter lines are not drawn
 
 /**
  * @typedef {{ rows: (Element | null)[], columns: (Element | null)[] }} Labels that were drawn
@@ -25,13 +25,13 @@ const FAINTEST = 0.02; // weights below this are not drawn
  * @param {Table} table
  * @param {Theme} theme
  * @param {boolean} grey
- * @param {{ only?: (r: number, c: number) => boolean, drawn?: ((labels: Labels) => void) | null }} [how] which lines;
- *   drawn is given the labels, or is null where there shall be none
+ * @param {{ only?: (r: number, c: number) => boolean, drawn?: ((labels: Labels) => void) | null }} [options] which lines;
+ *   drawn receives the labels; null draws none
  * @returns {Drawing}
  */
 export function linesDrawing({ values, rows, columns }, theme, grey, { only = () => true, drawn = () => {} } = {}) {
-  const widest = (/** @type {import("./look.js").Unit[]} */ units) =>
-    Math.ceil(Math.max(0, ...units.map((unit) => widthOf(short(plain(unit.label), 24), 14))));
+  const widest = (/** @type {import("./attention-data.js").Unit[]} */ units) =>
+    Math.ceil(Math.max(0, ...units.map((unit) => textWidth(truncate(visiblePiece(unit.label), 24), 14))));
   const left = widest(rows) + 14;
   const right = left + 240;
   const height = STEP * Math.max(rows.length, columns.length) + 34;
@@ -39,16 +39,16 @@ export function linesDrawing({ values, rows, columns }, theme, grey, { only = ()
   return {
     width: right + widest(columns) + 20,
     height: height + 6,
-    draw(pen) {
+    draw(context) {
       /** @type {Labels} */
       const parts = { rows: [], columns: [] };
       rows.forEach((_, r) =>
         columns.forEach((column, c) => {
           const weight = values[r * columns.length + c] ?? 0;
-          if (weight < FAINTEST || !only(r, c)) return;
+          if (weight < MIN_LINE_WEIGHT || !only(r, c)) return;
           const stroke = grey && column.special ? theme.faint : theme.accent;
           const opacity = Math.min(1, Math.sqrt(weight)) * (grey && column.special ? 0.35 : 0.9);
-          pen.curve([left + 6, y(r)], [right - 6, y(c)], {
+          context.curve([left + 6, y(r)], [right - 6, y(c)], {
             stroke,
             width: 0.8 + 3.4 * weight,
             opacity,
@@ -56,11 +56,11 @@ export function linesDrawing({ values, rows, columns }, theme, grey, { only = ()
         }),
       );
       if (!drawn) return;
-      pen.text(left, 12, "looks", { size: 11, anchor: "end", fill: theme.faint });
-      pen.text(right, 12, "is looked at", { size: 11, fill: theme.faint });
+      context.text(left, 12, "query", { size: 11, anchor: "end", fill: theme.faint });
+      context.text(right, 12, "key", { size: 11, fill: theme.faint });
       rows.forEach((unit, r) =>
         parts.rows.push(
-          pen.text(left, y(r), short(plain(unit.label), 24), {
+          context.text(left, y(r), truncate(visiblePiece(unit.label), 24), {
             size: 14,
             anchor: "end",
             fill: unit.special ? theme.faint : theme.ink,
@@ -69,7 +69,7 @@ export function linesDrawing({ values, rows, columns }, theme, grey, { only = ()
       );
       columns.forEach((unit, c) =>
         parts.columns.push(
-          pen.text(right, y(c), short(plain(unit.label), 24), {
+          context.text(right, y(c), truncate(visiblePiece(unit.label), 24), {
             size: 14,
             fill: unit.special ? theme.faint : theme.ink,
           }),
@@ -81,13 +81,13 @@ export function linesDrawing({ values, rows, columns }, theme, grey, { only = ()
 }
 
 /**
- * Show weights as lines that answer to the pointer.
- * @param {Inside} inside
+ * Show weights as lines that follow the pointer.
+ * @param {AttentionData} data
  * @param {Store} store
  * @param {() => Theme} theme
  */
-export function lines(inside, store, theme) {
-  // All lines are drawn once, on a canvas that pales; those that are pointed at are drawn over it.
+export function linesPanel(data, store, theme) {
+  // All lines are drawn once on a canvas, which fades while hovered lines are drawn above it.
   const all = make("canvas");
   const over = make("div", { className: "dv-over" });
   const element = make("div", { className: "dv-scroll" }, make("div", { className: "dv-layers" }, all, over));
@@ -100,30 +100,30 @@ export function lines(inside, store, theme) {
 
   function paint() {
     const { kind, heads, units, grey } = store.state;
-    table = inside.table(kind, heads, units);
-    onCanvas(linesDrawing(table, theme(), grey, { drawn: null }), all);
-    const drawn = (/** @type {Labels} */ found) => void (parts = found);
-    const svg = asSvg(linesDrawing(table, theme(), grey, { only: () => false, drawn }));
+    table = data.table(kind, heads, units);
+    drawOnCanvas(linesDrawing(table, theme(), grey, { drawn: null }), all);
+    const drawn = (/** @type {Labels} */ labels) => void (parts = labels);
+    const svg = toSvg(linesDrawing(table, theme(), grey, { only: () => false, drawn }));
     svg.setAttribute("class", "dv-lines");
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", "Weights as lines; the table has them as numbers");
+    svg.setAttribute("aria-label", "Weights as lines; the table has the numbers");
     lit = svg.insertBefore(document.createElementNS("http://www.w3.org/2000/svg", "g"), svg.firstChild);
     over.replaceChildren(svg);
-    parts.rows.forEach((label, r) => listen(label, "row", r));
-    parts.columns.forEach((label, c) => listen(label, "column", c));
+    parts.rows.forEach((label, r) => addHandlers(label, "row", r));
+    parts.columns.forEach((label, c) => addHandlers(label, "column", c));
     mark();
   }
 
   /**
    * @param {Element | null} label
    * @param {"row" | "column"} axis
-   * @param {number} place
+   * @param {number} index
    */
-  function listen(label, axis, place) {
+  function addHandlers(label, axis, index) {
     if (!(label instanceof SVGElement)) return;
-    const unit = at(axis === "row" ? table.rows : table.columns, place);
-    const point = pointOf(store.state.kind, axis, unit);
-    // In self-attention both sides are the same sentence; a column is then the partner of nobody yet.
+    const unit = at(axis === "row" ? table.rows : table.columns, index);
+    const point = unitPoint(store.state.kind, axis, unit);
+    // In self-attention both sides are the same sentence, so a column is stored as the partner.
     const own = axis === "column" && store.state.kind !== "cross";
     const [here, more] = own ? [null, { partner: point }] : [point, {}];
     label.onpointerenter = () => store.point(here, more);
@@ -133,9 +133,9 @@ export function lines(inside, store, theme) {
 
   function mark() {
     const { kind, point, partner, grey } = store.state;
-    const { row, column } = pointed(kind, point, partner);
-    const rows = touched(table.rows, row);
-    const columns = touched(table.columns, column);
+    const { row, column } = axisPoints(kind, point, partner);
+    const rows = unitRange(table.rows, row);
+    const columns = unitRange(table.columns, column);
     const within = (/** @type {[number, number] | null} */ range, /** @type {number} */ i) =>
       Boolean(range && i >= range[0] && i < range[1]);
     const any = Boolean(rows || columns);
@@ -143,7 +143,7 @@ export function lines(inside, store, theme) {
       any && (!rows || within(rows, r)) && (!columns || within(columns, c));
     all.style.opacity = any ? "0.1" : "1";
     lit?.replaceChildren();
-    if (any && lit) linesDrawing(table, theme(), grey, { only, drawn: null }).draw(new SvgPen(lit));
+    if (any && lit) linesDrawing(table, theme(), grey, { only, drawn: null }).draw(new SvgContext(lit));
     parts.rows.forEach((label, r) => embolden(label, within(rows, r)));
     parts.columns.forEach((label, c) => embolden(label, within(columns, c)));
   }
@@ -156,7 +156,7 @@ export function lines(inside, store, theme) {
   }
 
   const drawing = () =>
-    linesDrawing(inside.table(store.state.kind, store.state.heads, store.state.units), theme(), store.state.grey);
+    linesDrawing(data.table(store.state.kind, store.state.heads, store.state.units), theme(), store.state.grey);
   paint();
   return { element, draw, drawing };
 }

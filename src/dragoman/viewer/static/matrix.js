@@ -1,32 +1,32 @@
-// One matrix, large: weights with what each piece gives and gets, and the same as a table.
+// One large matrix of weights with its marginals, and the same weights as a table.
 
-import { css } from "./colours.js";
-import { make, plain, tableOf } from "./dom.js";
-import { at, nameOf, percent, pointed, pointOf, touched } from "./look.js";
-import { onCanvas, short, widthOf } from "./pen.js";
+import { cssColour } from "./colours.js";
+import { make, visiblePiece, makeTable } from "./dom.js";
+import { at, headsLabel, formatPercent, axisPoints, unitPoint, unitRange } from "./attention-data.js";
+import { drawOnCanvas, truncate, textWidth } from "./drawing-context.js";
 
 /**
  * @typedef {import("./colours.js").Theme} Theme
- * @typedef {import("./look.js").Inside} Inside
- * @typedef {import("./look.js").Table} Table
- * @typedef {import("./pen.js").Drawing} Drawing
+ * @typedef {import("./attention-data.js").AttentionData} AttentionData
+ * @typedef {import("./attention-data.js").Table} Table
+ * @typedef {import("./drawing-context.js").Drawing} Drawing
  * @typedef {import("./store.js").State} State
  * @typedef {import("./store.js").Store} Store
- * @typedef {{ cell: number, left: number, top: number, right: number, bottom: number }} Plan sizes in pixels
+ * @typedef {{ cell: number, left: number, top: number, right: number, bottom: number }} MatrixLayout sizes in pixels
  */
 
 const BAR = 34; // pixels of the longest bar of a marginal
 const LETTER = 12;
 
 /**
- * Plan a matrix for a width.
+ * Return the layout of a matrix that fits into a width.
  * @param {Table} table
  * @param {number} room
- * @returns {Plan}
+ * @returns {MatrixLayout}
  */
-function planned({ rows, columns }, room) {
-  const widest = (/** @type {import("./look.js").Unit[]} */ units) =>
-    Math.max(0, ...units.map((unit) => widthOf(short(plain(unit.label)), LETTER)));
+function matrixLayout({ rows, columns }, room) {
+  const widest = (/** @type {import("./attention-data.js").Unit[]} */ units) =>
+    Math.max(0, ...units.map((unit) => textWidth(truncate(visiblePiece(unit.label)), LETTER)));
   const left = Math.ceil(widest(rows)) + 14;
   const slant = Math.SQRT1_2 * widest(columns);
   const right = Math.max(BAR + 48, Math.ceil(slant));
@@ -37,34 +37,34 @@ function planned({ rows, columns }, room) {
 /**
  * Return the drawing of a matrix.
  * @param {Table} table
- * @param {Plan} plan
+ * @param {MatrixLayout} layout
  * @param {Theme} theme
- * @param {boolean} grey whether the start and the end are drawn without colour
+ * @param {boolean} grey whether ⟨start⟩ and ⟨end⟩ are drawn in grey
  * @returns {Drawing}
  */
-export function matrixDrawing({ values, rows, columns }, plan, theme, grey) {
-  const { cell, left, top, right, bottom } = plan;
+export function matrixDrawing({ values, rows, columns }, layout, theme, grey) {
+  const { cell, left, top, right, bottom } = layout;
   const [wide, high] = [columns.length * cell, rows.length * cell];
   const value = (/** @type {number} */ r, /** @type {number} */ c) => values[r * columns.length + c] ?? 0;
   return {
     width: left + wide + right,
     height: top + high + bottom,
-    draw(pen) {
+    draw(context) {
       columns.forEach((unit, c) => {
         const fill = grey && unit.special ? theme.faint : theme.ink;
         const x = left + (c + 0.5) * cell;
-        pen.text(x + 2, top - 8, short(plain(unit.label)), { size: LETTER, turn: -45, fill });
+        context.text(x + 2, top - 8, truncate(visiblePiece(unit.label)), { size: LETTER, turn: -45, fill });
       });
       rows.forEach((unit, r) => {
         const y = top + (r + 0.5) * cell;
-        pen.text(left - 8, y, short(plain(unit.label)), {
+        context.text(left - 8, y, truncate(visiblePiece(unit.label)), {
           size: LETTER,
           anchor: "end",
           fill: unit.special ? theme.faint : theme.ink,
         });
         columns.forEach((column, c) => {
-          const fill = css(value(r, c), theme, grey && column.special);
-          pen.rect(left + c * cell, top + r * cell, cell - 1, cell - 1, { fill, radius: cell > 16 ? 2 : 0 });
+          const fill = cssColour(value(r, c), theme, grey && column.special);
+          context.rect(left + c * cell, top + r * cell, cell - 1, cell - 1, { fill, radius: cell > 16 ? 2 : 0 });
         });
         const outside = 1 - columns.reduce((sum, column, c) => sum + (column.special ? value(r, c) : 0), 0);
         bar(left + wide + 8, y - Math.min(5, cell / 3), BAR * Math.max(0, outside), Math.min(10, (2 * cell) / 3));
@@ -81,8 +81,8 @@ export function matrixDrawing({ values, rows, columns }, plan, theme, grey) {
           grey && column.special,
         );
       });
-      pen.text(left - 8, top + high + 12, "gets", { size: 10, anchor: "end", fill: theme.faint });
-      pen.text(left + wide + 8, top - 8, "on words", { size: 10, fill: theme.faint });
+      context.text(left - 8, top + high + 12, "received", { size: 10, anchor: "end", fill: theme.faint });
+      context.text(left + wide + 8, top - 8, "on words", { size: 10, fill: theme.faint });
 
       /**
        * @param {number} x
@@ -92,7 +92,7 @@ export function matrixDrawing({ values, rows, columns }, plan, theme, grey) {
        * @param {boolean} [pale]
        */
       function bar(x, y, width, height, pale = false) {
-        pen.rect(x, y, Math.max(0.5, width), Math.max(0.5, height), {
+        context.rect(x, y, Math.max(0.5, width), Math.max(0.5, height), {
           fill: pale ? theme.line : theme.accent,
           opacity: 0.75,
           radius: 1,
@@ -103,12 +103,12 @@ export function matrixDrawing({ values, rows, columns }, plan, theme, grey) {
 }
 
 /**
- * Show a matrix that can be read by pointer and keyboard.
- * @param {Inside} inside
+ * Show a matrix that follows the pointer and the keyboard.
+ * @param {AttentionData} data
  * @param {Store} store
  * @param {() => Theme} theme
  */
-export function matrix(inside, store, theme) {
+export function matrixPanel(data, store, theme) {
   const canvas = make("canvas");
   const bands = { row: make("div", { className: "dv-band" }), column: make("div", { className: "dv-band" }) };
   const cells = make("div", { className: "dv-matrix", tabIndex: 0 }, canvas, bands.row, bands.column);
@@ -117,49 +117,48 @@ export function matrix(inside, store, theme) {
   cells.setAttribute("role", "application");
   cells.setAttribute("aria-roledescription", "matrix");
   read.setAttribute("aria-live", "polite");
-  /** @type {{ table: Table, plan: Plan } | null} */
+  /** @type {{ table: Table, layout: MatrixLayout } | null} */
   let shown = null;
   let cursor = { r: 0, c: 0 };
   let room = 0;
 
   function paint() {
     const { kind, heads, units, grey } = store.state;
-    const table = inside.table(kind, heads, units);
-    const plan = planned(table, room || 720);
-    shown = { table, plan };
-    onCanvas(matrixDrawing(table, plan, theme(), grey), canvas);
-    cells.setAttribute("aria-label", `${nameOf(inside, kind, heads)}; arrow keys read its weights`);
+    const table = data.table(kind, heads, units);
+    const layout = matrixLayout(table, room || 720);
+    shown = { table, layout };
+    drawOnCanvas(matrixDrawing(table, layout, theme(), grey), canvas);
+    cells.setAttribute("aria-label", `${headsLabel(data, kind, heads)}; use the arrow keys to read weights`);
     mark();
   }
 
   function mark() {
     if (!shown) return;
     const { kind, point, partner } = store.state;
-    const { row, column } = pointed(kind, point, partner);
-    const rows = touched(shown.table.rows, row);
-    const columns = touched(shown.table.columns, column);
-    const { cell, left, top } = shown.plan;
+    const { row, column } = axisPoints(kind, point, partner);
+    const rows = unitRange(shown.table.rows, row);
+    const columns = unitRange(shown.table.columns, column);
+    const { cell, left, top } = shown.layout;
     const [wide, high] = [shown.table.columns.length * cell, shown.table.rows.length * cell];
-    place(bands.row, rows && { x: left, y: top + rows[0] * cell, width: wide, height: (rows[1] - rows[0]) * cell });
-    place(
+    placeBand(bands.row, rows && { x: left, y: top + rows[0] * cell, width: wide, height: (rows[1] - rows[0]) * cell });
+    placeBand(
       bands.column,
       columns && { x: left + columns[0] * cell, y: top, width: (columns[1] - columns[0]) * cell, height: high },
     );
-    read.replaceChildren(...(rows && columns ? said(rows[0], columns[0]) : []));
+    read.replaceChildren(...(rows && columns ? cellText(rows[0], columns[0]) : []));
   }
 
   /**
    * @param {number} r
    * @param {number} c
    */
-  function said(r, c) {
+  function cellText(r, c) {
     if (!shown) return [];
     const { rows, columns, values } = shown.table;
     const weight = values[r * columns.length + c] ?? 0;
-    const verb = store.state.kind === "encoder" ? "looks at" : "was written looking at";
     return [
       make("b", {}, at(rows, r).label.trim()),
-      ` ${verb} `,
+      " attends to ",
       make("b", {}, at(columns, c).label.trim()),
       ` with weight ${weight.toFixed(3)}.`,
     ];
@@ -173,16 +172,16 @@ export function matrix(inside, store, theme) {
     if (!shown || !shown.table.rows[r] || !shown.table.columns[c]) return null;
     cursor = { r, c };
     const { kind } = store.state;
-    const row = pointOf(kind, "row", at(shown.table.rows, r));
-    const column = pointOf(kind, "column", at(shown.table.columns, c));
+    const row = unitPoint(kind, "row", at(shown.table.rows, r));
+    const column = unitPoint(kind, "column", at(shown.table.columns, c));
     return /** @type {const} */ ([row, { partner: column }]);
   }
 
   /** @param {PointerEvent | MouseEvent} event */
-  function under(event) {
+  function cellAt(event) {
     if (!shown) return null;
     const box = canvas.getBoundingClientRect();
-    const { cell, left, top } = shown.plan;
+    const { cell, left, top } = shown.layout;
     return pointsAt(
       Math.floor((event.clientY - box.top - top) / cell),
       Math.floor((event.clientX - box.left - left) / cell),
@@ -190,23 +189,23 @@ export function matrix(inside, store, theme) {
   }
 
   cells.onpointermove = (event) => {
-    const found = under(event);
-    store.point(found?.[0] ?? null, found?.[1]);
+    const cell = cellAt(event);
+    store.point(cell?.[0] ?? null, cell?.[1]);
   };
   cells.onpointerleave = () => store.point(null);
   cells.onclick = (event) => {
-    const found = under(event);
-    if (found) store.lock(...found);
+    const cell = cellAt(event);
+    if (cell) store.lock(...cell);
   };
   cells.onkeydown = (event) => {
     /** @type {Record<string, [number, number]>} */
     const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0], Enter: [0, 0] };
     const step = steps[event.key];
-    const found = step && pointsAt(cursor.r + step[0], cursor.c + step[1]);
-    if (!found) return;
+    const target = step && pointsAt(cursor.r + step[0], cursor.c + step[1]);
+    if (!target) return;
     event.preventDefault();
-    if (event.key === "Enter") store.lock(...found);
-    else store.point(...found);
+    if (event.key === "Enter") store.lock(...target);
+    else store.point(...target);
   };
 
   const observer = new ResizeObserver(([entry]) => {
@@ -227,8 +226,8 @@ export function matrix(inside, store, theme) {
   /** @returns {Drawing} */
   const drawing = () => {
     const { kind, heads, units, grey } = store.state;
-    const table = inside.table(kind, heads, units);
-    return matrixDrawing(table, planned(table, 900), theme(), grey);
+    const table = data.table(kind, heads, units);
+    return matrixDrawing(table, matrixLayout(table, 900), theme(), grey);
   };
 
   paint();
@@ -237,40 +236,40 @@ export function matrix(inside, store, theme) {
 
 /**
  * @param {HTMLElement} band
- * @param {{ x: number, y: number, width: number, height: number } | null} where
+ * @param {{ x: number, y: number, width: number, height: number } | null} box
  */
-function place(band, where) {
-  band.hidden = !where;
-  if (!where) return;
-  band.style.transform = `translate(${where.x - 1}px, ${where.y - 1}px)`;
-  band.style.width = `${where.width + 1}px`;
-  band.style.height = `${where.height + 1}px`;
+function placeBand(band, box) {
+  band.hidden = !box;
+  if (!box) return;
+  band.style.transform = `translate(${box.x - 1}px, ${box.y - 1}px)`;
+  band.style.width = `${box.width + 1}px`;
+  band.style.height = `${box.height + 1}px`;
 }
 
 /**
- * Return the weights that are shown as a table.
- * @param {Inside} inside
+ * Return the selected weights as a table.
+ * @param {AttentionData} data
  * @param {State} state
  */
-export function numbers(inside, { kind, heads, units }) {
-  const { values, rows, columns } = inside.table(kind, heads, units);
+export function matrixTable(data, { kind, heads, units }) {
+  const { values, rows, columns } = data.table(kind, heads, units);
   const line = (/** @type {number} */ r) => columns.map((_, c) => (values[r * columns.length + c] ?? 0).toFixed(2));
   /** @type {[string, ...string[]][]} */
   const body = rows.map((row, r) => [row.label, ...line(r)]);
-  return tableOf(
-    nameOf(inside, kind, heads),
+  return makeTable(
+    headsLabel(data, kind, heads),
     columns.map((unit) => unit.label),
     body,
   );
 }
 
 /**
- * Return the weights that are shown as comma-separated values.
- * @param {Inside} inside
+ * Return the selected weights as comma-separated values.
+ * @param {AttentionData} data
  * @param {State} state
  */
-export function matrixCsv(inside, { kind, heads, units }) {
-  const { values, rows, columns } = inside.table(kind, heads, units);
+export function matrixCsv(data, { kind, heads, units }) {
+  const { values, rows, columns } = data.table(kind, heads, units);
   const lines = rows.map((row, r) => [
     row.label,
     ...columns.map((_, c) => (values[r * columns.length + c] ?? 0).toFixed(4)),
@@ -279,7 +278,7 @@ export function matrixCsv(inside, { kind, heads, units }) {
 }
 
 /**
- * Write rows as comma-separated values.
+ * Format rows as comma-separated values.
  * @param {(string | number)[][]} rows
  */
 export function csv(rows) {
@@ -291,8 +290,8 @@ export function csv(rows) {
 }
 
 /**
- * Say how much of the weight is greyed.
- * @param {{ mass: number, names: string[] }} found
+ * Return a note about the share of the greyed weight.
+ * @param {{ mass: number, names: string[] }} sinks
  */
 export const sinkNote = ({ mass, names }) =>
-  names.length ? `${percent(mass)} of this weight sits on ${names.join(" and ")}` : "";
+  names.length ? `${formatPercent(mass)} of this weight is on ${names.join(" and ")}` : "";

@@ -1,60 +1,60 @@
-// The state in the address, so that what is seen can be sent to someone. Other keys of the address are left alone.
+// The viewer's state in the URL fragment. Other keys of the fragment are preserved.
 
 /**
- * @typedef {import("./look.js").HeadPlace} HeadPlace
- * @typedef {import("./look.js").Inside} Inside
- * @typedef {import("./look.js").Kind} Kind
+ * @typedef {import("./attention-data.js").HeadPosition} HeadPosition
+ * @typedef {import("./attention-data.js").AttentionData} AttentionData
+ * @typedef {import("./attention-data.js").Kind} Kind
  * @typedef {import("./store.js").State} State
  */
 
 const KEYS = ["tab", "kind", "heads", "view", "units", "method", "lock"];
 
 /**
- * Write a state as the part of an address behind "#".
+ * Return the URL fragment of a state.
  * @param {State} state
  * @param {string} hash
  */
 export function toHash({ tab, kind, heads, view, units, method, point, locked }, hash) {
-  const kept = new URLSearchParams(hash.replace(/^#/, ""));
-  for (const key of KEYS) kept.delete(key);
-  kept.set("tab", tab);
-  kept.set("kind", kind);
-  if (heads.length) kept.set("heads", heads.map((place) => place.map((i) => i + 1).join(".")).join(" "));
-  kept.set("view", view);
-  kept.set("units", units);
-  kept.set("method", method);
-  if (locked && point) kept.set("lock", `${point.side} ${point.first} ${point.end}`);
-  return `#${kept}`;
+  const parameters = new URLSearchParams(hash.replace(/^#/, ""));
+  for (const key of KEYS) parameters.delete(key);
+  parameters.set("tab", tab);
+  parameters.set("kind", kind);
+  if (heads.length) parameters.set("heads", heads.map((position) => position.map((i) => i + 1).join(".")).join(" "));
+  parameters.set("view", view);
+  parameters.set("units", units);
+  parameters.set("method", method);
+  if (locked && point) parameters.set("lock", `${point.side} ${point.first} ${point.end}`);
+  return `#${parameters}`;
 }
 
 /**
- * Read a state from an address, as far as it fits what is looked at.
+ * Read a state from a URL fragment; values that do not fit the record are ignored.
  * @param {string} hash
- * @param {Inside} inside
+ * @param {AttentionData} data
  * @returns {Partial<State>}
  */
-export function fromHash(hash, inside) {
-  const found = new URLSearchParams(hash.replace(/^#/, ""));
-  const { look } = inside;
+export function fromHash(hash, data) {
+  const parameters = new URLSearchParams(hash.replace(/^#/, ""));
+  const { record } = data;
   /** @type {Partial<State>} */
   const state = {};
   const read = (/** @type {string} */ key, /** @type {string[]} */ allowed) => {
-    const value = found.get(key);
+    const value = parameters.get(key);
     return value !== null && allowed.includes(value) ? value : null;
   };
   const tab = read("tab", ["heads", "alignment", "beam", "compare"]);
   const view = read("view", ["matrix", "lines", "table"]);
   const units = read("units", ["words", "pieces"]);
-  const kind = /** @type {Kind | null} */ (read("kind", inside.kinds()));
-  const method = read("method", Object.keys(look.alignment.methods));
+  const kind = /** @type {Kind | null} */ (read("kind", data.kinds()));
+  const method = read("method", Object.keys(record.alignment.methods));
   if (tab) state.tab = /** @type {State["tab"]} */ (tab);
   if (view) state.view = /** @type {State["view"]} */ (view);
   if (units) state.units = /** @type {State["units"]} */ (units);
   if (method) state.method = method;
-  if (kind) Object.assign(state, headsIn(found.get("heads") ?? "", kind, inside));
-  const [side, first, end] = (found.get("lock") ?? "").split(" ");
+  if (kind) Object.assign(state, headsIn(parameters.get("heads") ?? "", kind, data));
+  const [side, first, end] = (parameters.get("lock") ?? "").split(" ");
   const [from, to] = [Number(first), Number(end)];
-  if ((side === "source" || side === "target") && from >= 0 && to > from && to <= look[side].pieces.length) {
+  if ((side === "source" || side === "target") && from >= 0 && to > from && to <= record[side].pieces.length) {
     Object.assign(state, { point: { side, first: from, end: to }, locked: true });
   }
   return state;
@@ -63,11 +63,11 @@ export function fromHash(hash, inside) {
 /**
  * @param {string} text
  * @param {Kind} kind
- * @param {Inside} inside
+ * @param {AttentionData} data
  * @returns {Partial<State>}
  */
-function headsIn(text, kind, inside) {
+function headsIn(text, kind, data) {
   const wanted = new Set(text.split(" "));
-  const heads = inside.everyHead(kind).filter(([layer, head]) => wanted.has(`${layer + 1}.${head + 1}`));
-  return { kind, heads: heads.length ? heads : inside.everyHead(kind) };
+  const heads = data.allHeads(kind).filter(([layer, head]) => wanted.has(`${layer + 1}.${head + 1}`));
+  return { kind, heads: heads.length ? heads : data.allHeads(kind) };
 }

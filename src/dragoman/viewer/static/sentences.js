@@ -1,69 +1,69 @@
-// The translation as text: both sentences, and what belongs to the word that is pointed at.
+// Source and output as text, with the attention of the hovered word.
 
-import { make, rove, written } from "./dom.js";
-import { ABOUT, at, percent, pointed, probability, touched } from "./look.js";
+import { make, roveFocus, pieceElement } from "./dom.js";
+import { KIND_INFO, at, formatPercent, axisPoints, formatProbability, unitRange } from "./attention-data.js";
 
 /**
- * @typedef {import("./look.js").Inside} Inside
- * @typedef {import("./look.js").Point} Point
- * @typedef {import("./look.js").Side} Side
- * @typedef {import("./look.js").Unit} Unit
+ * @typedef {import("./attention-data.js").AttentionData} AttentionData
+ * @typedef {import("./attention-data.js").Point} Point
+ * @typedef {import("./attention-data.js").Side} Side
+ * @typedef {import("./attention-data.js").Unit} Unit
  * @typedef {import("./store.js").State} State
  * @typedef {import("./store.js").Store} Store
- * @typedef {{ source: number[], target: number[], start: number }} Shares by unit; start: what no sentence shows
+ * @typedef {{ source: number[], target: number[], start: number }} Shares by unit; start: the weight on ⟨start⟩
  */
 
-const NOTABLE = 0.03; // smaller shares are not shown
+const MIN_SHARE = 0.03; // smaller shares are not shown
 
 /**
- * Return how much of the attention belongs to each unit of each side, for what is pointed at.
- * @param {Inside} inside
+ * Return the attention between the hovered units and each unit of both sides.
+ * @param {AttentionData} data
  * @param {State} state
  * @returns {Shares}
  */
-export function shares(inside, state) {
+export function attentionShares(data, state) {
   const { kind, heads, units, point, partner, node } = state;
-  const found = { source: /** @type {number[]} */ ([]), target: /** @type {number[]} */ ([]), start: 0 };
-  if (node !== null && inside.look.beam) return { ...found, source: inside.nodeShares(node, units) };
-  if (!point && !partner) return found;
-  const { row: rowSide, column: columnSide } = ABOUT[kind];
-  const table = inside.table(kind, heads, units);
+  const shares = { source: /** @type {number[]} */ ([]), target: /** @type {number[]} */ ([]), start: 0 };
+  if (node !== null && data.record.beam) return { ...shares, source: data.nodeShares(node, units) };
+  if (!point && !partner) return shares;
+  const { row: rowSide, column: columnSide } = KIND_INFO[kind];
+  const table = data.table(kind, heads, units);
   const width = table.columns.length;
-  const { row, column } = pointed(kind, point, partner);
-  const rows = touched(table.rows, row);
-  const columns = touched(table.columns, rows ? null : column);
-  const shift = kind === "decoder" ? 1 : 0; // a column stands for what was written one step before
+  const { row, column } = axisPoints(kind, point, partner);
+  const rows = unitRange(table.rows, row);
+  const columns = unitRange(table.columns, rows ? null : column);
+  const shift = kind === "decoder" ? 1 : 0; // decoder columns are the input, shifted by one
   if (rows) {
     const [first, end] = rows;
     table.columns.forEach((_, c) => {
       let sum = 0;
       for (let r = first; r < end; r++) sum += table.values[r * width + c] ?? 0;
-      if (c >= shift) found[columnSide][c - shift] = sum / (end - first);
-      else found.start = sum / (end - first);
+      if (c >= shift) shares[columnSide][c - shift] = sum / (end - first);
+      else shares.start = sum / (end - first);
     });
   } else if (columns) {
     const [first, end] = columns;
     table.rows.forEach((_, r) => {
       let sum = 0;
       for (let c = first; c < end; c++) sum += table.values[r * width + c] ?? 0;
-      found[rowSide][r] = sum;
+      shares[rowSide][r] = sum;
     });
   }
-  return found;
+  return shares;
 }
 
 /**
- * Show both sentences.
- * @param {Inside} inside
+ * Show the source and the output.
+ * @param {AttentionData} data
  * @param {Store} store
- * @param {{ changed?: Set<number> }} [marks] words of the target that are new
+ * @param {{ changed?: Set<number> }} [marks] changed pieces of the output
  */
-export function sentences(inside, store, { changed = new Set() } = {}) {
+export function sentencesPanel(data, store, { changed = new Set() } = {}) {
   /** @type {Record<Side, HTMLElement>} */
   const lines = { source: line("source"), target: line("target") };
-  const said = make("p", { className: "dv-said" });
-  said.setAttribute("aria-live", "polite");
-  const element = make("div", { className: "dv-sentences" }, lines.source, lines.target, said);
+  const summary = make("p", { className: "dv-summary" });
+  summary.setAttribute("aria-live", "polite");
+  const element = make("div", { className: "dv-sentences" }, lines.source, lines.target, summary);
   /** @type {Record<Side, HTMLElement[]>} */
   const words = { source: [], target: [] };
 
@@ -71,7 +71,7 @@ export function sentences(inside, store, { changed = new Set() } = {}) {
   function line(side) {
     const element = make("div", { className: `dv-sentence dv-${side}`, dir: "auto" });
     element.setAttribute("role", "group");
-    element.setAttribute("aria-label", side === "source" ? "Source" : "Translation");
+    element.setAttribute("aria-label", side === "source" ? "Source" : "Output");
     return element;
   }
 
@@ -79,17 +79,17 @@ export function sentences(inside, store, { changed = new Set() } = {}) {
    * @param {Side} side
    * @param {Unit} unit
    */
-  function wordOf(side, unit) {
-    const shown = unit.span && unit.span[1] > unit.span[0] ? inside.look[side].text.slice(...unit.span) : null;
+  function makeWord(side, unit) {
+    const text = unit.span && unit.span[1] > unit.span[0] ? data.record[side].text.slice(...unit.span) : null;
     const label = make(
       "span",
       { className: "dv-label" },
-      ...(shown === null ? [written(unit.label, "span")] : [shown]),
+      ...(text === null ? [pieceElement(unit.label, "span")] : [text]),
     );
     const element = make("span", { className: "dv-word" }, label, make("span", { className: "dv-share" }));
     const isNew = side === "target" && [...changed].some((piece) => piece >= unit.first && piece < unit.end);
     element.classList.toggle("dv-special", unit.special);
-    element.classList.toggle("dv-raw", shown === null && !unit.special);
+    element.classList.toggle("dv-raw", text === null && !unit.special);
     element.classList.toggle("dv-new", isNew);
     element.setAttribute("role", "button");
     element.setAttribute("aria-pressed", "false");
@@ -108,9 +108,9 @@ export function sentences(inside, store, { changed = new Set() } = {}) {
 
   /** @param {Side} side */
   function write(side) {
-    const { text, spaced } = inside.look[side];
-    const units = inside.look[side][store.state.units];
-    words[side] = units.map((unit) => wordOf(side, unit));
+    const { text, spaced } = data.record[side];
+    const units = data.record[side][store.state.units];
+    words[side] = units.map((unit) => makeWord(side, unit));
     /** @type {(Node | string)[]} */
     const flow = [];
     let done = 0;
@@ -123,22 +123,22 @@ export function sentences(inside, store, { changed = new Set() } = {}) {
     lines[side].replaceChildren(...flow);
     lines[side].classList.toggle("dv-pieces", store.state.units === "pieces");
     lines[side].classList.toggle("dv-long", text.length > 160);
-    rove(lines[side], words[side], words[side].length);
+    roveFocus(lines[side], words[side], words[side].length);
   }
 
   function mark() {
     const { state } = store;
-    const found = shares(inside, state);
+    const shares = attentionShares(data, state);
     for (const side of /** @type {Side[]} */ (["source", "target"])) {
-      const units = inside.look[side][state.units];
-      const chosen = touched(units, state.point?.side === side ? state.point : null);
-      const other = touched(units, state.partner?.side === side ? state.partner : null);
+      const units = data.record[side][state.units];
+      const chosen = unitRange(units, state.point?.side === side ? state.point : null);
+      const other = unitRange(units, state.partner?.side === side ? state.partner : null);
       words[side].forEach((word, i) => {
-        const share = found[side][i] ?? 0;
-        const notable = share >= NOTABLE;
+        const share = shares[side][i] ?? 0;
+        const notable = share >= MIN_SHARE;
         const here = Boolean(chosen && i >= chosen[0] && i < chosen[1]);
         const partnered = Boolean(other && i >= other[0] && i < other[1]);
-        // Most words stay as they are; to touch them all would cost a layout each time.
+        // Skip unchanged words: changing an element forces a layout.
         const now = `${notable ? share : 0} ${here} ${partnered} ${state.locked}`;
         if (word.dataset.now === now) return;
         word.dataset.now = now;
@@ -146,66 +146,66 @@ export function sentences(inside, store, { changed = new Set() } = {}) {
         word.classList.toggle("dv-partner", partnered);
         word.style.setProperty("--dv-weight", notable ? Math.sqrt(share).toFixed(3) : "0");
         word.setAttribute("aria-pressed", String(here && state.locked));
-        /** @type {HTMLElement} */ (word.lastChild).textContent = notable ? percent(share) : "";
+        /** @type {HTMLElement} */ (word.lastChild).textContent = notable ? formatPercent(share) : "";
       });
     }
-    said.replaceChildren(...sentence(found));
+    summary.replaceChildren(...summaryText(shares));
     element.classList.toggle("dv-locked", state.locked);
   }
 
   /**
-   * Say in words what is pointed at.
-   * @param {Shares} found
+   * Describe the attention of the hovered unit.
+   * @param {Shares} shares
    * @returns {(Node | string)[]}
    */
-  function sentence(found) {
+  function summaryText(shares) {
     const { point, node, units, kind } = store.state;
-    if (node !== null && inside.look.beam) return told("", at(inside.look.beam.nodes, node).piece, "looked at", found);
-    const place = point && touched(inside.look[point.side][units], point);
-    const attends = inside.kinds().length > 0;
-    const seen = attends ? "where the model looked" : "how sure the model was of it";
-    if (!point || !place) return [`Point at a word to see ${seen}; click to hold it.`];
-    const label = at(inside.look[point.side][units], place[0]).label;
-    if (!attends) return [make("b", {}, written(label)), point.side === "target" ? `:${sureness(point)}` : ""];
-    const looks = ABOUT[kind].row === point.side;
-    const way = !looks ? "was looked at by" : kind === "encoder" ? "looks at" : "was written looking at";
-    return told(point.side === "target" ? sureness(point) : "", label, way, found);
+    if (node !== null && data.record.beam) return description("", at(data.record.beam.nodes, node).piece, "attends to", shares);
+    const range = point && unitRange(data.record[point.side][units], point);
+    const attends = data.kinds().length > 0;
+    const seen = attends ? "attention" : "probability";
+    if (!point || !range) return [`Hover over a word to see its ${seen}; click to lock it.`];
+    const label = at(data.record[point.side][units], range[0]).label;
+    if (!attends) return [make("b", {}, pieceElement(label)), point.side === "target" ? `:${probabilityText(point)}` : ""];
+    const isQuery = KIND_INFO[kind].row === point.side;
+    const verb = isQuery ? "attends to" : "is attended to by";
+    return description(point.side === "target" ? probabilityText(point) : "", label, verb, shares);
   }
 
   /**
    * @param {string} after
    * @param {string} label
-   * @param {string} way
-   * @param {Shares} found
+   * @param {string} verb
+   * @param {Shares} shares
    * @returns {(Node | string)[]}
    */
-  function told(after, label, way, found) {
+  function description(after, label, verb, shares) {
     const { units } = store.state;
     const partners = /** @type {Side[]} */ (["source", "target"]).flatMap((side) =>
-      found[side].map((share, i) => ({ share, label: inside.look[side][units][i]?.label ?? "" })),
+      shares[side].map((share, i) => ({ share, label: data.record[side][units][i]?.label ?? "" })),
     );
-    partners.push({ share: found.start, label: inside.look.prefix[0] ?? "" });
-    const best = partners.filter(({ share }) => share >= NOTABLE).sort((one, two) => two.share - one.share);
+    partners.push({ share: shares.start, label: data.record.prefix[0] ?? "" });
+    const best = partners.filter(({ share }) => share >= MIN_SHARE).sort((one, two) => two.share - one.share);
     const list = best
       .slice(0, 4)
-      .flatMap(({ share, label }, i) => [i ? ", " : " ", written(label), ` ${percent(share)}`]);
-    const nothing = best.length ? [] : [" nothing in particular"];
-    return [make("b", {}, written(label)), ` ${way}`, ...list, ...nothing, ".", after];
+      .flatMap(({ share, label }, i) => [i ? ", " : " ", pieceElement(label), ` ${formatPercent(share)}`]);
+    const nothing = best.length ? [] : [" no single word"];
+    return [make("b", {}, pieceElement(label)), ` ${verb}`, ...list, ...nothing, ".", after];
   }
 
   /**
-   * Say how sure the model was of the pieces of a point.
+   * Describe the probability of the pieces of a point.
    * @param {Point} point
    */
-  function sureness(point) {
-    const steps = inside.look.steps.slice(point.first, point.end);
+  function probabilityText(point) {
+    const steps = data.record.steps.slice(point.first, point.end);
     if (!steps.length) return "";
     const sum = steps.reduce((total, step) => total + step.log_probability, 0);
     const [first] = steps;
-    const rival = first?.best.find(([piece]) => piece !== inside.look.target.pieces[point.first]?.label);
-    const next = rival ? `; next best “${rival[0].trim()}” ${probability(rival[1])}` : "";
-    const forced = point.first < inside.look.given ? " It was given." : "";
-    return ` Probability ${probability(sum)}${next}.${forced}`;
+    const rival = first?.top_choices.find(([piece]) => piece !== data.record.target.pieces[point.first]?.label);
+    const next = rival ? `; next: “${rival[0].trim()}” ${formatProbability(rival[1])}` : "";
+    const forced = point.first < data.record.forced_length ? " This piece was forced." : "";
+    return ` Probability ${formatProbability(sum)}${next}.${forced}`;
   }
 
   /** @param {Set<keyof State>} changes */

@@ -1,19 +1,19 @@
-// One state for the whole viewer: what is pointed at, what is chosen. Whoever draws listens.
+// The state of the viewer: the hovered and the selected parts. Panels subscribe to changes.
 
 /**
- * @typedef {import("./look.js").Kind} Kind
- * @typedef {import("./look.js").HeadPlace} HeadPlace
- * @typedef {import("./look.js").Point} Point
- * @typedef {import("./look.js").Units} Units
+ * @typedef {import("./attention-data.js").Kind} Kind
+ * @typedef {import("./attention-data.js").HeadPosition} HeadPosition
+ * @typedef {import("./attention-data.js").Point} Point
+ * @typedef {import("./attention-data.js").Units} Units
  * @typedef {"heads" | "alignment" | "beam" | "compare"} Tab
  * @typedef {"matrix" | "lines" | "table"} View
- * @typedef {{ tab: Tab, kind: Kind, heads: HeadPlace[], view: View, units: Units, grey: boolean, method: string,
+ * @typedef {{ tab: Tab, kind: Kind, heads: HeadPosition[], view: View, units: Units, grey: boolean, method: string,
  *   point: Point | null, partner: Point | null, node: number | null, locked: boolean, theme: number }} State
- *   point: what the pointer or the keyboard is on; partner: the other side of a cell or a link; node: of the beam
+ *   point: the hovered or focused unit; partner: the other side of a cell or a link; node: of the beam
  * @typedef {(changed: Set<keyof State>) => void} Listener
  */
 
-/** Holds the state, and tells listeners once a frame what has changed. */
+/** Holds the state and notifies listeners of changes once per frame. */
 export class Store {
   /** @param {State} state */
   constructor(state) {
@@ -31,11 +31,11 @@ export class Store {
       if (JSON.stringify(this.state[key]) !== JSON.stringify(change[key])) this.changed.add(key);
     }
     Object.assign(this.state, change);
-    if (this.changed.size && !this.frame) this.frame = requestAnimationFrame(() => this.tell());
+    if (this.changed.size && !this.frame) this.frame = requestAnimationFrame(() => this.notify());
   }
 
-  /** Tell now what has changed. */
-  tell() {
+  /** Notify listeners now. */
+  notify() {
     const { changed } = this;
     cancelAnimationFrame(this.frame);
     this.frame = 0;
@@ -44,7 +44,7 @@ export class Store {
   }
 
   /**
-   * Point at something, unless a lock holds what was pointed at before.
+   * Set the hovered unit, unless one is locked.
    * @param {Point | null} point
    * @param {{ partner?: Point | null, node?: number | null }} [more]
    */
@@ -53,7 +53,7 @@ export class Store {
   }
 
   /**
-   * Hold what is pointed at; the same once more frees it.
+   * Lock a unit; a second call with the same unit unlocks it.
    * @param {Point | null} point
    * @param {{ partner?: Point | null, node?: number | null }} [more]
    */
@@ -65,13 +65,13 @@ export class Store {
     this.set({ point, partner, node, locked: !same });
   }
 
-  /** Free what was held, and point at nothing. */
-  free() {
+  /** Unlock and clear the hovered unit. */
+  clear() {
     this.set({ point: null, partner: null, node: null, locked: false });
   }
 
   /** @param {Listener} listener */
-  listen(listener) {
+  subscribe(listener) {
     this.listeners.add(listener);
     return () => void this.listeners.delete(listener);
   }

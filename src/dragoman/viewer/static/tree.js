@@ -1,44 +1,44 @@
-// A translation that is a bracketed tree, drawn as one: point at a constituent to see its words.
+// Output that is a bracketed tree, drawn as a tree: hovering over a constituent highlights its words.
 
 import { make } from "./dom.js";
-import { asSvg, widthOf } from "./pen.js";
+import { toSvg, textWidth } from "./drawing-context.js";
 
 /**
  * @typedef {import("./colours.js").Theme} Theme
- * @typedef {import("./look.js").Inside} Inside
- * @typedef {import("./pen.js").Drawing} Drawing
+ * @typedef {import("./attention-data.js").AttentionData} AttentionData
+ * @typedef {import("./drawing-context.js").Drawing} Drawing
  * @typedef {import("./store.js").Store} Store
  * @typedef {import("./store.js").State} State
  * @typedef {{ label: string, start: number, stop: number, children: Constituent[] }} Constituent
- *   its characters in the text, brackets included
+ *   with its range of characters, brackets included
  */
 
-const DEPTH = 46; // pixels from level to level
+const DEPTH = 46; // pixels between levels
 
 /**
- * Read brackets like (S (NP She) (VP sleeps)); return nothing if they do not close.
+ * Parse brackets like (S (NP She) (VP sleeps)); return null if they are not balanced.
  * @param {string} text
  * @returns {Constituent | null}
  */
-export function bracketed(text) {
+export function parseBrackets(text) {
   /** @type {Constituent[]} */
   const open = [{ label: "", start: 0, stop: text.length, children: [] }];
   for (const match of text.matchAll(/\(\s*([^\s()]*)|\)|[^\s()]+/g)) {
-    const [found, name] = match;
-    const node = { label: name ?? found, start: match.index, stop: match.index + found.length, children: [] };
+    const [token, name] = match;
+    const node = { label: name ?? token, start: match.index, stop: match.index + token.length, children: [] };
     const parent = open.at(-1);
     if (!parent) return null;
-    if (found === ")") Object.assign(parent, { stop: match.index + 1 });
+    if (token === ")") Object.assign(parent, { stop: match.index + 1 });
     else parent.children.push(node);
-    if (found === ")") open.pop();
-    else if (found.startsWith("(")) open.push(node);
+    if (token === ")") open.pop();
+    else if (token.startsWith("(")) open.push(node);
   }
   const root = open[0]?.children[0];
   return open.length === 1 && root && root.children.length ? root : null;
 }
 
 /**
- * Return the drawing of a tree: leaves on one line, parents above the middle of their children.
+ * Return the drawing of a tree: each parent above the middle of its children.
  * @param {Constituent} root
  * @param {Theme} theme
  * @param {(node: Constituent, element: Element | null) => void} [drawn]
@@ -46,16 +46,16 @@ export function bracketed(text) {
  */
 export function treeDrawing(root, theme, drawn) {
   /** @type {Map<Constituent, { x: number, depth: number }>} */
-  const places = new Map();
+  const positions = new Map();
   let [x, deepest] = [8, 0];
   /** @type {(node: Constituent, depth: number) => number} */
   const put = (node, depth) => {
     deepest = Math.max(deepest, depth);
-    const wide = widthOf(node.label, 14) + 16;
+    const wide = textWidth(node.label, 14) + 16;
     const inner = node.children.map((child) => put(child, depth + 1));
     const middle = inner.length ? ((inner[0] ?? 0) + (inner.at(-1) ?? 0)) / 2 : x + wide / 2;
     if (!inner.length) x += wide;
-    places.set(node, { x: middle, depth });
+    positions.set(node, { x: middle, depth });
     return middle;
   };
   put(root, 0);
@@ -63,38 +63,38 @@ export function treeDrawing(root, theme, drawn) {
   return {
     width: x + 8,
     height: y(deepest) + 18,
-    draw(pen) {
-      for (const [node, place] of places) {
+    draw(context) {
+      for (const [node, place] of positions) {
         for (const child of node.children) {
-          const below = places.get(child) ?? place;
-          pen.curve([place.x, y(place.depth) + 10], [below.x, y(below.depth) - 10], { stroke: theme.line }, true);
+          const below = positions.get(child) ?? place;
+          context.curve([place.x, y(place.depth) + 10], [below.x, y(below.depth) - 10], { stroke: theme.line }, true);
         }
       }
-      for (const [node, place] of places) {
+      for (const [node, place] of positions) {
         const leaf = !node.children.length;
         const writing = { size: 14, anchor: /** @type {const} */ ("middle"), fill: leaf ? theme.ink : theme.faint };
-        drawn?.(node, pen.text(place.x, y(place.depth), node.label, { ...writing, bold: leaf }));
+        drawn?.(node, context.text(place.x, y(place.depth), node.label, { ...writing, bold: leaf }));
       }
     },
   };
 }
 
 /**
- * Show the target as a tree, if it is one.
- * @param {Inside} inside
+ * Show the output as a tree, if it is one.
+ * @param {AttentionData} data
  * @param {Store} store
  * @param {() => Theme} theme
  */
-export function targetTree(inside, store, theme) {
+export function treePanel(data, store, theme) {
   const element = make("div", { className: "dv-scroll" });
-  const root = bracketed(inside.look.target.text);
+  const root = parseBrackets(data.record.target.text);
 
   /**
    * @param {Constituent} node
    * @param {Element | null} text
    */
-  function listen(node, text) {
-    const pieces = inside.look.target.pieces.filter(({ span }) => span && span[0] < node.stop && span[1] > node.start);
+  function addHandlers(node, text) {
+    const pieces = data.record.target.pieces.filter(({ span }) => span && span[0] < node.stop && span[1] > node.start);
     const [first, last] = [pieces[0], pieces.at(-1)];
     if (!(text instanceof SVGElement) || !first || !last) return;
     const point = { side: /** @type {const} */ ("target"), first: first.first, end: last.end };
@@ -105,10 +105,10 @@ export function targetTree(inside, store, theme) {
 
   function paint() {
     if (!root) return;
-    const svg = asSvg(treeDrawing(root, theme(), listen));
+    const svg = toSvg(treeDrawing(root, theme(), addHandlers));
     svg.setAttribute("class", "dv-lines");
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", "The tree");
+    svg.setAttribute("aria-label", "Parse tree");
     element.replaceChildren(svg);
   }
 

@@ -1,84 +1,84 @@
-// The attention viewer: one translation from inside. show(root, look, actions) is all that a page needs.
+// The attention viewer. A page calls show(root, record, actions) and nothing else.
 //
-// Without actions (in a saved page) whatever needs a model is not offered. All text goes through textContent.
+// Without actions (in a saved page), controls that need a model are hidden. All text is set with textContent.
 
-import { alignment } from "./alignment.js";
-import { beamTree } from "./beam.js";
+import { alignmentPanel } from "./alignment.js";
+import { beamPanel } from "./beam.js";
 import { changedPieces, changesBox } from "./changes.js";
-import { themeOf } from "./colours.js";
-import { compared } from "./compare.js";
-import { button, choice, make, rove, unfolding } from "./dom.js";
+import { readTheme } from "./colours.js";
+import { comparePanel } from "./compare.js";
+import { button, radioGroup, make, roveFocus, makeDetails } from "./dom.js";
 import { headsPanel } from "./heads.js";
-import { Inside } from "./look.js";
+import { AttentionData } from "./attention-data.js";
 import { fromHash, toHash } from "./permalink.js";
 import { canSavePage, download, savePage, savePng, saveSvg } from "./save.js";
-import { sentences } from "./sentences.js";
+import { sentencesPanel } from "./sentences.js";
 import { Store } from "./store.js";
-import { targetTree } from "./tree.js";
+import { treePanel } from "./tree.js";
 
 /**
- * @typedef {import("./look.js").Head} Head
- * @typedef {import("./look.js").HeadPlace} HeadPlace
- * @typedef {import("./look.js").Kind} Kind
- * @typedef {import("./look.js").Look} Look
- * @typedef {import("./look.js").Report} Report
- * @typedef {import("./pen.js").Drawing} Drawing
+ * @typedef {import("./attention-data.js").Head} Head
+ * @typedef {import("./attention-data.js").HeadPosition} HeadPosition
+ * @typedef {import("./attention-data.js").Kind} Kind
+ * @typedef {import("./attention-data.js").AttentionRecord} AttentionRecord
+ * @typedef {import("./attention-data.js").Report} Report
+ * @typedef {import("./drawing-context.js").Drawing} Drawing
  * @typedef {import("./store.js").State} State
  * @typedef {import("./store.js").Tab} Tab
- * @typedef {{ text?: string, without?: Head[], prefix?: string, trace?: boolean, checkpoint?: number }} Change
- * @typedef {{ relook?: (change: Change) => Promise<any>, report?: () => Promise<any>,
+ * @typedef {{ text?: string, ablate_heads?: Head[], prefix?: string, trace?: boolean, checkpoint?: number }} Change
+ * @typedef {{ rerun?: (change: Change) => Promise<any>, report?: () => Promise<any>,
  *   checkpoints?: () => Promise<any> }} Actions
  * @typedef {{ element: HTMLElement, draw: (changes: Set<keyof State>) => void, destroy?: () => void,
  *   drawing?: () => Drawing, csv?: () => string, table?: () => HTMLElement }} Panel
  */
 
-let owner = /** @type {Viewer | null} */ (null); // of the address: the first viewer of a page
+let owner = /** @type {Viewer | null} */ (null); // of the URL: the first viewer of a page
 
 /**
- * Show a look in an element.
+ * Show a record in an element.
  * @param {HTMLElement} root
- * @param {any} look
+ * @param {any} record
  * @param {Actions} [actions]
- * @returns {{ update: (look: any) => void, destroy: () => void }}
+ * @returns {{ update: (record: any) => void, destroy: () => void }}
  */
-export function show(root, look, actions = {}) {
-  return new Viewer(root, look, actions);
+export function show(root, record, actions = {}) {
+  return new Viewer(root, record, actions);
 }
 
-/** Holds the look, what was changed about it, and the panel that is open. */
+/** Shows a record, the changes made to it, and the open panel. */
 class Viewer {
   /**
    * @param {HTMLElement} root
-   * @param {Look} look
+   * @param {AttentionRecord} record
    * @param {Actions} actions
    */
-  constructor(root, look, actions) {
+  constructor(root, record, actions) {
     this.root = root;
     this.actions = actions;
-    this.look = this.base = look;
-    this.inside = new Inside(look);
+    this.record = this.base = record;
+    this.data = new AttentionData(record);
     /** @type {Change} */
     this.change = {};
     /** @type {Report | null} */
-    this.report = look.report;
+    this.report = record.report;
     /** @type {number[]} */
     this.checkpoints = [];
-    this.asked = 0;
-    /** @type {{ name: string, look: Look } | null} */
-    this.other = look.compare && { name: named(look.compare), look: look.compare };
+    this.requests = 0;
+    /** @type {{ name: string, record: AttentionRecord } | null} */
+    this.other = record.compare && { name: recordName(record.compare), record: record.compare };
     /** @type {Panel[]} */
     this.panels = [];
     owner ??= this;
     root.classList.add("dv");
-    this.theme = themeOf(root);
+    this.theme = readTheme(root);
     this.store = new Store(this.firstState());
-    this.store.listen((changes) => this.draw(changes));
-    this.said = make("p", { className: "dv-status" });
-    this.said.setAttribute("role", "status");
+    this.store.subscribe((changes) => this.draw(changes));
+    this.status = make("p", { className: "dv-status" });
+    this.status.setAttribute("role", "status");
     this.onkey = (/** @type {KeyboardEvent} */ event) => {
-      if (event.key === "Escape") this.store.free();
+      if (event.key === "Escape") this.store.clear();
     };
-    this.ontheme = () => this.retheme();
+    this.ontheme = () => this.updateTheme();
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.watcher = new MutationObserver(this.ontheme);
     document.addEventListener("keydown", this.onkey);
@@ -88,34 +88,34 @@ class Viewer {
       attributeFilter: ["class", "data-theme", "style"],
     });
     this.build();
-    this.inquire();
-    this.complete();
+    this.loadExtras();
+    this.loadBeam();
   }
 
   /** @returns {State} */
   firstState() {
-    const { look, inside } = this;
-    const count = (/** @type {"words" | "pieces"} */ units) => look.source[units].length + look.target[units].length;
+    const { record, data } = this;
+    const count = (/** @type {"words" | "pieces"} */ units) => record.source[units].length + record.target[units].length;
     return {
       tab: "heads",
-      kind: inside.firstKind(),
-      heads: inside.everyHead(inside.firstKind()),
+      kind: data.firstKind(),
+      heads: data.allHeads(data.firstKind()),
       view: "matrix",
-      // One word a sentence, as in scripts without spaces, says nothing: begin with the pieces.
+      // Scripts without spaces have one word per sentence: show pieces instead.
       units: count("words") <= 4 && count("pieces") > count("words") ? "pieces" : "words",
       grey: true,
-      method: look.alignment.chosen,
+      method: record.alignment.preferred,
       point: null,
       partner: null,
       node: null,
       locked: false,
       theme: 0,
-      ...(owner === this ? fromHash(location.hash, inside) : {}),
+      ...(owner === this ? fromHash(location.hash, data) : {}),
     };
   }
 
-  /** Ask for what the page may know beyond this sentence; do without it where there is nothing. */
-  async inquire() {
+  /** Load the head report and the list of checkpoints, where available. */
+  async loadExtras() {
     const [report, checkpoints] = await Promise.all([
       this.report ?? this.actions.report?.().catch(() => null),
       this.actions.checkpoints?.().catch(() => []),
@@ -127,13 +127,13 @@ class Viewer {
     if (this.report || this.checkpoints.length > 1) this.build();
   }
 
-  /** Make everything anew for the look that is shown. */
+  /** Rebuild the page for the current record. */
   build() {
-    const { look, store } = this;
+    const { record, store } = this;
     this.close();
-    const text = sentences(this.inside, store, { changed: changedPieces(this.base, look) });
-    const skin = SKINS.get(look.skin)?.(this.inside, store, () => this.theme);
-    const units = choice(
+    const text = sentencesPanel(this.data, store, { changed: changedPieces(this.base, record) });
+    const skin = SKINS.get(record.skin)?.(this.data, store, () => this.theme);
+    const units = radioGroup(
       "Show",
       /** @type {["words" | "pieces", string][]} */ ([
         ["words", "Words"],
@@ -142,7 +142,7 @@ class Viewer {
       store.state.units,
       (value) => store.set({ units: value }),
     );
-    units.element.hidden = same(look.source) && same(look.target);
+    units.element.hidden = hasSingleUnits(record.source) && hasSingleUnits(record.target);
     const bar = make(
       "div",
       { className: "dv-bar" },
@@ -155,26 +155,26 @@ class Viewer {
     body.setAttribute("aria-label", TABS[store.state.tab]);
     this.panels = [text, panel, ...(skin ? [skin] : [])];
     const top = make("div", { className: "dv-top" }, text.element, ...(skin ? [skin.element] : []));
-    top.hidden = store.state.tab === "compare" && this.pair().length > 1; // it stands below then
-    this.root.replaceChildren(this.title(), top, ...this.changes(), this.said, bar, body, ...this.foot(panel));
+    top.hidden = store.state.tab === "compare" && this.pair().length > 1; // both records are shown below instead
+    this.root.replaceChildren(this.title(), top, ...this.changes(), this.status, bar, body, ...this.foot(panel));
   }
 
-  /** Return a heading where the viewer is the whole page. */
+  /** Return a heading if the viewer is the whole page. */
   title() {
     if (!document.body.classList.contains("dv-page")) return "";
-    document.title = this.look.title ? `Attention: ${this.look.title}` : "Attention";
+    document.title = this.record.title ? `Attention: ${this.record.title}` : "Attention";
     return make(
       "header",
       { className: "dv-row" },
       make("h1", {}, "Attention"),
-      make("bdi", { className: "dv-note" }, this.look.title),
+      make("bdi", { className: "dv-note" }, this.record.title),
     );
   }
 
-  /** Return the slider over checkpoints and the button that saves the page. */
+  /** Return the checkpoint slider and the save button. */
   tools() {
     const tools = make("div", { className: "dv-row" });
-    if (this.actions.relook && this.checkpoints.length > 1) tools.append(this.slider());
+    if (this.actions.rerun && this.checkpoints.length > 1) tools.append(this.slider());
     if (canSavePage()) tools.append(button("Save as page", () => this.save()));
     return tools;
   }
@@ -191,26 +191,26 @@ class Viewer {
   }
 
   async save() {
-    const { other, look, report } = this;
+    const { other, record, report } = this;
     await savePage(
-      { ...look, report, compare: other?.look ?? (look === this.base ? null : this.base) },
-      fileName(look),
+      { ...record, report, compare: other?.record ?? (record === this.base ? null : this.base) },
+      fileName(record),
     );
   }
 
-  /** Return what is different from the first look, with the way back. */
+  /** Return the differences from the first record, with undo buttons. */
   changes() {
-    const { look, base, change } = this;
-    if (look === base) return [];
-    const causes = look.without.map(([kind, layer, head]) => ({
+    const { record, base, change } = this;
+    if (record === base) return [];
+    const causes = record.ablated_heads.map(([kind, layer, head]) => ({
       text: `${kind} ${layer + 1}.${head + 1} off`,
       undo: () => this.toggle(kind, [[layer, head]]),
     }));
-    if (change.prefix) causes.push({ text: `begins “${change.prefix}”`, undo: () => this.ask({ prefix: "" }) });
+    if (change.prefix) causes.push({ text: `prefix “${change.prefix}”`, undo: () => this.ask({ prefix: "" }) });
     if (change.checkpoint !== undefined) {
       causes.push({ text: `step ${change.checkpoint}`, undo: () => this.ask({ checkpoint: undefined }) });
     }
-    return [changesBox(base, look, causes, () => this.reset())];
+    return [changesBox(base, record, causes, () => this.reset())];
   }
 
   tabs() {
@@ -224,16 +224,16 @@ class Viewer {
     });
     const bar = make("div", { className: "dv-tabs" }, ...items);
     bar.setAttribute("role", "tablist");
-    rove(bar, items, items.length);
+    roveFocus(bar, items, items.length);
     items.forEach((item, i) => (item.tabIndex = names[i] === store.state.tab ? 0 : -1));
     return bar;
   }
 
   /** @param {Tab} tab */
   has(tab) {
-    if (tab === "alignment") return this.look.kinds.cross.layers > 0;
-    if (tab === "beam") return Boolean(this.look.beam || this.actions.relook);
-    return tab !== "compare" || Boolean(this.other || this.look !== this.base || this.actions.relook);
+    if (tab === "alignment") return this.record.kinds.cross.layers > 0;
+    if (tab === "beam") return Boolean(this.record.beam || this.actions.rerun);
+    return tab !== "compare" || Boolean(this.other || this.record !== this.base || this.actions.rerun);
   }
 
   /** @param {Tab} tab */
@@ -241,58 +241,58 @@ class Viewer {
     this.store.set({ tab });
     this.build();
     /** @type {HTMLElement | null} */ (this.root.querySelector(".dv-tab[aria-selected=true]"))?.focus();
-    this.complete();
+    this.loadBeam();
   }
 
-  /** Ask for the tree where it is to be shown and is not there. */
-  complete() {
-    if (this.store.state.tab === "beam" && !this.look.beam) this.ask({ trace: true });
+  /** Load the beam tree if its tab is open and the record has none. */
+  loadBeam() {
+    if (this.store.state.tab === "beam" && !this.record.beam) this.ask({ trace: true });
   }
 
   /** @returns {Panel} */
   panel() {
-    const { inside, store, actions, look } = this;
+    const { data, store, actions, record } = this;
     const theme = () => this.theme;
     if (!this.has(store.state.tab)) store.state.tab = "heads";
     const { tab } = store.state;
-    if (tab === "alignment") return alignment(inside, store, theme);
-    if (tab === "beam" && look.beam)
-      return beamTree(inside, look.beam, store, theme, actions.relook ? (prefix) => this.ask({ prefix }) : null);
+    if (tab === "alignment") return alignmentPanel(data, store, theme);
+    if (tab === "beam" && record.beam)
+      return beamPanel(data, record.beam, store, theme, actions.rerun ? (prefix) => this.ask({ prefix }) : null);
     if (tab === "beam")
       return {
-        element: make("p", { className: "dv-note" }, "Searching once more, and keeping what was tried …"),
+        element: make("p", { className: "dv-note" }, "Running the search again to record the beam …"),
         draw() {},
       };
     if (tab === "compare")
-      return compared(this.pair(), store, theme, actions.relook ? (text) => this.compare(text) : null);
+      return comparePanel(this.pair(), store, theme, actions.rerun ? (text) => this.compare(text) : null);
     return headsPanel(
-      inside,
+      data,
       store,
       theme,
       this.report,
-      actions.relook && look.switchable ? (kind, places) => this.toggle(kind, places) : null,
+      actions.rerun && record.can_ablate ? (kind, heads) => this.toggle(kind, heads) : null,
     );
   }
 
   pair() {
-    const { other, look, base } = this;
-    const here = { name: named(look), inside: new Inside(look) };
-    if (other) return [here, { name: other.name, inside: new Inside(other.look) }];
-    return look === base
+    const { other, record, base } = this;
+    const here = { name: recordName(record), data: new AttentionData(record) };
+    if (other) return [here, { name: other.name, data: new AttentionData(other.record) }];
+    return record === base
       ? [here]
       : [
-          { name: "Before", inside: new Inside(base) },
+          { name: "Before", data: new AttentionData(base) },
           { ...here, name: "Now" },
         ];
   }
 
   /**
-   * Return the ways to save a panel, and its table.
+   * Return the export buttons of a panel, and its table.
    * @param {Panel} panel
    */
   foot(panel) {
     const { drawing, csv, table } = panel;
-    const name = `${fileName(this.look)}-${this.store.state.tab}`;
+    const name = `${fileName(this.record)}-${this.store.state.tab}`;
     const row = make("div", { className: "dv-row dv-foot" });
     if (drawing) {
       row.append(make("span", { className: "dv-note" }, "Save this panel:"));
@@ -301,119 +301,119 @@ class Viewer {
     }
     if (csv)
       row.append(button("CSV", () => download(new Blob([csv()], { type: "text/csv" }), `${name}.csv`), "dv-plain"));
-    return [row, ...(table ? [unfolding("The same as a table", table).element] : [])];
+    return [row, ...(table ? [makeDetails("Show as a table", table).element] : [])];
   }
 
   /**
    * Switch heads off, or on if all of them are off.
    * @param {Kind} kind
-   * @param {HeadPlace[]} places
+   * @param {HeadPosition[]} positions
    */
-  toggle(kind, places) {
+  toggle(kind, positions) {
     const key = (/** @type {Head} */ head) => head.join(" ");
-    const wanted = places.map(([layer, head]) => /** @type {Head} */ ([kind, layer, head]));
-    const now = new Set(this.look.without.map(key));
+    const wanted = positions.map(([layer, head]) => /** @type {Head} */ ([kind, layer, head]));
+    const now = new Set(this.record.ablated_heads.map(key));
     const allOff = wanted.every((head) => now.has(key(head)));
     const chosen = new Set(wanted.map(key));
-    const others = this.look.without.filter((head) => !chosen.has(key(head)));
-    this.ask({ without: allOff ? others : [...others, ...wanted] });
+    const others = this.record.ablated_heads.filter((head) => !chosen.has(key(head)));
+    this.ask({ ablate_heads: allOff ? others : [...others, ...wanted] });
   }
 
   /**
-   * Look once more with something changed.
+   * Request a new record with some options changed.
    * @param {Change} change
    */
   async ask(change) {
-    const { relook } = this.actions;
-    if (!relook) return;
-    const wanted = { ...this.change, trace: Boolean(this.look.beam), ...change };
-    const number = ++this.asked;
-    const found = await this.wait(relook(clean(wanted)));
-    if (number !== this.asked) return; // something newer was asked for, or shown
-    if (!found) return this.look.beam || this.store.state.tab !== "beam" ? undefined : this.go("heads");
+    const { rerun } = this.actions;
+    if (!rerun) return;
+    const wanted = { ...this.change, trace: Boolean(this.record.beam), ...change };
+    const number = ++this.requests;
+    const result = await this.wait(rerun(clean(wanted)));
+    if (number !== this.requests) return; // superseded by a newer request
+    if (!result) return this.record.beam || this.store.state.tab !== "beam" ? undefined : this.go("heads");
     this.change = wanted;
-    if (!wanted.without?.length && !wanted.prefix && wanted.checkpoint === undefined) this.base = found;
-    this.replace(found);
+    if (!wanted.ablate_heads?.length && !wanted.prefix && wanted.checkpoint === undefined) this.base = result;
+    this.replace(result);
   }
 
   /** @param {string} text */
   async compare(text) {
-    const found = await this.wait(this.actions.relook?.({ text }));
-    if (!found) return;
-    this.other = { name: named(found), look: found };
+    const result = await this.wait(this.actions.rerun?.({ text }));
+    if (!result) return;
+    this.other = { name: recordName(result), record: result };
     this.build();
   }
 
   /**
-   * Wait for a look, and say so; return nothing if it fails.
-   * @param {Promise<Look> | undefined} promise
+   * Wait for a record and show that it is loading; return undefined and show the error if it fails.
+   * @param {Promise<AttentionRecord> | undefined} promise
    */
   async wait(promise) {
     this.root.classList.add("dv-waiting");
-    this.said.textContent = "";
+    this.status.textContent = "";
     try {
       return await promise;
     } catch (problem) {
-      this.said.textContent = problem instanceof Error ? problem.message : "That did not work; try again.";
+      this.status.textContent = problem instanceof Error ? problem.message : "The request failed; try again.";
       return undefined;
     } finally {
       this.root.classList.remove("dv-waiting");
     }
   }
 
-  /** Go back to the first look. */
+  /** Restore the first record. */
   reset() {
     this.change = {};
     this.replace(this.base);
   }
 
-  /** @param {Look} look */
-  replace(look) {
-    this.look = look;
-    this.inside = new Inside(look);
+  /** @param {AttentionRecord} record */
+  replace(record) {
+    this.record = record;
+    this.data = new AttentionData(record);
     const { state } = this.store;
-    if (!this.inside.kinds().includes(state.kind)) state.kind = this.inside.firstKind();
-    const { layers, heads } = look.kinds[state.kind];
+    if (!this.data.kinds().includes(state.kind)) state.kind = this.data.firstKind();
+    const { layers, heads } = record.kinds[state.kind];
     const there = state.heads.filter(([layer, head]) => layer < layers && head < heads);
     Object.assign(state, {
-      heads: there.length ? there : this.inside.everyHead(state.kind),
+      heads: there.length ? there : this.data.allHeads(state.kind),
       point: null,
       partner: null,
       node: null,
       locked: false,
     });
-    if (!look.alignment.methods[state.method]) state.method = look.alignment.chosen;
+    if (!record.alignment.methods[state.method]) state.method = record.alignment.preferred;
     this.build();
   }
 
   /**
-   * Show another look from now on, as the first one.
-   * @param {Look} look
+   * Show another record as the first one.
+   * @param {AttentionRecord} record
    */
-  update(look) {
-    this.base = look;
+  update(record) {
+    this.base = record;
     this.change = {};
-    this.report = look.report ?? this.report;
-    this.other = look.compare ? { name: named(look.compare), look: look.compare } : null;
-    this.asked++;
-    this.replace(look);
-    this.complete();
+    this.report = record.report ?? this.report;
+    this.other = record.compare ? { name: recordName(record.compare), record: record.compare } : null;
+    this.requests++;
+    this.replace(record);
+    this.loadBeam();
   }
 
   /** @param {Set<keyof State>} changes */
   draw(changes) {
     for (const panel of this.panels) panel.draw(changes);
-    if (owner !== this || !KEPT.some((key) => changes.has(key))) return;
+    if (owner !== this || !URL_STATE.some((key) => changes.has(key))) return;
     try {
       history.replaceState(history.state, "", toHash(this.store.state, location.hash));
     } catch {
-      // A page inside a page may not touch its address.
+      // A frame may not be allowed to change its URL.
     }
   }
 
-  retheme() {
+  updateTheme() {
     const before = JSON.stringify(this.theme);
-    this.theme = themeOf(this.root);
+    this.theme = readTheme(this.root);
     if (JSON.stringify(this.theme) !== before) this.store.set({ theme: this.store.state.theme + 1 });
   }
 
@@ -422,7 +422,7 @@ class Viewer {
     this.panels = [];
   }
 
-  /** Leave the element as it was found. */
+  /** Restore the element to its initial state. */
   destroy() {
     this.close();
     this.store.listeners.clear();
@@ -439,35 +439,35 @@ class Viewer {
 const TABS = { heads: "Heads", alignment: "Alignment", beam: "Beam", compare: "Compare" };
 
 /**
- * What stands below the text for tasks whose output is more than text.
- * @type {Map<string, (inside: Inside, store: Store, theme: () => import("./colours.js").Theme) => Panel>}
+ * Additional panels below the text, by skin.
+ * @type {Map<string, (data: AttentionData, store: Store, theme: () => import("./colours.js").Theme) => Panel>}
  */
-const SKINS = new Map([["brackets", targetTree]]);
+const SKINS = new Map([["brackets", treePanel]]);
 
-/** @type {(keyof State)[]} what belongs into the address */
-const KEPT = ["tab", "kind", "heads", "view", "units", "method", "locked"];
+/** @type {(keyof State)[]} state that is kept in the URL */
+const URL_STATE = ["tab", "kind", "heads", "view", "units", "method", "locked"];
 
-/** @param {import("./look.js").Sentence} sentence */
-const same = (sentence) => sentence.words.length === sentence.pieces.length;
+/** @param {import("./attention-data.js").Sentence} sentence */
+const hasSingleUnits = (sentence) => sentence.words.length === sentence.pieces.length;
 
-/** @param {Look} look */
-const named = (look) =>
-  [look.model, ...look.without.map(([kind, layer, head]) => `without ${kind} ${layer + 1}.${head + 1}`)]
+/** @param {AttentionRecord} record */
+const recordName = (record) =>
+  [record.model, ...record.ablated_heads.map(([kind, layer, head]) => `without ${kind} ${layer + 1}.${head + 1}`)]
     .filter(Boolean)
-    .join(", ") || "This one";
+    .join(", ") || "This record";
 
-/** @param {Look} look */
-const fileName = (look) =>
+/** @param {AttentionRecord} record */
+const fileName = (record) =>
   `attention-${
-    look.source.text
+    record.source.text
       .toLowerCase()
       .replaceAll(/[^\p{L}\p{N}]+/gu, "-")
       .slice(0, 40)
-      .replaceAll(/^-|-$/g, "") || "look"
+      .replaceAll(/^-|-$/g, "") || "record"
   }`;
 
 /**
- * Leave out what was not asked for.
+ * Drop unset options.
  * @param {Change} change
  * @returns {Change}
  */

@@ -4,7 +4,7 @@ import {fillChoice, find, make} from "./elements.js";
 import {whole} from "./numbers.js";
 
 /** @typedef {import("./summary.js").Summary} Summary */
-/** @typedef {{text?: string, checkpoint?: number | null, prefix?: string, trace?: boolean, without?: unknown[]}} Change */
+/** @typedef {{text?: string, checkpoint?: number | null, prefix?: string, trace?: boolean, ablate_heads?: unknown[]}} Change */
 
 const form = find("look", HTMLFormElement);
 const text = find("text", HTMLInputElement);
@@ -46,7 +46,7 @@ async function ask(change) {
   if (step) question.set("checkpoint", String(step));
   if (change.prefix) question.set("prefix", change.prefix);
   if (change.trace) question.set("trace", "true");
-  if (change.without?.length) question.set("without", JSON.stringify(change.without));
+  if (change.ablate_heads?.length) question.set("without", JSON.stringify(change.ablate_heads));
   const answer = await fetch(`look?${question}`);
   const said = await answer.json();
   if (!answer.ok) throw new Error(said.error);
@@ -67,7 +67,7 @@ async function look() {
     const found = await ask({});
     if (question !== asked) return;
     if (viewer) viewer.update(found);
-    else viewer = (await import("../../viewer/static/viewer.js")).show(root, found, {relook: ask, checkpoints});
+    else viewer = (await import("../../viewer/static/viewer.js")).show(root, found, {rerun: ask, checkpoints});
   } catch (error) {
     if (question === asked) note.textContent = error instanceof Error && error.message ? error.message : "There was no answer.";
   } finally {

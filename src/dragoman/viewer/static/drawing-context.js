@@ -1,24 +1,24 @@
-// Two pens that draw the same: one on a canvas, one in SVG. So what is seen can be saved as either.
+// Drawing contexts for canvas and SVG with the same interface, so that a panel can be saved as PNG or SVG.
 
 /**
- * @typedef {{ fill?: string, stroke?: string, width?: number, opacity?: number, radius?: number, dashed?: boolean }} Ink
+ * @typedef {{ fill?: string, stroke?: string, width?: number, opacity?: number, radius?: number, dashed?: boolean }} ShapeStyle
  * @typedef {{ fill?: string, size?: number, anchor?: "start" | "middle" | "end", turn?: number, bold?: boolean,
- *   opacity?: number, halo?: string }} Writing
- * @typedef {{ rect: (x: number, y: number, width: number, height: number, ink: Ink) => Element | null,
- *   curve: (from: [number, number], to: [number, number], ink: Ink, upright?: boolean) => Element | null,
- *   text: (x: number, y: number, text: string, writing?: Writing) => Element | null }} Pen
+ *   opacity?: number, halo?: string }} TextStyle
+ * @typedef {{ rect: (x: number, y: number, width: number, height: number, style: ShapeStyle) => Element | null,
+ *   curve: (from: [number, number], to: [number, number], style: ShapeStyle, upright?: boolean) => Element | null,
+ *   text: (x: number, y: number, text: string, style?: TextStyle) => Element | null }} DrawingContext
  */
 
 export const FONT = "system-ui, sans-serif";
 
 /** Draws on a canvas. */
-export class CanvasPen {
+export class CanvasContext {
   /** @param {CanvasRenderingContext2D} context */
   constructor(context) {
     this.context = context;
   }
 
-  /** @type {Pen["rect"]} */
+  /** @type {DrawingContext["rect"]} */
   rect(x, y, width, height, { fill, stroke, width: line = 1, opacity = 1, radius = 0 }) {
     const { context } = this;
     context.globalAlpha = opacity;
@@ -30,10 +30,10 @@ export class CanvasPen {
     return null;
   }
 
-  /** @type {Pen["curve"]} */
+  /** @type {DrawingContext["curve"]} */
   curve(from, to, { stroke = "black", width = 1, opacity = 1, dashed = false }, upright = false) {
     const { context } = this;
-    const [one, two] = handles(from, to, upright);
+    const [one, two] = controlPoints(from, to, upright);
     Object.assign(context, { globalAlpha: opacity, strokeStyle: stroke, lineWidth: width, lineCap: "round" });
     context.setLineDash(dashed ? [3, 4] : []);
     context.beginPath();
@@ -45,7 +45,7 @@ export class CanvasPen {
     return null;
   }
 
-  /** @type {Pen["text"]} */
+  /** @type {DrawingContext["text"]} */
   text(x, y, text, { fill = "black", size = 13, anchor = "start", turn = 0, bold = false, opacity = 1, halo } = {}) {
     const { context } = this;
     context.save();
@@ -64,8 +64,8 @@ export class CanvasPen {
   }
 }
 
-/** Draws in an SVG element, and returns what it has drawn. */
-export class SvgPen {
+/** Draws into an SVG element and returns the new elements. */
+export class SvgContext {
   /** @param {SVGElement} root */
   constructor(root) {
     this.root = root;
@@ -83,14 +83,14 @@ export class SvgPen {
     return this.root.appendChild(element);
   }
 
-  /** @type {Pen["rect"]} */
+  /** @type {DrawingContext["rect"]} */
   rect(x, y, width, height, { fill = "none", stroke, width: line, opacity, radius }) {
     return this.put("rect", { x, y, width, height, fill, stroke, "stroke-width": line, opacity, rx: radius });
   }
 
-  /** @type {Pen["curve"]} */
+  /** @type {DrawingContext["curve"]} */
   curve(from, to, { stroke = "black", width = 1, opacity, dashed = false }, upright = false) {
-    const [one, two] = handles(from, to, upright);
+    const [one, two] = controlPoints(from, to, upright);
     const d = `M${from} C${one} ${two} ${to}`;
     const dashes = dashed ? "3 4" : undefined;
     return this.put("path", {
@@ -104,7 +104,7 @@ export class SvgPen {
     });
   }
 
-  /** @type {Pen["text"]} */
+  /** @type {DrawingContext["text"]} */
   text(x, y, text, { fill = "black", size = 13, anchor = "start", turn = 0, bold = false, opacity, halo } = {}) {
     const element = this.put("text", {
       x,
@@ -128,13 +128,13 @@ export class SvgPen {
 }
 
 /**
- * Return the handles of a curve that leaves and arrives level, or upright.
+ * Return the control points of a curve whose ends are horizontal, or vertical.
  * @param {[number, number]} from
  * @param {[number, number]} to
  * @param {boolean} upright
  * @returns {[[number, number], [number, number]]}
  */
-function handles([x, y], [toX, toY], upright) {
+function controlPoints([x, y], [toX, toY], upright) {
   const [middleX, middleY] = [(x + toX) / 2, (y + toY) / 2];
   return upright
     ? [
@@ -149,15 +149,15 @@ function handles([x, y], [toX, toY], upright) {
 
 const ruler = document.createElement("canvas").getContext("2d");
 
-/** @type {Map<string, number>} widths that are known */
+/** @type {Map<string, number>} cached text widths */
 const measured = new Map();
 
 /**
- * Return how wide a text is.
+ * Return the width of a text in pixels.
  * @param {string} text
  * @param {number} [size]
  */
-export function widthOf(text, size = 13) {
+export function textWidth(text, size = 13) {
   if (!ruler) return text.length * size * 0.6;
   const key = `${size} ${text}`;
   const known = measured.get(key);
@@ -170,39 +170,39 @@ export function widthOf(text, size = 13) {
 }
 
 /**
- * Shorten a text that is too long to be a label.
+ * Truncate a text to a number of letters.
  * @param {string} text
- * @param {number} most letters
+ * @param {number} limit letters
  */
-export function short(text, most = 18) {
+export function truncate(text, limit = 18) {
   const letters = [...text];
-  return letters.length <= most ? text : `${letters.slice(0, most - 1).join("")}…`;
+  return letters.length <= limit ? text : `${letters.slice(0, limit - 1).join("")}…`;
 }
 
 /**
- * @typedef {{ width: number, height: number, draw: (pen: Pen) => void }} Drawing
+ * @typedef {{ width: number, height: number, draw: (context: DrawingContext) => void }} Drawing
  */
 
 /**
  * Return a drawing as an SVG element.
  * @param {Drawing} drawing
  */
-export function asSvg({ width, height, draw }) {
+export function toSvg({ width, height, draw }) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("width", String(width));
   svg.setAttribute("height", String(height));
-  draw(new SvgPen(svg));
+  draw(new SvgContext(svg));
   return svg;
 }
 
 /**
- * Draw on a canvas, sharp on this screen or so many times finer.
+ * Draw on a canvas, at the resolution of the screen by default.
  * @param {Drawing} drawing
  * @param {HTMLCanvasElement} canvas
  * @param {number} [scale]
  */
-export function onCanvas({ width, height, draw }, canvas, scale = devicePixelRatio) {
+export function drawOnCanvas({ width, height, draw }, canvas, scale = devicePixelRatio) {
   canvas.width = Math.ceil(width * scale);
   canvas.height = Math.ceil(height * scale);
   canvas.style.width = `${width}px`;
@@ -210,5 +210,5 @@ export function onCanvas({ width, height, draw }, canvas, scale = devicePixelRat
   const context = canvas.getContext("2d");
   if (!context) return;
   context.scale(scale, scale);
-  draw(new CanvasPen(context));
+  draw(new CanvasContext(context));
 }
