@@ -22,10 +22,11 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from dragoman.decoding.sampling import SamplingOptions
 from dragoman.recipe import Recipe
 from dragoman.recipe import TokenizerConfig as HowToCut
 from dragoman.tasks.building import build_model
-from dragoman.tasks.translator import TranslationSampling, Translator
+from dragoman.tasks.parse import Parser
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, RESERVED_TOKENS, UNKNOWN
 
@@ -92,16 +93,19 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "beam 4": {"beam": 4},
     "beam 21, four best": {"beam": 21, "n_best": 4, "length_penalty": 0.3},
-    "drawn": {"sampling": TranslationSampling(temperature=1.5), "n_best": 2},
+    "drawn": {"sampling": SamplingOptions(temperature=1.5), "n_best": 2},
 }
 COMPILED = "Transformer, compiled"  # which cannot be rigged
+_LAYERS = {"layers": 1, "width": 16, "share_embeddings": False, "share_output": False}
+_SELF_ATTENTION = {**_LAYERS, "inner_width": 32, "heads": 2, "norm": "pre", "rotary": False}
+_TRANSFORMER = {"architecture": "transformer", **_SELF_ATTENTION, "next_word": False}
 MODELS: dict[str, dict[str, Any]] = {
-    "Transformer": {"architecture": "transformer", "width": 16, "heads": 2},
-    COMPILED: {"architecture": "transformer", "width": 32, "heads": 1},
-    "guided Transformer": {"architecture": "transformer", "width": 16, "heads": 2, "next_word": True, "rotary": True},
-    "recurrent": {"architecture": "recurrent", "width": 16, "score": "dot"},
-    "convolutional": {"architecture": "convs2s", "width": 16},
-    "joined": {"architecture": "decoder_only", "width": 16, "heads": 2},
+    "Transformer": _TRANSFORMER,
+    COMPILED: {**_TRANSFORMER, "width": 32, "heads": 1},
+    "Transformer with next-word feature": {**_TRANSFORMER, "next_word": True, "rotary": True},
+    "recurrent": {"architecture": "recurrent", **_LAYERS, "score": "dot"},
+    "convolutional": {"architecture": "convs2s", **_LAYERS},
+    "decoder-only": {"architecture": "decoder_only", **_SELF_ATTENTION},
 }
 TOGETHER = 100  # sentences that are parsed in one call
 KINDS = ("bpe", "wordpiece", "words", "characters", "bytes")
@@ -138,20 +142,11 @@ def tree_pieces() -> Tokenizer:
     return Tokenizer.train([f"{brackets} {' '.join(TAGS)}"], HowToCut(kind="words", size=400))
 
 
-def parser(kind: str, model: str, wanted: str, seed: int, extra: int) -> Translator:
+def parser(kind: str, model: str, wanted: str, seed: int, extra: int) -> Parser:
     """Return an untrained parser."""
-    how = {
-        "layers": 1,
-        "inner_width": 32,
-        "next_word": False,
-        "rotary": False,
-        "share_embeddings": False,
-        "share_output": False,
-        "norm": "pre",
-    }
     recipe = Recipe.from_table(
         {
-            "task": "parse", "data": {"file": "none"}, "model": {**how, **MODELS[model]},
+            "task": "parse", "data": {"file": "none"}, "model": MODELS[model],
             "tokenizer": {"kind": kind, "target_kind": "words", "joint": False},
             "decoding": {"extra_length": extra, "batch_tokens": 40_000},
         }
@@ -160,7 +155,7 @@ def parser(kind: str, model: str, wanted: str, seed: int, extra: int) -> Transla
     source, target = cutter(kind), tree_pieces()
     network = build_model(recipe, source, target)
     rig(network, target, *WANTED[wanted])
-    return Translator(recipe, network.eval(), source, target, torch.device("cpu"))
+    return Parser(recipe, network.eval(), source, target, torch.device("cpu"))
 
 
 def rig(network: Any, target: Tokenizer, what: str, strength: float) -> None:

@@ -26,7 +26,8 @@ from dragoman.decoding.penalties import length_penalty
 from dragoman.evaluation.scores import score_translations
 from dragoman.interop.ctranslate2 import export_run, search_options
 from dragoman.models.transducer import Source
-from dragoman.tasks.translator import Translation, Translator
+from dragoman.tasks.sequence_model import Prediction
+from dragoman.tasks.translate import Translator
 from dragoman.tokens import END, START
 
 PACKAGES = ("dragoman", "torch", "ctranslate2", "tokenizers", "sacrebleu")
@@ -161,7 +162,7 @@ def row(way: str, texts: list[str], references: list[str], other: str, outputs: 
 
 
 def differences(
-    model: Translator, engine: Engine, sources: list[str], ours: list[Translation], theirs: Sentences,
+    model: Translator, engine: Engine, sources: list[str], ours: list[Prediction], theirs: Sentences,
     references: list[str], alpha: float,
 ) -> dict[str, float]:  # fmt: skip
     """Say how far apart log-probabilities are, and who has the better score where the searches differ."""

@@ -36,7 +36,7 @@ def measured(run: Path, reference: str) -> dict[str, object]:
     task = ParsingTask()
     corpus, _ = task.open_corpora(model.recipe.data)
     examples = task.read_examples(None, reference, typer.echo)
-    found = task.score(examples, model.translate([example.source for example in examples])).overall
+    found = task.score(examples, model.predict([example.source for example in examples])).overall
     return {
         "run": str(run), "trees": corpus.count_pairs(), "f1": found.f1, "precision": found.precision,
         "recall": found.recall, "exact": found.exact_match, "tags": found.tagging_accuracy, "scored": found.scored,

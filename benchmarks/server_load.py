@@ -25,7 +25,7 @@ from load_client import Client, Reply, closed_loop, post
 
 import dragoman
 from dragoman.data.lines import read_lines
-from dragoman.server.segmentation import split_text
+from dragoman.text.sentences import split_sentences
 
 Record = dict[str, Any]
 BODY_BYTES = 64_000_000
@@ -65,7 +65,7 @@ def main(
 def single_sentences(source: Path, count: int) -> list[str]:
     """Return so many different lines of one sentence each: the server reads them as bulk decoding does."""
     unique = dict.fromkeys(line.strip() for line in read_lines(source))
-    return list(islice((line for line in unique if split_text(line).sentences == (line,)), count))
+    return list(islice((line for line in unique if split_sentences(line).sentences == (line,)), count))
 
 
 class Server:

@@ -21,7 +21,7 @@ from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, read_progress
 from dragoman.data.lines import read_lines
 from dragoman.evaluation.scores import corpus_bleu
 from dragoman.model_files import copy_weights, read_tensors
-from dragoman.tasks.translator import load
+from dragoman.tasks.translate import Translator
 
 
 def main(
@@ -38,7 +38,7 @@ def main(
 ) -> None:
     """Train, score, print a table and write a record."""
     began_at = train(recipe, run, ["training.keep=1000", *(change or [])])
-    translator = load(run)
+    translator = Translator.load(run)
     sources, references = (list(read_lines(path)) for path in (source, reference))
     rows: list[dict[str, Any]] = []
     for place in sorted(checkpoint_dirs(run / "checkpoints")):

@@ -33,12 +33,21 @@ SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {  # a function or class, and 
     "Functions": {"dragoman:load": (), "dragoman:train": ()},
     "Settings and errors": {"dragoman:Recipe": ("from_toml", "from_table", "to_toml"), "dragoman:UserError": ()},
     "Models": {
-        "dragoman.tasks.translator:Translator": (
-            "translate", "translate_lines", "search", "score", "inspect",
-            "parse", "pronounce", "inflect", "generate", "stream",
+        "dragoman.tasks.sequence_model:SequenceModel": (
+            "load", "predict", "predict_lines", "search", "score", "inspect",
         ),
+        "dragoman.tasks.translate:Translator": (),
+        "dragoman.tasks.parse:Parser": (),
+        "dragoman.tasks.pronounce:Pronouncer": (),
+        "dragoman.tasks.inflect:Inflector": (),
+        "dragoman.tasks.generate:LanguageModel": ("generate", "stream", "perplexity"),
     },
-    "Results": {"dragoman.tasks.translator:Translation": ()},
+    "Options and results": {
+        "dragoman.tasks.sequence_model:SearchOptions": (),
+        "dragoman.decoding.sampling:SamplingOptions": (),
+        "dragoman.tasks.sequence_model:Prediction": (),
+        "dragoman.tasks.generate:Continuation": (),
+    },
 }  # fmt: skip
 
 

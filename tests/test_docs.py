@@ -20,7 +20,7 @@ from dragoman.models.transformer import Transformer
 from dragoman.presets import PRESETS
 from dragoman.recipe import Recipe
 from dragoman.recipe_errors import section_classes
-from dragoman.tasks.translator import Translator
+from dragoman.tasks.translate import Translator
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

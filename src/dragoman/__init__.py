@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.errors import UserError as UserError
     from dragoman.recipe import Recipe as Recipe
-    from dragoman.tasks.translator import load as load
+    from dragoman.tasks.sequence_model import load as load
     from dragoman.training.trainer import train as train
 
 __version__ = "0.1.0"
 __all__ = ["Recipe", "UserError", "__version__", "load", "train"]
 
-_MODULE_OF_NAME = {"load": "tasks.translator", "train": "training.trainer", "Recipe": "recipe", "UserError": "errors"}
+_MODULE_OF_NAME = {
+    "load": "tasks.sequence_model",
+    "train": "training.trainer",
+    "Recipe": "recipe",
+    "UserError": "errors",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,7 @@ from dragoman.model_config import TransformerConfig
 from dragoman.models.transformer import Transformer
 from dragoman.recipe import Recipe
 from dragoman.run import Run
-from dragoman.tasks.translator import load
+from dragoman.tasks.sequence_model import load
 from dragoman.tokens import END
 from dragoman.training.trainer import Trainer
 

@@ -93,7 +93,7 @@ class Canary:
 
 DAMAGES = {
     "no weights": (lambda run: [(run / "model.safetensors").unlink(), shutil.rmtree(run / "checkpoints")],
-                   "has no weights yet: neither model.safetensors nor a whole checkpoint is there."),
+                   "has no weights yet: neither model.safetensors nor an intact checkpoint."),
     "weights cut short": (cut("model.safetensors"), "model.safetensors is damaged or not a safetensors file"),
     "a pickle for weights": (write("model.safetensors", pickle.dumps(Canary())), "model.safetensors is damaged or not"),
     "no bytes for weights": (write("model.safetensors", b""), "model.safetensors is damaged or not"),

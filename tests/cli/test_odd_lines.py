@@ -70,10 +70,10 @@ def test_an_argument_that_is_no_unicode_is_translated_all_the_same(command, trai
         (["--beam", 2, "--n-best", 3], "n_best 3 is more than the beam of 2 can hold"),
         (["--beam", 0], "--beam"),
         (["--precision", "int4"], 'precision is "int4"; it must be one of "float32", "int8"'),
-        (["--sample", "--temperature", 0], "temperature 0.0 cannot be drawn at; it must be above 0"),
-        (["--sample", "--top-p", 1.5], "top_p 1.5 is not a share"),
+        (["--sample", "--temperature", -1], "temperature must be 0 or more, got -1.0"),
+        (["--sample", "--top-p", 1.5], "top_p must be above 0 and at most 1, got 1.5"),
         (["--length-penalty", -1], "--length-penalty"),
-        (["--device", "abacus"], 'This machine has no device "abacus" that torch can use; it has '),
+        (["--device", "abacus"], 'torch has no device "abacus" on this machine; available: '),
     ],
 )
 def test_options_beyond_their_range_are_refused(command, trained, options, words):

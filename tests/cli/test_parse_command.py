@@ -105,4 +105,4 @@ def test_trees_with_other_words_than_the_text_are_refused(command, parser, treeb
 
 def test_the_card_and_python_speak_of_a_parser(parser):
     assert "A parser trained by Dragoman" in (parser / "README.md").read_text()
-    assert dragoman.load(parser).translate([DOG, ""]) == [TREES[0], ""]
+    assert dragoman.load(parser).parse([DOG, ""]) == [TREES[0], ""]

@@ -161,7 +161,7 @@ def test_what_cannot_be_asked_is_refused_with_what_can(command, speaker, inflect
 
 def test_python_pronounces_and_says_how_sure_it_is(speaker):
     model = dragoman.load(speaker)
-    assert model.translate("cab") == "K AH1 B"
-    assert model.translate(["cab", ""], n_best=1) == ["K AH1 B", ""]
-    best = model.translate("cab", details=True)
+    assert model.pronounce("cab") == "K AH1 B"
+    assert model.pronounce(["cab", ""], n_best=1) == ["K AH1 B", ""]
+    best = model.pronounce("cab", details=True)
     assert best.score <= 0 and best.tokens == ("K", "AH1", "B")

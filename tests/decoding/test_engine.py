@@ -6,6 +6,7 @@ from toy_transducers import Toy, padded, sentences, small_transformer
 
 from dragoman.decoding.engine import Engine, batches_by_length, exact_batches
 from dragoman.decoding.hypothesis import EMPTY_HYPOTHESIS, FAILED_HYPOTHESIS
+from dragoman.decoding.sampling import SamplingOptions
 from dragoman.decoding.search import beam_search
 from dragoman.models.transducer import Source
 from dragoman.native import functions
@@ -105,7 +106,7 @@ def test_a_broken_model_still_gives_one_result_for_each_source(exact):
     model.output = model.output * torch.nan
     engine = Engine(model, HOW)
     assert engine.search([[4, END], [END]], exact=exact) == [[FAILED_HYPOTHESIS], [EMPTY_HYPOTHESIS]]
-    assert len(engine.sample([[4, END], [5, END]], top_p=0.9, exact=exact)) == 2
+    assert len(engine.sample([[4, END], [5, END]], SamplingOptions(top_p=0.9), exact=exact)) == 2
 
 
 @pytest.mark.slow
@@ -138,11 +139,14 @@ def test_in_exact_mode_neighbours_do_not_change_a_single_bit(threads, beam, coun
 def test_scores_and_draws_are_exact_too():
     rows = sentences(30)
     engine = Engine(small_transformer(), HOW)
-    draws = engine.sample(rows, seed=5, n=2, exact=True)
+    draws = engine.sample(rows, SamplingOptions(seed=5), n=2, exact=True)
     targets = [[*h.tokens, END] for h, _ in draws]
     scores = engine.score(rows, targets, exact=True)
     for number in range(0, 30, 3):
-        assert engine.sample(rows[number : number + 1], seed=5, n=2, exact=True) == draws[number : number + 1]
+        assert (
+            engine.sample(rows[number : number + 1], SamplingOptions(seed=5), n=2, exact=True)
+            == draws[number : number + 1]
+        )
         assert engine.score(rows[number : number + 1], targets[number : number + 1], exact=True) == [scores[number]]
 
 

@@ -5,6 +5,7 @@ import torch
 from test_compiled_search import PIECES, alike, model, source
 
 from dragoman.decoding.engine import Engine
+from dragoman.decoding.sampling import SamplingOptions
 from dragoman.decoding.search import beam_search
 from dragoman.decoding.shortlist import Shortlist, ShortlistedTransducer
 from dragoman.models.transducer import Source
@@ -75,7 +76,7 @@ def test_neighbours_change_nothing():
 @torch.inference_mode()
 def test_what_is_drawn_at_random_is_on_the_list_too():
     for row, found in zip(
-        sentences(), Engine(model(), HOW, shortlist=table()).sample(sentences(), n=3, temperature=3.0), strict=True
+        sentences(), Engine(model(), HOW, shortlist=table()).sample(sentences(), SamplingOptions(3.0), n=3), strict=True
     ):
         allowed = {(token + more) % PIECES for token in row for more in range(3)} | {1, 5, 6, 0, 2}
         assert all(set(one.tokens) <= allowed for one in found)

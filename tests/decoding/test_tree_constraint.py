@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from toy_transducers import Toy, padded, small_transformer
 
 from dragoman.decoding.engine import Engine
-from dragoman.decoding.sampling import sample
+from dragoman.decoding.sampling import SamplingOptions, sample
 from dragoman.decoding.search import beam_search
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.decoding.tree_constraint import MAX_OPEN_BRACKETS, MAX_OPENING_CHAIN, TreeConstraint, TreeGrammar
@@ -70,7 +70,7 @@ def test_every_hypothesis_is_a_tree_over_the_words_of_its_source(source, seed, b
     model = writer(Toy(seed, VOCABULARY, sharpness=6.0), how)
     for compact in (True, False):
         check_all(source, beam_search(model, Source.from_ids(source), how, n_best=beam, compact=compact))
-    check_all(source, sample(model, Source.from_ids(source), how, seed=seed, n=2))
+    check_all(source, sample(model, Source.from_ids(source), how, SamplingOptions(seed=seed), n=2))
 
 
 class Rigged:

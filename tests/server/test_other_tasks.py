@@ -22,7 +22,7 @@ def first(answer):
 
 @pytest.mark.parametrize("task", INPUTS)
 def test_each_line_is_read_and_answered_as_its_task_does(server, other_runs, task):
-    expected = dragoman.load(other_runs[task]).translate(INPUTS[task].split("\n"))
+    expected = dragoman.load(other_runs[task]).predict(INPUTS[task].split("\n"))
     answer = server.post("/v1/translate", {"text": INPUTS[task], "model": task})
     assert first(answer).split("\n") == [text.strip() for text in expected]
 

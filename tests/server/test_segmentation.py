@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from dragoman.server.html import split_html
 from dragoman.server.languages import guess_languages, language_name
-from dragoman.server.segmentation import split_text
+from dragoman.text.sentences import split_sentences
 
 TEXTS = st.text(st.one_of(st.sampled_from('a. \n\r\t!?。“"<>&;'), st.characters(codec="utf-8")))
 
 
 @given(TEXTS, st.booleans())
 def test_nothing_is_lost_between_the_sentences(text, split):
-    layout = split_text(text, split=split)
+    layout = split_sentences(text, lines_only=not split)
     taken = "".join(part for pair in zip(layout.gaps, (*layout.sentences, ""), strict=True) for part in pair)
     assert taken == text
     assert all(sentence == sentence.strip() != "" for sentence in layout.sentences)
@@ -21,7 +21,7 @@ def test_nothing_is_lost_between_the_sentences(text, split):
 
 @given(TEXTS)
 def test_line_breaks_stay_whatever_the_translations_are(text):
-    layout = split_text(text)
+    layout = split_sentences(text)
     written = layout.fill(["Übersetzung." for _ in layout.sentences])
     assert written.count("\n") == text.count("\n")
     assert [not line.strip() for line in written.split("\n")] == [not line.strip() for line in text.split("\n")]
@@ -40,13 +40,13 @@ def test_line_breaks_stay_whatever_the_translations_are(text):
     ],
 )
 def test_sentences_end_where_a_reader_would_end_them(text, sentences):
-    assert list(split_text(text).sentences) == sentences
+    assert list(split_sentences(text).sentences) == sentences
 
 
 def test_spaces_follow_the_language_that_is_written():
-    assert split_text("One. Two.").fill(["他走了。", "她来了。"]) == "他走了。她来了。"
-    assert split_text("他走了。她来了。").fill(["He left.", "She came."]) == "He left. She came."
-    assert split_text("One.\n  Two.").fill(["他。", "她。"]) == "他。\n  她。"
+    assert split_sentences("One. Two.").fill(["他走了。", "她来了。"]) == "他走了。她来了。"
+    assert split_sentences("他走了。她来了。").fill(["He left.", "She came."]) == "He left. She came."
+    assert split_sentences("One.\n  Two.").fill(["他。", "她。"]) == "他。\n  她。"
 
 
 def test_tags_stay_and_text_becomes_text():

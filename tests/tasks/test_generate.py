@@ -10,6 +10,7 @@ import dragoman
 from dragoman.errors import UserError
 from dragoman.recipe import Recipe
 from dragoman.run import read_metrics
+from dragoman.tasks.generate import LanguageModel
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,7 @@ def test_it_learns_and_says_how_well_in_bits_per_character(run):
     card = run.card_file.read_text()
     assert "A language model trained by Dragoman" in card
     assert "bits per character" in card and "window:32|stride:16" in card
-    assert " stretches: " in card and "pairs" not in card
+    assert " windows: " in card and "pairs" not in card
 
 
 def test_the_same_seed_writes_the_same_text_however_it_is_asked_for(model):
@@ -71,7 +72,7 @@ def test_what_is_out_of_sight_is_said_once_and_the_text_goes_on(model):
     said = []
     found = list(model.stream("One for", length=100, on_notice=said.append))
     assert len("".join(found)) == 100
-    assert len(said) == 1 and "sees 32 tokens at once" in said[0]
+    assert len(said) == 1 and "context window of the model is 32 tokens" in said[0]
     assert model.generate(VERSE * 9, length=5, details=True).slid  # a prompt longer than the window
 
 
@@ -85,7 +86,7 @@ def test_it_stops_before_the_string_to_stop_at(model):
 def test_characters_that_it_has_never_seen_are_named_and_read_as_unknown(model):
     said = []
     assert len("".join(model.stream("Ünd für", length=5, on_notice=said.append))) == 5
-    assert "has no 'Ü', 'ü';" in said[0]
+    assert "training text has no 'Ü', 'ü';" in said[0]
 
 
 def test_perplexity_and_its_cousins_are_one_sum_divided_by_different_counts(model, run, command):
@@ -113,7 +114,7 @@ def test_the_command_prints_the_prompt_and_what_follows(model, run, command):
     ("options", "words"),
     [
         (["--temperature", "nan"], "--temperature"),
-        (["--top-p", "0"], "top_p 0.0 is not a share"),
+        (["--top-p", "0"], "top_p must be above 0 and at most 1, got 0.0"),
         (["--device", "abacus"], 'no device "abacus"'),
     ],
 )
@@ -122,11 +123,11 @@ def test_the_command_refuses_what_cannot_be(run, command, options, words):
     assert outcome.code == 2 and words in outcome.err
 
 
-def test_a_translator_goes_on_with_no_text(trained, command):
+def test_a_translator_does_not_continue_a_text(trained, command):
     outcome = command("generate", trained, "Who")
     assert outcome.code == 2 and "is a translator; use `dragoman translate`" in outcome.err
     with pytest.raises(UserError, match="is a translator"):
-        dragoman.load(trained).generate("Who")
+        LanguageModel.load(trained)
 
 
 def test_pieces_that_hold_their_space_leave_none_to_the_prompt(tmp_path):
@@ -153,7 +154,7 @@ def test_attention_shows_the_heads_over_the_text_itself(model, run, command, tmp
 
 
 def test_whoever_asks_for_a_translation_gets_what_follows(model):
-    first, second = model.translate(["Two for", "Who"], details=True)
+    first, second = model.predict(["Two for", "Who"], details=True)
     assert len(first.tokens) == 50 and first.truncated and first.text and second.text
 
 
@@ -175,5 +176,5 @@ def test_a_text_too_short_to_hold_some_of_it_out_is_refused(tmp_path):
     how = settings(tmp_path)
     del how["data"]["valid_file"]
     (tmp_path / "train.txt").write_text(VERSE)
-    with pytest.raises(UserError, match="too short to hold some of it out"):
+    with pytest.raises(UserError, match="too short to hold out a part"):
         dragoman.train(Recipe.from_table(how))

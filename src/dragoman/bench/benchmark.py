@@ -33,7 +33,7 @@ from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.events import Notice, ProgressUpdate
-from dragoman.tasks.translator import load
+from dragoman.tasks.translate import Translator
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.training.events import StopRequest
 
@@ -48,7 +48,7 @@ def run_benchmark(
     """Measure what `config` names and return the report; a stop request ends it after the current round."""
     config.check()
     if config.run:
-        load(config.run, device="cpu")  # raises an error for an unusable run before anything starts
+        Translator.load(config.run, device="cpu")  # raises an error for an unusable run before anything starts
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
         peak_arguments = config.threads, config.workload.matrix_size, config.workload.peak_seconds
         benchmark = _Benchmark(config, on_event, Path(folder), stop or StopRequest())
@@ -153,7 +153,7 @@ class _Benchmark:
         """Measure decoding with one model."""
         self.on_event(ProgressUpdate(f"Decoding, {name}: starting", 0))
         assert self.text_to_decode, "load_text reads a text to decode"
-        translator = load(run, device="cpu")
+        translator = Translator.load(run, device="cpu")
         if fixed_length:
             sentences = fixed_length_sentences(self.text_to_decode, translator, self.config)
             weights = f"random weights; outputs of {OUTPUT_PIECES} pieces"

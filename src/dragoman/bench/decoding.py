@@ -21,7 +21,7 @@ from dragoman.errors import UserError
 from dragoman.evaluation.scores import corpus_bleu
 from dragoman.interop.ctranslate2 import export_run, vocabulary_pieces
 from dragoman.model_config import TransformerConfig
-from dragoman.tasks.translator import Translator, load
+from dragoman.tasks.translate import Translator
 from dragoman.tokens import END
 
 _PRECISIONS = ("float32", "int8")
@@ -100,7 +100,7 @@ def measure_decoding(
     on_notice: OnBenchmarkNotice,
 ) -> list[DecodingResult]:
     """Let the engines decode in turns; every engine does all tasks in every round."""
-    translator = load(run, device="cpu")
+    translator = Translator.load(run, device="cpu")
     with (
         decoding_engines(run, translator, sentences, config, on_notice) as factories,
         start_engines(factories, on_notice, config.workload.pause_seconds) as engines,

@@ -9,7 +9,7 @@ from dragoman.bench.timing import TokenSequence
 from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.malloc import keep_freed_memory
 from dragoman.recipe import DecodingPrecision
-from dragoman.tasks.translator import load
+from dragoman.tasks.translate import Translator
 
 _WARMUP_SENTENCES = 64
 
@@ -20,7 +20,7 @@ class DragomanDecoder:
     def __init__(self, run: Path, threads: int, precision: DecodingPrecision) -> None:
         torch.set_num_threads(threads)
         keep_freed_memory()
-        self.translator = load(run, device="cpu")
+        self.translator = Translator.load(run, device="cpu")
         self.precision = precision
 
     def prepare_inputs(self, sources: Sequence[TokenSequence]) -> list[TokenSequence]:

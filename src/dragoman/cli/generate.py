@@ -38,13 +38,17 @@ def generate(
     """Continue PROMPT, or all of standard input, with the language model in RUN.
 
     Prints the prompt, then the generated text token by token. Several samples are separated by a line of dashes."""
-    from dragoman.decoding.generate import SamplingOptions
+    from dragoman.tasks.generate import LanguageModel
 
     model = load_for_task(run, "generate", device)
+    assert isinstance(model, LanguageModel), f"{type(model)} is not a language model"
     begun = _stdin_text() if prompt is None else prompt
-    draw, heard = SamplingOptions(temperature, top_k, top_p, seed), _PrintOnce()
+    print_notice = _PrintOnce()
     for number in range(samples):
-        writing = model.stream(begun, sampling=draw, length=length, stop=stop, sample=number, on_notice=heard)
+        writing = model.stream(
+            begun, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop,
+            sample=number, on_notice=print_notice,
+        )  # fmt: skip
         if number and not as_json:
             print("-" * 20)
         if as_json or no_stream:

@@ -13,14 +13,14 @@ from dragoman.errors import UserError
 from dragoman.tokens import UNKNOWN
 
 if TYPE_CHECKING:
-    from dragoman.tasks.translator import Translator
+    from dragoman.tasks.sequence_model import SequenceModel
 
 _MAX_LINE_BYTES = 64 << 20  # longer lines are no sentences, and might not fit into memory
 _TAB = "\t"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-def load_for_task(run: Path, task: str, device: str) -> "Translator":
+def load_for_task(run: Path, task: str, device: str) -> "SequenceModel":
     """Load the model in a run; raise a UserError if it was trained for another task."""
     model = dragoman.load(run, device=device)
     if model.task.name != task:
@@ -29,7 +29,7 @@ def load_for_task(run: Path, task: str, device: str) -> "Translator":
 
 
 def print_outputs(
-    model: "Translator",
+    model: "SequenceModel",
     lines: Iterable[str],
     options: dict[str, Any],
     *,
@@ -39,8 +39,7 @@ def print_outputs(
 ) -> None:
     """Print the outputs for each line, and at the end the number of lines that were split."""
     in_parts = 0
-    together = {"at_a_time": 1} if one_at_a_time else {}
-    for found in model.translate_lines(lines, details=True, **together, **options):
+    for found in model.predict_lines(lines, details=True, chunk_size=1 if one_at_a_time else None, **options):
         ranked = found if isinstance(found, list) else [found]
         _print_hypotheses(ranked, scores=scores, as_json=as_json)
         in_parts += ranked[0].parts > 1
@@ -76,7 +75,7 @@ def add_columns(lines: Iterable[str], *, before: str | None = None, after: str |
         yield "\t".join(parts) if line.strip() else line
 
 
-def warn_unknown(model: "Translator", lines: Iterable[str]) -> Iterator[str]:
+def warn_unknown(model: "SequenceModel", lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines unchanged; print a warning for each letter or tag that is not in the vocabulary, once."""
     from dragoman.tasks.lexicon import visible_letter
 

@@ -22,7 +22,7 @@ from dragoman.errors import UserError
 
 if TYPE_CHECKING:
     from dragoman.evaluation.trees import Tree
-    from dragoman.tasks.translator import Translator
+    from dragoman.tasks.sequence_model import SequenceModel
 
 TreeFormat = Literal["brackets", "indented", "svg", "html"]
 
@@ -76,11 +76,11 @@ def _tokenize_lines(lines: Iterable[str]) -> Iterator[str]:
     return (" ".join(penn_words(line)) for line in lines)
 
 
-def _parse_lines(model: "Translator", lines: Iterable[str], options: dict[str, Any]) -> "list[Tree | None]":
+def _parse_lines(model: "SequenceModel", lines: Iterable[str], options: dict[str, Any]) -> "list[Tree | None]":
     """Return the trees of lines, the best ones of each; None for a line without words."""
     from dragoman.evaluation.trees import read_tree
 
-    found = model.translate_lines(lines, **options)
+    found = model.predict_lines(lines, **options)
     texts = [text for row in found for text in (row if isinstance(row, list) else [row])]
     return [read_tree(text) if text else None for text in texts]
 

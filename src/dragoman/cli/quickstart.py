@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import dragoman
 from dragoman.cli.progress import format_duration, print_stderr, progress_bar
 from dragoman.cli.train import train_with_display
 from dragoman.recipe import Recipe
 
 if TYPE_CHECKING:
-    from dragoman.tasks.translator import Translator
+    from dragoman.tasks.translate import Translator
 
 _CORPUS_SIZES = {"train": 20_000, "valid": 500, "test": 500}
 _STEPS = 650
@@ -28,6 +27,8 @@ def quickstart(
     an attention page.
 
     A second call reuses the trained model; an interrupted training is resumed."""
+    from dragoman.tasks.translate import Translator
+
     began_at = time.monotonic()
     corpus = run / "corpus"
     if overwrite or not (corpus / "test.de").exists():
@@ -36,7 +37,7 @@ def quickstart(
         train_with_display(_quickstart_recipe(run, corpus), resume=not overwrite, overwrite=overwrite)
     else:
         print_stderr(f"{run} is already trained; --overwrite trains it again.")
-    model = dragoman.load(run)
+    model = Translator.load(run)
     _print_translations(model, corpus)
     page = run / "attention.html"
     _write_attention_page(model, page)

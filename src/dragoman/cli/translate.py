@@ -58,8 +58,8 @@ def translate(
         "shortlist": shortlist, "exact": exact,
     }  # fmt: skip
     if sample:
-        from dragoman.tasks.translator import TranslationSampling
+        from dragoman.decoding.sampling import SamplingOptions
 
-        options["sampling"] = TranslationSampling(temperature, top_k, top_p, seed)
+        options["sampling"] = SamplingOptions(temperature, top_k, top_p, seed)
     at_once = line_by_line or is_interactive(text)
     print_outputs(model, text or stdin_lines(), options, scores=scores, as_json=as_json, one_at_a_time=at_once)

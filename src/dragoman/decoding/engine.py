@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.decoding.hypothesis import EMPTY_HYPOTHESIS, Hypothesis, output_tokens
-from dragoman.decoding.sampling import sample
+from dragoman.decoding.sampling import DEFAULT_SAMPLING, SamplingOptions, sample
 from dragoman.decoding.scoring import score_targets
 from dragoman.decoding.search import OnStep, beam_search
 from dragoman.decoding.shortlist import Shortlist, ShortlistedTransducer
@@ -92,26 +92,14 @@ class Engine:
     def sample(
         self,
         sources: Sequence[_TokenIds],
+        options: SamplingOptions = DEFAULT_SAMPLING,
         *,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 0,
         n: int = 1,
         exact: bool = False,
         progress: _OnSentencesDone | None = None,
     ) -> list[list[Hypothesis]]:
-        """Draw `n` outputs for each source; `sample` explains the numbers."""
-        work = partial(
-            sample,
-            self.search_model,
-            config=self.config,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=seed,
-            n=n,
-        )
+        """Draw `n` outputs for each source."""
+        work = partial(sample, self.search_model, config=self.config, options=options, n=n)
         return self.run_batches(sources, work, empty=[EMPTY_HYPOTHESIS] * n, width=n, exact=exact, progress=progress)
 
     def score(

@@ -23,7 +23,7 @@ from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.storage import atomic_directory
 from dragoman.tasks.registry import task_for
-from dragoman.tasks.translator import Translator, load
+from dragoman.tasks.sequence_model import SequenceModel, load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.vocabulary import RESERVED_NAMES
 from dragoman.tokens import END, START, UNKNOWN
@@ -85,7 +85,7 @@ def export_run(
 
 
 def search_options(
-    translator: Translator, beam: int | None = None, length_penalty: float | None = None
+    translator: SequenceModel, beam: int | None = None, length_penalty: float | None = None
 ) -> dict[str, Any]:
     """Return the options of `ctranslate2.Translator.translate_batch` that come nearest to our own search."""
     recipe, how = translator.recipe, translator.decoding_config(beam, length_penalty)
@@ -154,7 +154,7 @@ def _open_output(stack: ExitStack, folder: Path) -> Path:
         ) from None
 
 
-def _write_tokenizers(folder: Path, translator: Translator) -> None:
+def _write_tokenizers(folder: Path, translator: SequenceModel) -> None:
     """Write the tokenizers, one for both sides or one each, under the names that they have in a run directory."""
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     files = Run(folder).tokenizer_files(translator.recipe.tokenizer.joint)
@@ -162,7 +162,7 @@ def _write_tokenizers(folder: Path, translator: Translator) -> None:
         file.write_text(tokenizer.to_json(), encoding="utf-8")
 
 
-def _model_spec(translator: Translator) -> Any:
+def _model_spec(translator: SequenceModel) -> Any:
     """Return CTranslate2's description of the model, with the parameters in it."""
     try:
         from ctranslate2.specs import TransformerSpec
@@ -189,7 +189,7 @@ def _transformer_config(recipe: Recipe) -> TransformerConfig:
     return recipe.model
 
 
-def _transformer(translator: Translator) -> Transformer:
+def _transformer(translator: SequenceModel) -> Transformer:
     """Return the model, which `check_expressible` has found to be a Transformer."""
     assert isinstance(translator.model, Transformer), f"{type(translator.model)} should have been refused"
     return translator.model
@@ -315,7 +315,7 @@ The model has learned from texts of up to {longest} pieces. Longer ones are tran
 """
 
 
-def _export_readme(translator: Translator, quantization: str) -> str:
+def _export_readme(translator: SequenceModel, quantization: str) -> str:
     """Return the README of an export."""
     recipe = translator.recipe
     files = [file.name for file in Run("").tokenizer_files(recipe.tokenizer.joint)]

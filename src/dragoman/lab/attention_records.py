@@ -7,7 +7,7 @@ import torch
 
 from dragoman.models.transducer import Source
 from dragoman.tasks.events import OnEvent, ProgressUpdate
-from dragoman.tasks.translator import Translator
+from dragoman.tasks.translate import Translator
 from dragoman.tokens import PAD, START
 from dragoman.viewer.record import (
     ATTENTION_KINDS,

@@ -45,7 +45,7 @@ from dragoman.models.head_ablation import HeadIndex, can_ablate_heads
 from dragoman.report import Cell, ExperimentReport, Json, ReportPart, ReportPicture, ReportTable, format_difference
 from dragoman.tasks.events import ProgressUpdate
 from dragoman.tasks.head_report import MeasuredText, load_measured_pairs, measure_heads
-from dragoman.tasks.translator import Translator
+from dragoman.tasks.translate import Translator
 from dragoman.viewer.line_picture import draw_attention_lines, draw_words
 from dragoman.viewer.record import END_PIECE, START_PIECE, AttentionKind, AttentionWeights
 from dragoman.viewer.words import WordSpan
@@ -240,7 +240,7 @@ class _HeadStudy:
         started_at = time.monotonic()
         engine = self.model.build_engine(self.model.decoding_config(), self.model.ablated_model(heads))
         hypotheses = engine.search([self.model.source_tokens(source) for source, _ in pairs])
-        translations = [self.model.to_translation(row[0]).text for row in hypotheses]
+        translations = [self.model.to_prediction(row[0]).text for row in hypotheses]
         return {"translations": translations, "seconds": time.monotonic() - started_at}
 
 

@@ -29,7 +29,7 @@ from dragoman.report import Json
 from dragoman.run import Run, read_metrics
 from dragoman.storage import make_directory, to_json, write_atomically
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
-from dragoman.tasks.translator import Translator, load
+from dragoman.tasks.translate import Translator
 from dragoman.training.events import StopRequest, TrainingEvent, TrainingFinished, TrainingPlan
 from dragoman.training.loop import TrainingStep
 from dragoman.training.trainer import train
@@ -68,7 +68,7 @@ class TrainedModel:
     @cached_property
     def translator(self) -> Translator:
         """The loaded model."""
-        return load(self.run)
+        return Translator.load(self.run)
 
     @cached_property
     def events(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dragoman.server.segmentation import SegmentedText, split_text
+from dragoman.text.sentences import SegmentedText, split_sentences
 
 _TAG = re.compile(r"<[/!?a-zA-Z][^<>]*>")
 _UNTRANSLATED_ELEMENT = re.compile(r"<(script|style|code|pre)\b", re.IGNORECASE)
@@ -38,7 +38,7 @@ def split_html(page: str) -> SegmentedHtml:
     texts, tags, first = [], [""], 0
     for start, end in [*_tag_spans(page), (len(page), len(page))]:
         if start > first:
-            texts.append(split_text(html.unescape(page[first:start])))
+            texts.append(split_sentences(html.unescape(page[first:start])))
             tags.append("")
         tags[-1] += page[start:end]
         first = end

@@ -9,7 +9,7 @@ from dragoman.processes import Message
 from dragoman.run import Run
 from dragoman.server.registry import ServedModel
 from dragoman.tasks.head_cache import cached_head_history, cached_head_report, saved_checkpoints
-from dragoman.tasks.translator import Translator
+from dragoman.tasks.sequence_model import SequenceModel
 from dragoman.viewer.alignment import all_alignments, preferred_method, source_and_target_words
 from dragoman.viewer.document import viewer_document
 from dragoman.viewer.words import WordSpan
@@ -49,7 +49,7 @@ def list_checkpoints(model: ServedModel) -> list[dict[str, Any]]:
 
 
 def translation_details(
-    translator: Translator, text: str, segments: Sequence[str], hypotheses: Sequence[Hypothesis], translation: str
+    translator: SequenceModel, text: str, segments: Sequence[str], hypotheses: Sequence[Hypothesis], translation: str
 ) -> dict[str, Any]:
     """Return the tokens, words and word alignment of a translation, as character offsets in both texts."""
     details: dict[str, list[Any]] = {"tokens": [], "source_words": [], "target_words": [], "alignment": []}
@@ -72,7 +72,7 @@ def translation_details(
 
 
 def _add_alignment(
-    details: dict[str, list[Any]], translator: Translator, segment: str, target: str, shifts: tuple[int, int]
+    details: dict[str, list[Any]], translator: SequenceModel, segment: str, target: str, shifts: tuple[int, int]
 ) -> None:
     record = translator.inspect(segment, target=target)
     source_words, target_words = source_and_target_words(record)

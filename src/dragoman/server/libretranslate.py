@@ -22,8 +22,8 @@ from dragoman.server.schemas import (
     LibreTranslateRequest,
     LibreTranslateResponse,
 )
-from dragoman.server.segmentation import SegmentedText, split_text
 from dragoman.server.service import TranslationService
+from dragoman.text.sentences import SegmentedText, split_sentences
 
 _FRONTEND_TIMEOUT_MILLISECONDS = 500  # that LibreTranslate's page waits after the last key
 _MAX_FIELDS = 200
@@ -163,7 +163,7 @@ async def translate(service: TranslationService, request: LibreTranslateRequest)
     service.check_lengths(texts)
     detected = await _detect_language(service, texts[0]) if request.source == "auto" else None
     model = _find_model(service, detected["language"] if detected else request.source, request.target)
-    split = split_html if request.format == "html" else split_text
+    split = split_html if request.format == "html" else split_sentences
     segmented: list[SegmentedHtml | SegmentedText] = [split(text) for text in texts]
     sentences = [sentence for text in segmented for sentence in text.sentences]
     count = request.alternatives + 1

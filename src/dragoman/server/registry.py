@@ -19,7 +19,7 @@ from dragoman.recipe import DecodingConfig, DecodingPrecision
 from dragoman.run import Run
 from dragoman.server.languages import guess_languages
 from dragoman.tasks.inspection import attention_sizes
-from dragoman.tasks.translator import Translator, load
+from dragoman.tasks.sequence_model import SequenceModel, load
 
 _WeightsStamp = tuple[str, int, int, int]  # of the weights file: name, inode, size, modification time
 _NO_WEIGHTS: _WeightsStamp = ("", 0, 0, 0)
@@ -34,7 +34,7 @@ class ServedModel:
     run: Path
     source: str
     target: str
-    translator: Translator
+    translator: SequenceModel
     stamp: _WeightsStamp
     precision: DecodingPrecision | None = None  # None: the recipe's
     _configs: dict[tuple[int | None, int], DecodingConfig] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class ServedModel:
         translator = self.translator
         tokenizers = translator.source_tokenizer, translator.target_tokenizer
         constrain = partial(translator.task.constrain, tokenizers=tokenizers, config=config)
-        shortlist = translator._shortlist_for(config)
+        shortlist = translator.shortlist_for(config)
         return Engine(translator.model, config, translator.device, shortlist=shortlist, constrain=constrain)
 
     @property

@@ -12,8 +12,8 @@ from dragoman.server.limits import Limits
 from dragoman.server.metrics import ServerMetrics
 from dragoman.server.problems import Problem
 from dragoman.server.schemas import AttentionRequest, TranslateRequest
-from dragoman.server.segmentation import SegmentedText, split_text
 from dragoman.server.worker_client import WorkerClient
+from dragoman.text.sentences import SegmentedText, split_sentences
 
 _Ranked = list[dict[str, Any]]  # translations of one text, best first
 _HEALTH_TIMEOUT_SECONDS = 5.0
@@ -72,7 +72,7 @@ class TranslationService:
             translations = await self.run_operation("translate_with_prefix", model, texts, **options)
         else:
             split = request.split and not model["never_split"]
-            segmented = [split_text(text, split=split) for text in texts]
+            segmented = [split_sentences(text, lines_only=not split) for text in texts]
             translations = await self._translate_segmented(model, segmented, **_search_options(request))
         return {"translations": translations, "model": model["name"]}
 
@@ -83,7 +83,7 @@ class TranslationService:
             operation, segmented = "generate", SegmentedText((text,), ("", ""))
             options: dict[str, Any] = {"n_best": request.n_best, "send_parts": True, **_sampling_options(request)}
         else:
-            operation, segmented = "stream", split_text(text, split=request.split and not model["never_split"])
+            operation, segmented = "stream", split_sentences(text, lines_only=not request.split or model["never_split"])
             options = _search_options(request)
         parts = [""] * len(segmented.sentences)
         results: list[_Ranked] = []
@@ -122,7 +122,7 @@ class TranslationService:
     async def detect_language(self, text: str) -> list[dict[str, Any]]:
         """Rank the source languages by the score of their models' translations of a text, best first."""
         models = {model["source"]: model for model in reversed(self.translators)}
-        sentences = split_text(text).sentences[:1]
+        sentences = split_sentences(text).sentences[:1]
         if len(models) < 2 or not sentences:
             return [{"language": code, "confidence": round(100 / len(models), 1)} for code in models]
         requests = (self.run_operation("translate", model, sentences, beam=1) for model in models.values())

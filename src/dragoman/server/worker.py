@@ -27,7 +27,8 @@ from dragoman.processes import Message, MessageSocket, parent_socket
 from dragoman.server.inspection import head_report, inspect_translation, list_checkpoints, translation_details
 from dragoman.server.registry import ModelRegistry, ServedModel
 from dragoman.server.scheduler import BatchScheduler, DecodingBatch, Job
-from dragoman.tasks.translator import Translation
+from dragoman.tasks.generate import LanguageModel
+from dragoman.tasks.sequence_model import Prediction
 from dragoman.tokens import END
 
 logger = logging.getLogger("dragoman.server")
@@ -75,12 +76,12 @@ class DecodeRequest:
         translator, remaining, answers = self.model.translator, iter(hypotheses), []
         for index, segments in enumerate(self.segments):
             rows = [next(remaining) for _ in segments]
-            merged = translator.merge_parts(rows, self.n_best)
+            merged = translator.merge_segments(rows, self.n_best)
             outputs = [translator.format_output(self.sources[index], translation) for translation in merged]
             answers.append([self._format(index, output, rows, rank) for rank, output in enumerate(outputs)])
         return answers
 
-    def _format(self, index: int, output: Translation, rows: list[list[Hypothesis]], rank: int) -> dict[str, Any]:
+    def _format(self, index: int, output: Prediction, rows: list[list[Hypothesis]], rank: int) -> dict[str, Any]:
         formatted: dict[str, Any] = {
             "text": output.text,
             "score": max(output.score, _MIN_SCORE),
@@ -308,6 +309,7 @@ def _generate_sample(
     model: ServedModel, text: str, message: Message, sample: int, on_progress: Callable[[str], None]
 ) -> dict[str, Any]:
     options = {name: message[name] for name in _SAMPLING_FIELDS if name in message}
+    assert isinstance(model.translator, LanguageModel), f"{type(model.translator)} is not a language model"
     stream = model.translator.stream(text, length=message.get("length", _DEFAULT_LENGTH), sample=sample, **options)
     generated = ""
     for piece in stream:

@@ -29,7 +29,7 @@ from dragoman.tasks.events import OnEvent, ProgressUpdate
 from dragoman.tasks.head_cache import REPORT_FORMAT, HeadReport, cached_head_report, identify_weights, write_head_report
 from dragoman.tasks.inspection import attention_sizes
 from dragoman.tasks.registry import task_for
-from dragoman.tasks.translator import Translator, load
+from dragoman.tasks.sequence_model import SequenceModel, load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
 from dragoman.viewer.head_statistics import BADGE_THRESHOLDS, BoolArray, HeadStatistics, SentenceAttention
@@ -72,14 +72,14 @@ def make_head_report(
     return report
 
 
-def _check_has_attention(run: Run, translator: Translator) -> None:
+def _check_has_attention(run: Run, translator: SequenceModel) -> None:
     """Object to a model that attends to nothing."""
     if not attention_sizes(translator.model, translator.device):
         named = translator.recipe.model.architecture
         raise UserError(f'{run} has no attention to measure: its architecture, "{named}", looks nowhere.')
 
 
-def _check_corpus_option(run: Run, translator: Translator, corpus: ParallelCorpus | None) -> None:
+def _check_corpus_option(run: Run, translator: SequenceModel, corpus: ParallelCorpus | None) -> None:
     """Object to two texts where the model reads and writes no plain text."""
     task = translator.task
     if corpus is not None and (task.is_language_model or not task.raw_text_io):
@@ -115,7 +115,7 @@ def validation_corpus(run: Run, recipe: Recipe) -> tuple[TextPairs, SplitPart | 
     return corpus, None if valid else task.split_validation(corpus, recipe).validation
 
 
-def load_measured_pairs(run: Run, translator: Translator, corpus: ParallelCorpus | None) -> TokenPairs:
+def load_measured_pairs(run: Run, translator: SequenceModel, corpus: ParallelCorpus | None) -> TokenPairs:
     """Return the given text, or the run's validation text, as token arrays."""
     text, part = (corpus, None) if corpus else validation_corpus(run, translator.recipe)
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
@@ -159,7 +159,7 @@ class MeasuredText:
     links: list[BoolArray]  # a matrix T S a pair
 
     @classmethod
-    def from_pairs(cls, translator: Translator, pairs: TokenPairs, sentences: int) -> "MeasuredText":
+    def from_pairs(cls, translator: SequenceModel, pairs: TokenPairs, sentences: int) -> "MeasuredText":
         """Take the first pairs of a text and count what is in them."""
         count = min(sentences, len(pairs))
         numbering: dict[str, int] = {}
@@ -226,7 +226,7 @@ def _special_token_mask(tokens: NDArray[Any]) -> BoolArray:
     return np.isin(tokens, (START, END))
 
 
-def measure_heads(translator: Translator, text: MeasuredText, importance: bool, on_event: OnEvent) -> dict[str, Any]:
+def measure_heads(translator: SequenceModel, text: MeasuredText, importance: bool, on_event: OnEvent) -> dict[str, Any]:
     """Measure every head, and the loss without each of them if asked to."""
     judge = _AblationJudge(translator.model.eval(), text.batches(), translator.device)
     found: dict[str, Any] = {"loss": judge.loss(judge.model, judge._full_model_memories())}
@@ -241,7 +241,7 @@ def measure_heads(translator: Translator, text: MeasuredText, importance: bool, 
 
 
 def _head_statistics(
-    translator: Translator, text: MeasuredText, batches: Sequence[ArrayBatch], on_event: OnEvent
+    translator: SequenceModel, text: MeasuredText, batches: Sequence[ArrayBatch], on_event: OnEvent
 ) -> Iterator[dict[str, Any]]:
     """Yield every head with its badges and numbers, kind by kind."""
     sums: dict[AttentionKind, HeadStatistics] = {}
@@ -259,7 +259,7 @@ def _head_statistics(
 
 
 @torch.inference_mode()
-def _record_attention(translator: Translator, batch: ArrayBatch) -> dict[AttentionKind, NDArray[np.float32]]:
+def _record_attention(translator: SequenceModel, batch: ArrayBatch) -> dict[AttentionKind, NDArray[np.float32]]:
     """Return all weights of a batch: B L H T S of each kind that the architecture has."""
     source, prefix = (torch.from_numpy(part).to(translator.device) for part in (batch.source, batch.prefix))
     found = translator.model.attention_maps(Source.from_ids(source), prefix)

@@ -9,6 +9,7 @@ from dragoman.data.corpus import Pair
 from dragoman.errors import UserError
 from dragoman.evaluation.error_rates import INFLECTION, ScoringScheme
 from dragoman.tasks.lexicon import SPACE_SYMBOL, LexiconLayout, join_letters, spell_word
+from dragoman.tasks.sequence_model import SequenceModel
 from dragoman.tasks.word_task import WordTask
 
 _TAG_END = ";"  # of a tag, so that it is never taken for a letter
@@ -26,6 +27,12 @@ def _read_entry(columns: Sequence[str]) -> Pair:
     return _spell_with_tags(lemma, tags), spell_word(form)
 
 
+class Inflector(SequenceModel):
+    """A model of inflection: `inflect` returns the form for "lemma⇥tags", or for each of a list."""
+
+    inflect = SequenceModel.predict
+
+
 @dataclass(frozen=True)
 class InflectionTask(WordTask):
     """From a lemma to one of its forms."""
@@ -34,6 +41,7 @@ class InflectionTask(WordTask):
     scheme: ScoringScheme = INFLECTION
 
     name, noun, gerund, validation_metric = "inflect", "morphological inflector", "Inflecting", "accuracy"
+    model_class = "dragoman.tasks.inflect:Inflector"
     input_hint = "Type a lemma and its tags, with a tab between: lemma\tV;PST"
     usage_examples = ('dragoman inflect {run} "lemma" --tags "V;PST"', "dragoman evaluate {run} --reference TABLE")
     layout: ClassVar[LexiconLayout] = LexiconLayout(("lemma", "form", "tags"), _read_entry)

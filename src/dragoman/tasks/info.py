@@ -9,7 +9,7 @@ from dragoman.model_files import read_tensors, read_tokenizers
 from dragoman.models.layers import is_running_statistic
 from dragoman.recipe import TokenizerConfig
 from dragoman.run import Run, read_metrics
-from dragoman.tasks.registry import TASKS
+from dragoman.tasks.registry import get_task
 
 _SCORE_DESCRIPTIONS = {
     "dot": "unscaled dot products",
@@ -67,7 +67,7 @@ def run_info(folder: str | Path) -> dict[str, Any]:
     run = Run(folder)
     recipe = run.read_recipe()
     source, target = read_tokenizers(run, recipe.tokenizer.joint)
-    corpus, _ = TASKS[recipe.task].open_corpora(recipe.data)
+    corpus, _ = get_task(recipe.task).open_corpora(recipe.data)
     facts: dict[str, Any] = {
         "run": str(run),
         "task": recipe.task,

@@ -30,7 +30,7 @@ from dragoman.viewer.record import (
 )
 
 if TYPE_CHECKING:
-    from dragoman.tasks.translator import Translator
+    from dragoman.tasks.sequence_model import SequenceModel
 
 _TOP_TOKENS = 5  # pieces that are named at each step
 _MAX_ABLATED_MODELS = 8  # models without some heads
@@ -47,7 +47,7 @@ class _InspectedTarget:
 
 
 def inspect_model(
-    translator: "Translator",
+    translator: "SequenceModel",
     text: str,
     *,
     target: str | None = None,
@@ -56,7 +56,7 @@ def inspect_model(
     beam: int | None = None,
     trace: bool = False,
 ) -> AttentionRecord:
-    """Record what happens inside while `text` is read and answered; `Translator.look` explains the options."""
+    """Record what happens inside while `text` is read and answered; `SequenceModel.inspect` explains the options."""
     if target is not None and prefix:
         raise UserError("A whole target and the beginning of one cannot both be given; choose one.")
     if translator.task.is_language_model:
@@ -83,7 +83,9 @@ def inspect_model(
     )
 
 
-def _inspect_language_model(translator: "Translator", text: str, without: Iterable[HeadIndex] = ()) -> AttentionRecord:
+def _inspect_language_model(
+    translator: "SequenceModel", text: str, without: Iterable[HeadIndex] = ()
+) -> AttentionRecord:
     """Record what happens inside while a language model reads a text, of which it predicts every token."""
     if not text:
         raise UserError("There is nothing to look at in an empty text; give some.")
@@ -99,13 +101,13 @@ def _inspect_language_model(translator: "Translator", text: str, without: Iterab
     )
 
 
-def _inspect_again(translator: "Translator", options: dict[str, Any], **changes: Any) -> AttentionRecord:
+def _inspect_again(translator: "SequenceModel", options: dict[str, Any], **changes: Any) -> AttentionRecord:
     """Look once more with some options changed; a new text forgets what was written for the old one."""
     forgotten = {"target": None, "prefix": ""} if {"text", "prefix", "without"} & changes.keys() else {}
     return inspect_model(translator, **{**options, **forgotten, **changes})
 
 
-def _checked_source_tokens(translator: "Translator", text: str, other: str) -> list[int]:
+def _checked_source_tokens(translator: "SequenceModel", text: str, other: str) -> list[int]:
     """Return the tokens of a text, if it is neither empty nor, like the other, longer than the model reads at once."""
     if not text.strip():
         raise UserError("There is nothing to look at in an empty text; give a sentence.")
@@ -118,7 +120,7 @@ def _checked_source_tokens(translator: "Translator", text: str, other: str) -> l
 
 
 def _search_target(
-    translator: "Translator",
+    translator: "SequenceModel",
     model: Transducer,
     source: list[int],
     config: DecodingConfig,
@@ -135,7 +137,7 @@ def _search_target(
 
 
 def _record_attention(
-    translator: "Translator", model: Transducer, text: str, source: list[int], written: tuple[int, ...]
+    translator: "SequenceModel", model: Transducer, text: str, source: list[int], written: tuple[int, ...]
 ) -> AttentionRecord:
     """Read source and target once more and record every weight; teacher forcing makes the weights of each step."""
     reading, prefix = Source.from_ids(translator.batch_of_one(source)), translator.batch_of_one([START, *written])
@@ -158,7 +160,7 @@ def _record_attention(
     )
 
 
-def _source_spans(translator: "Translator", text: str) -> tuple[CharSpan, ...]:
+def _source_spans(translator: "SequenceModel", text: str) -> tuple[CharSpan, ...]:
     """Return where in a text its pieces stand, and END behind it."""
     pieces = translator.source_tokenizer.pieces(text) if text else []
     return (*((piece.start, piece.end) for piece in pieces), (len(text), len(text)))
@@ -176,7 +178,7 @@ def _output_steps(logits: Tensor, written: Sequence[int], tokenizer: Tokenizer) 
 
 
 def _beam_tree(
-    translator: "Translator",
+    translator: "SequenceModel",
     model: Transducer,
     source: list[int],
     written: _InspectedTarget,
@@ -207,7 +209,7 @@ def _beam_tree(
 
 
 def _node_attention(
-    translator: "Translator", model: Transducer, source: list[int], nodes: Sequence[SearchNode], layer: int
+    translator: "SequenceModel", model: Transducer, source: list[int], nodes: Sequence[SearchNode], layer: int
 ) -> AttentionWeights:
     """Return the cross-attention of a layer (nodes S), mean over its heads, at the step that wrote each node."""
     inner = {node.parent for node in nodes}

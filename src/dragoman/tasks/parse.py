@@ -17,6 +17,7 @@ from dragoman.evaluation.brackets import BracketScores
 from dragoman.evaluation.trees import WHITESPACE, Tree, read_tree, well_formed_treebank_sentences
 from dragoman.models.transducer import IncrementalDecoder
 from dragoman.recipe import DataConfig, DecodingConfig
+from dragoman.tasks.sequence_model import SequenceModel
 from dragoman.tasks.task import BaseTask, Example, OnNotice
 from dragoman.tasks.treebank import (
     Treebank,
@@ -35,10 +36,17 @@ _WHITESPACE_RUN = re.compile(rf"[{WHITESPACE}]+")
 _PARENTHESES = {"(": "-LRB-", ")": "-RRB-"}
 
 
+class Parser(SequenceModel):
+    """A constituency parser: `parse` returns the tree of a sentence, or of each sentence of a list, as brackets."""
+
+    parse = SequenceModel.predict
+
+
 class ParsingTask(BaseTask):
     """From words to a tree over them."""
 
     name, noun, gerund, validation_metric = "parse", "parser", "Parsing", "F1"
+    model_class = "dragoman.tasks.parse:Parser"
     unit = "trees"
     input_hint = "Type a sentence, or several, a line each, with spaces between words and marks: It works ."
     usage_examples = ('dragoman parse {run} "The words of a sentence ."', "dragoman evaluate {run} --reference TREES")

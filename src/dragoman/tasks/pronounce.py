@@ -8,6 +8,7 @@ from unicodedata import normalize
 from dragoman.data.corpus import Pair
 from dragoman.evaluation.error_rates import PRONUNCIATION, ScoringScheme
 from dragoman.tasks.lexicon import LexiconLayout, join_letters, spell_word, split_cmudict
+from dragoman.tasks.sequence_model import SequenceModel
 from dragoman.tasks.word_task import WordTask
 
 
@@ -22,6 +23,12 @@ def _normalize_phones(phones: str) -> str:
     return " ".join(normalize("NFC", phones).split())
 
 
+class Pronouncer(SequenceModel):
+    """A model of pronunciation: `pronounce` returns the phones of a word, or of each word of a list."""
+
+    pronounce = SequenceModel.predict
+
+
 @dataclass(frozen=True)
 class PronunciationTask(WordTask):
     """From spelling to sound."""
@@ -30,6 +37,7 @@ class PronunciationTask(WordTask):
     scheme: ScoringScheme = PRONUNCIATION
 
     name, noun, gerund, validation_metric = "pronounce", "pronouncer", "Pronouncing", "WER"
+    model_class = "dragoman.tasks.pronounce:Pronouncer"
     input_hint = "Type a word, or several, each on a line of its own"
     usage_examples = ('dragoman pronounce {run} "word"', "dragoman evaluate {run} --reference LEXICON")
     layout: ClassVar[LexiconLayout] = LexiconLayout(

@@ -19,7 +19,7 @@ from dragoman.recipe import DataConfig, DecodingConfig, Recipe
 from dragoman.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from dragoman.tasks.translator import Translator
+    from dragoman.tasks.sequence_model import SequenceModel
 
 OnNotice = Callable[[str], None]
 OnProgress = Callable[[int, int], None]  # how much is done, of how much
@@ -75,6 +75,7 @@ class Task(Protocol):
     never_split: bool  # whether an input is read as one, however long it is
     is_language_model: bool  # whether a model goes on with a text, instead of reading one and writing another
     has_language_pair: bool  # whether it leads from one language into another
+    model_class: str  # "module:class" of the models of this task
     input_hint: str  # what a page asks a person for: "Type or paste a text"
 
     @property
@@ -132,11 +133,11 @@ class Task(Protocol):
         """Score outputs in every way that the field uses."""
 
     def validate_sample(
-        self, model: "Translator", data: ValidationData, count: int, loss: float, on_progress: OnProgress
+        self, model: "SequenceModel", data: ValidationData, count: int, loss: float, on_progress: OnProgress
     ) -> SampleResult:
         """Try a model in training on up to so many examples of the validation data, whose loss is known already."""
 
-    def evaluate(self, model: "Translator", data: ValidationData, on_progress: OnProgress) -> EvaluationScores:
+    def evaluate(self, model: "SequenceModel", data: ValidationData, on_progress: OnProgress) -> EvaluationScores:
         """Score a model on the validation data; `heard` is told how much of how much is done."""
 
     def constrain(
@@ -154,6 +155,7 @@ class BaseTask:
     never_split = True
     is_language_model = False
     has_language_pair = False
+    model_class = "dragoman.tasks.translate:Translator"
     input_hint = "Type or paste a text"
     unit = "pairs"
     name: str
@@ -222,23 +224,23 @@ class BaseTask:
         raise NotImplementedError(f"{self.name} does not score outputs")
 
     def validate_sample(
-        self, model: "Translator", data: ValidationData, count: int, loss: float, on_progress: OnProgress
+        self, model: "SequenceModel", data: ValidationData, count: int, loss: float, on_progress: OnProgress
     ) -> SampleResult:
         """Let the model do the first examples, greedily."""
         del loss
         examples = data.examples[:count]
         if not examples:
             return SampleResult()
-        outputs = model.translate(
+        outputs = model.predict(
             [each.source for each in examples], beam=1, progress=accumulate_progress(on_progress, len(examples))
         )
         return SampleResult(self.validation_score(examples, outputs), examples, outputs)
 
-    def evaluate(self, model: "Translator", data: ValidationData, on_progress: OnProgress) -> EvaluationScores:
+    def evaluate(self, model: "SequenceModel", data: ValidationData, on_progress: OnProgress) -> EvaluationScores:
         """Let the model do all examples, and score what it did."""
         sources = [example.source for example in data.examples]
         return self.score(
-            data.examples, model.translate(sources, progress=accumulate_progress(on_progress, len(sources)))
+            data.examples, model.predict(sources, progress=accumulate_progress(on_progress, len(sources)))
         )
 
     def constrain(

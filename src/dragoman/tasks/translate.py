@@ -9,11 +9,19 @@ from dragoman.data.lines import read_lines
 from dragoman.errors import UserError
 from dragoman.evaluation import scores
 from dragoman.recipe import DataConfig
+from dragoman.tasks.sequence_model import SequenceModel
 from dragoman.tasks.task import BaseTask, DataWarning, Example, OnNotice
 
 
+class Translator(SequenceModel):
+    """A translation model: `translate` translates a text, or a list of texts. Long texts are translated in segments."""
+
+    translate = SequenceModel.predict
+    translate_lines = SequenceModel.predict_lines
+
+
 class TranslationTask(BaseTask):
-    """From sentences to sentences; a text that is too long for the model is translated in parts."""
+    """From sentences to sentences; a text that is too long for the model is translated in segments."""
 
     name, noun, gerund, validation_metric = "translate", "translator", "Translating", "BLEU"
     usage_examples = ('dragoman translate {run} "…"', "dragoman evaluate {run} --source FILE --reference FILE")

@@ -2,13 +2,13 @@
 
 from dragoman.recipe import Recipe
 from dragoman.tasks.info import describe_model, describe_vocabulary
-from dragoman.tasks.registry import TASKS
+from dragoman.tasks.registry import get_task
 from dragoman.training.events import TrainingFinished, TrainingPlan
 
 
 def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -> str:
     """Return the README.md of a run."""
-    task, progress = TASKS[recipe.task], finished.progress
+    task, progress = get_task(recipe.task), finished.progress
     trained_on, validated_on = task.open_corpora(recipe.data)
     name, unknown = finished.run.folder.name, "not a number"
     config = recipe.decoding

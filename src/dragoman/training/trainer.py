@@ -28,9 +28,9 @@ from dragoman.run import Run
 from dragoman.storage import write_atomically
 from dragoman.tasks.building import build_model
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
-from dragoman.tasks.registry import task_for
+from dragoman.tasks.registry import model_class_for, task_for
+from dragoman.tasks.sequence_model import load, select_device
 from dragoman.tasks.task import Example
-from dragoman.tasks.translator import Translator, load, select_device
 from dragoman.training.averaging import write_averaged_weights
 from dragoman.training.card import model_card
 from dragoman.training.distributed import SINGLE_PROCESS, World, init_world
@@ -132,7 +132,7 @@ class Trainer:
             pairs.costs, config.batch_tokens, config.accumulate, config.seed, tie_break=pairs.target_lengths
         )
         self.longest_source = int(pairs.source_lengths.max())
-        self.translator = Translator(
+        self.translator = model_class_for(recipe)(
             recipe, self.model, data.source_tokenizer, data.target_tokenizer, self.device,
             max_length=self.longest_source,
         )  # fmt: skip

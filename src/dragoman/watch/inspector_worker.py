@@ -18,7 +18,7 @@ from dragoman.checkpoints import newest_checkpoint
 from dragoman.errors import UserError
 from dragoman.run import Run
 from dragoman.tasks.head_cache import cached_head_history, cached_head_report, identify_weights, saved_checkpoints
-from dragoman.tasks.translator import Translator, load
+from dragoman.tasks.sequence_model import SequenceModel, load
 from dragoman.viewer.document import viewer_document
 
 _MAX_PIECES = 120  # pieces on either side: more make matrices too large to send and to draw
@@ -40,7 +40,7 @@ def _inspect(run: Run, request: dict[str, Any]) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=2)
-def _load_checkpoint(run: Run, step: int | None, _weights: str) -> Translator:
+def _load_checkpoint(run: Run, step: int | None, _weights: str) -> SequenceModel:
     """Load a checkpoint, once for each time it was written."""
     return load(run, device="cpu", checkpoint=step)
 

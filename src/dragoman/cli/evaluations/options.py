@@ -9,8 +9,8 @@ from dragoman.cli.progress import progress_bar
 from dragoman.errors import UserError
 
 if TYPE_CHECKING:
+    from dragoman.tasks.sequence_model import SequenceModel
     from dragoman.tasks.task import Example
-    from dragoman.tasks.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class EvaluateOptions:
         if self.output:
             self.output.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), encoding="utf-8")
 
-    def model_outputs(self, model: "Translator", examples: "list[Example]") -> list[str]:
+    def model_outputs(self, model: "SequenceModel", examples: "list[Example]") -> list[str]:
         """Return a model's outputs for the examples."""
         with progress_bar(f"{model.task.gerund} with {model.run}", len(examples)) as progress:
-            found: list[str] = model.translate([one.source for one in examples], progress=progress, **self.decoding)
+            found: list[str] = model.predict([one.source for one in examples], progress=progress, **self.decoding)
             return found
 
 

@@ -65,5 +65,5 @@ def _translate_sources(run: Path, sources: list[str] | None, expected: int, opti
         )
     model = dragoman.load(run, device=options.device)
     with progress_bar(f"Translating with {run}", len(sources)) as progress:
-        found: list[str] = model.translate(sources, progress=progress, **options.decoding)
+        found: list[str] = model.predict(sources, progress=progress, **options.decoding)
         return found

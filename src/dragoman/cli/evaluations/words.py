@@ -11,7 +11,7 @@ from dragoman.errors import UserError
 
 if TYPE_CHECKING:
     from dragoman.evaluation.error_rates import ScoringScheme
-    from dragoman.tasks.translator import Translator
+    from dragoman.tasks.sequence_model import SequenceModel
     from dragoman.tasks.word_task import WordTask
 
 
@@ -68,12 +68,12 @@ def _check_options(options: EvaluateOptions) -> None:
         )
 
 
-def _word_task(name: str, model: "Translator | None") -> "WordTask":
+def _word_task(name: str, model: "SequenceModel | None") -> "WordTask":
     """Return the task of a model, or without a model the task of this name."""
-    from dragoman.tasks.registry import TASKS
+    from dragoman.tasks.registry import get_task
     from dragoman.tasks.word_task import WordTask
 
-    task = model.task if model else TASKS[name]
+    task = model.task if model else get_task(name)
     if task.name != name or not isinstance(task, WordTask):
         raise UserError(f"{model.run if model else name} is a {task.noun}, which --task {name} cannot score.")
     return task

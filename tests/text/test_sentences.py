@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.decoding.windows import join_texts, split_long_text
+from dragoman.text.sentences import join_texts, split_long_text
 
 
 def words(text):

@@ -1,0 +1,420 @@
+"""A trained model with its tokenizers: text in, text out.
+
+`SequenceModel` searches, scores and inspects for every task. Its subclasses, next to their tasks (`tasks/translate.py`,
+`tasks/parse.py`, …), add the verb of the task. `load` returns the class that fits the run.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Self, TypedDict, Unpack, overload
+
+import torch
+from torch import Tensor
+
+from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, find_damage, newest_checkpoint, read_progress
+from dragoman.decoding.engine import Engine
+from dragoman.decoding.hypothesis import Hypothesis
+from dragoman.decoding.sampling import SamplingOptions
+from dragoman.decoding.shortlist import Shortlist
+from dragoman.errors import UserError
+from dragoman.model_config import ModelConfig, TransformerConfig
+from dragoman.model_files import check_weights_match, copy_weights, read_tensors, read_tokenizers
+from dragoman.models.architectures import build_model as build_architecture
+from dragoman.models.head_ablation import HeadIndex
+from dragoman.models.transducer import IncrementalDecoder, Transducer
+from dragoman.models.weights import named_weights
+from dragoman.parallel import thread_pool
+from dragoman.recipe import DecodingConfig, DecodingPrecision, Recipe
+from dragoman.run import Run
+from dragoman.tasks.building import build_model
+from dragoman.tasks.inspection import AblatedModels, inspect_model
+from dragoman.tasks.registry import model_class_for, task_for
+from dragoman.tasks.shortlist import read_shortlist
+from dragoman.text.sentences import join_texts, split_long_text
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.tokens import END
+from dragoman.viewer.record import AttentionRecord
+
+_LINES_PER_CHUNK = 1024  # enough to sort by length, few enough to see progress
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One output for one text, with its score."""
+
+    text: str
+    score: float  # log-probability divided by the length penalty; outputs are ranked by it
+    log_probability: float
+    tokens: tuple[str, ...]  # the pieces of the output
+    truncated: bool  # whether the output was cut at the maximum length
+    parts: int = 1  # in how many segments the text was read, because it is longer than any in training
+
+
+class SearchOptions(TypedDict, total=False):
+    """Options of a search; those left out, or None, are taken from the recipe.
+
+    `exact` makes scores independent of the batch to the last bit. `progress` is called with the number of texts done.
+    """
+
+    beam: int | None
+    length_penalty: float | None
+    precision: DecodingPrecision | None
+    shortlist: bool | None
+    sampling: SamplingOptions | None  # draw outputs at random instead of searching
+    exact: bool
+    progress: Callable[[int], None] | None
+    prefix: str  # how each output must begin
+
+
+class SequenceModel:
+    """A trained model with its tokenizers, ready to use; `dragoman.load` returns the subclass that fits the task."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: Transducer,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        device: torch.device,
+        *,
+        run: Run | None = None,
+        max_length: int = 0,
+    ) -> None:
+        self.recipe = recipe
+        self.task = task_for(recipe)
+        self.model = model
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+        self.device = device
+        self.run = run
+        self.name = run.folder.resolve().name if run else ""
+        # Quality drops on texts longer than those of the training; they are translated in segments.
+        self.max_length = min(recipe.data.longest, max_length or recipe.data.longest)
+        self.ablated_models = AblatedModels()
+
+    @classmethod
+    def load(cls, run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int | None = None) -> Self:
+        """Load the model in a run directory; refuse a run of a task that this class is not for."""
+        directory = Run(run)
+        recipe = directory.read_recipe()
+        fitting, noun = model_class_for(recipe), task_for(recipe).noun
+        if not issubclass(fitting, cls):
+            raise UserError(f"{run} is a {noun}; load it with dragoman.load or {fitting.__name__}.load.")
+        source, target = read_tokenizers(directory, recipe.tokenizer.joint)
+        weights, path, metadata = (
+            _read_weights(directory) if checkpoint is None else _read_checkpoint_weights(directory, checkpoint)
+        )
+        _check_vocabulary(directory, metadata, source, target)
+        if not _has_expected_shapes(weights, recipe.model, len(source)):
+            with torch.device("meta"):  # do not allocate what a damaged recipe asks for before the shapes are compared
+                check_weights_match(
+                    weights, named_weights(build_architecture(recipe.model, len(source), len(target))), path
+                )
+        model = build_model(recipe, source, target)
+        copy_weights(weights, named_weights(model), path)
+        chosen = select_device(device)
+        longest = metadata.get("longest_source", "")
+        return fitting(
+            recipe, model.to(chosen).eval(), source, target, chosen,
+            run=directory, max_length=int(longest) if longest.isdecimal() else 0,
+        )  # fmt: skip
+
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a string is a sequence of strings, too
+        self, text: str, *, n_best: Literal[1] = 1, details: Literal[False] = False, **options: Unpack[SearchOptions]
+    ) -> str: ...
+    @overload
+    def predict(
+        self,
+        text: Sequence[str],
+        *,
+        n_best: Literal[1] = 1,
+        details: Literal[False] = False,
+        **options: Unpack[SearchOptions],
+    ) -> list[str]: ...
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a string is a sequence of strings, too
+        self, text: str, *, n_best: Literal[1] = 1, details: Literal[True], **options: Unpack[SearchOptions]
+    ) -> Prediction: ...
+    @overload
+    def predict(
+        self, text: Sequence[str], *, n_best: Literal[1] = 1, details: Literal[True], **options: Unpack[SearchOptions]
+    ) -> list[Prediction]: ...
+    @overload
+    def predict(
+        self, text: str | Sequence[str], *, n_best: int, details: bool = False, **options: Unpack[SearchOptions]
+    ) -> Any: ...
+    def predict(
+        self, text: str | Sequence[str], *, n_best: int = 1, details: bool = False, **options: Unpack[SearchOptions]
+    ) -> Any:
+        """Return the output for a text, or a list of outputs for a list of texts.
+
+        With `n_best` above 1 there is a list of outputs, the best first, for each text. With `details` each output is a
+        `Prediction` with its score and tokens instead of a string. The other options are those of `search`.
+        """
+        if isinstance(text, str):
+            return self.predict([text], details=details, n_best=n_best, **options)[0]
+        ranked = self.search(text, n_best=n_best, **options)
+        results = [row if details else [prediction.text for prediction in row] for row in ranked]
+        return results if n_best > 1 else [row[0] for row in results]
+
+    def predict_lines(
+        self,
+        lines: Iterable[str],
+        *,
+        chunk_size: int | None = None,
+        n_best: int = 1,
+        details: bool = False,
+        **options: Unpack[SearchOptions],
+    ) -> Iterator[Any]:
+        """Yield the output for each line of a stream, in order; lines are read and decoded `chunk_size` at a time."""
+        stream = iter(lines)
+        while chunk := list(islice(stream, chunk_size or _LINES_PER_CHUNK)):
+            yield from self.predict(chunk, n_best=n_best, details=details, **options)
+
+    def search(
+        self,
+        texts: Sequence[str],
+        *,
+        n_best: int = 1,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        precision: DecodingPrecision | None = None,
+        shortlist: bool | None = None,
+        sampling: SamplingOptions | None = None,
+        exact: bool = False,
+        progress: Callable[[int], None] | None = None,
+        prefix: str = "",
+    ) -> list[list[Prediction]]:
+        """Return the `n_best` outputs for each text, the best first; an empty text has one, the empty output.
+
+        Options that are None are taken from the recipe. With a `prefix`, the output for each text (for its first
+        segment, if it is read in several) begins with it. With `sampling`, outputs are drawn at random instead.
+        """
+        engine = self.build_engine(self.decoding_config(beam, length_penalty, n_best, precision, shortlist))
+        inputs = [self.task.to_model_input(text) for text in texts]
+        segments = [self.split_text(text) for text in inputs]
+        sources = [self.source_tokens(segment) for row in segments for segment in row]
+        if sampling is not None:
+            hypotheses = engine.sample(sources, sampling, n=n_best, exact=exact, progress=progress)
+        elif prefix:
+            counts = [len(row) for row in segments]
+            hypotheses = self._search_with_prefix(
+                engine, counts, sources, prefix, n_best=n_best, exact=exact, progress=progress
+            )
+        else:
+            hypotheses = engine.search(sources, n_best=n_best, exact=exact, progress=progress)
+        remaining = iter(hypotheses)
+        rows = [self.merge_segments(list(islice(remaining, len(row))), n_best) for row in segments]
+        return [[self.format_output(text, each) for each in row] for text, row in zip(inputs, rows, strict=True)]
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Prediction]:
+        """Return the given targets with the scores that the model assigns to them."""
+        if len(sources) != len(targets):
+            raise UserError(
+                f"There are {len(sources)} sources but {len(targets)} targets; target n must belong to source n."
+            )
+        inputs = [self.task.to_model_input(text) for text in sources]
+        answers = [self.task.to_model_target(text, answer) for text, answer in zip(inputs, targets, strict=True)]
+        tokens = [[*self.target_tokenizer.encode(answer), END] for answer in answers]
+        scored = self.build_engine(self.recipe.decoding).score([self.source_tokens(text) for text in inputs], tokens)
+        return [
+            self.format_output(text, self.to_prediction(hypothesis))
+            for text, hypothesis in zip(inputs, scored, strict=True)
+        ]
+
+    def inspect(
+        self,
+        text: str,
+        *,
+        target: str | None = None,
+        prefix: str = "",
+        without: Iterable[HeadIndex] = (),
+        beam: int | None = None,
+        trace: bool = False,
+    ) -> AttentionRecord:
+        """Record every attention weight while the model reads `text` and writes its output.
+
+        With `target` this text is read instead of an output of the model's own; with `prefix` the output begins with
+        it. The heads in `without`, each (kind, layer, head), are switched off. With `trace` the record has every
+        hypothesis that the search considered.
+        """
+        return inspect_model(self, text, target=target, prefix=prefix, without=without, beam=beam, trace=trace)
+
+    def build_engine(self, config: DecodingConfig, model: Transducer | None = None) -> Engine:
+        """Return an engine that searches with this config on all cores; in `model` instead of the own one if given."""
+        pool = thread_pool(torch.get_num_threads() if self.device.type == "cpu" else 1)
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+
+        def constrain(unconstrained: IncrementalDecoder) -> IncrementalDecoder:
+            return self.task.constrain(unconstrained, tokenizers, config)
+
+        return Engine(
+            model or self.model, config, self.device,
+            pool=pool, shortlist=self.shortlist_for(config), constrain=constrain,
+        )  # fmt: skip
+
+    def decoding_config(
+        self,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        precision: DecodingPrecision | None = None,
+        shortlist: bool | None = None,
+    ) -> DecodingConfig:
+        """Return the recipe's decoding config with the given changes; the default beam is at least `n_best` wide."""
+        own = self.recipe.decoding
+        changes = {
+            "beam": max(own.beam, n_best) if beam is None else beam,
+            "length_penalty": own.length_penalty if length_penalty is None else length_penalty,
+            "precision": precision or own.precision,
+            "shortlist": own.shortlist if shortlist is None else shortlist,
+        }
+        return Recipe.from_table({"decoding": {**own.model_dump(), **changes}}, origin="options").decoding
+
+    def shortlist_for(self, config: DecodingConfig) -> Shortlist | None:
+        """Return the run's shortlist if the config asks for it; a model in training has none yet."""
+        return self._shortlist if config.shortlist and self.run else None
+
+    @cached_property
+    def _shortlist(self) -> Shortlist:
+        assert self.run, "only a model in a run directory has a shortlist"
+        return read_shortlist(self.run, self.source_tokenizer, self.target_tokenizer)
+
+    def ablated_model(self, heads: tuple[HeadIndex, ...]) -> Transducer:
+        """Return the model with some of its heads switched off."""
+        return self.ablated_models.get(self.model, heads)
+
+    def split_text(self, text: str) -> list[str]:
+        """Return a text as segments that the model can read, split at sentence ends where possible."""
+        max_tokens = self.max_length - 1  # one is END
+        # A text has at most one token per byte, and one for the space that is put before it.
+        if self.task.never_split or len(text.encode("utf-8", "replace")) < max_tokens:
+            return [text]
+        return split_long_text(text, max_tokens, lambda part: len(self.source_tokenizer.encode(part)))
+
+    def merge_segments(self, segments: list[list[Hypothesis]], n_best: int) -> list[Prediction]:
+        """Join the hypotheses for the segments of a text: the best of each, then the second best of each, and so on."""
+        rows = [[self.to_prediction(hypothesis) for hypothesis in ranked] for ranked in segments]
+        if len(rows) == 1:
+            return rows[0]
+        return [_join_predictions([row[min(rank, len(row) - 1)] for row in rows]) for rank in range(n_best)]
+
+    def format_output(self, source: str, prediction: Prediction) -> Prediction:
+        """Return an output as the task presents it; `source` is what the model read."""
+        return replace(prediction, text=self.task.from_model_output(source, prediction.text))
+
+    def to_prediction(self, hypothesis: Hypothesis) -> Prediction:
+        """Return a hypothesis as text."""
+        return Prediction(
+            text=self.target_tokenizer.decode(hypothesis.tokens),
+            score=hypothesis.score,
+            log_probability=hypothesis.log_probability,
+            tokens=tuple(self.target_tokenizer.spell(hypothesis.tokens)),
+            truncated=hypothesis.truncated,
+        )
+
+    def source_tokens(self, text: str) -> list[int]:
+        """Return the tokens that the encoder reads; none for a blank text."""
+        return [*self.source_tokenizer.encode(text), END] if text.strip() else []
+
+    def prefix_tokens(self, prefix: str) -> list[int]:
+        """Return the tokens of the beginning of an output; spaces at its end belong to the next token."""
+        return self.target_tokenizer.encode(prefix.rstrip()) if prefix.strip() else []
+
+    def batch_of_one(self, tokens: Sequence[int]) -> Tensor:
+        """Return tokens as a tensor of one row."""
+        return torch.tensor([list(tokens)], dtype=torch.long, device=self.device)
+
+    def _search_with_prefix(
+        self, engine: Engine, counts: list[int], sources: list[list[int]], prefix: str, **options: Any
+    ) -> list[list[Hypothesis]]:
+        """Search with `prefix` for the first segment of each text, and without for the others."""
+        first = [sum(counts[:index]) for index in range(len(counts))]
+        others = [index for index in range(len(sources)) if index not in set(first)]
+        forced = engine.search([sources[index] for index in first], prefix=self.prefix_tokens(prefix), **options)
+        free = engine.search([sources[index] for index in others], **options)
+        hypotheses = dict(zip([*first, *others], [*forced, *free], strict=True))
+        return [hypotheses[index] for index in range(len(sources))]
+
+
+def load(run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int | None = None) -> SequenceModel:
+    """Load the model in a run directory, or what it was at the step of a saved checkpoint.
+
+    The result is a `Translator`, `Parser`, `Pronouncer`, `Inflector` or `LanguageModel`, whichever fits the run's task.
+    `Translator.load(run)` and so on do the same and refuse the run of another task.
+    """
+    return SequenceModel.load(run, device=device, checkpoint=checkpoint)
+
+
+def select_device(name: str) -> torch.device:
+    """Return the device of this name; "auto" is the fastest that is available."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    usable = [device for device, is_available in available.items() if is_available]
+    if name != "auto" and name not in usable:
+        raise UserError(f'torch has no device "{name}" on this machine; available: {", ".join(usable)}.')
+    return torch.device(usable[0] if name == "auto" else name)
+
+
+def _join_predictions(parts: list[Prediction]) -> Prediction:
+    """Return the outputs for consecutive segments as one."""
+    return Prediction(
+        text=join_texts([part.text for part in parts]),
+        score=sum(part.score for part in parts) / max(1, len(parts)),
+        log_probability=sum(part.log_probability for part in parts),
+        tokens=tuple(token for part in parts for token in part.tokens),
+        truncated=any(part.truncated for part in parts),
+        parts=len(parts),
+    )
+
+
+def _has_expected_shapes(weights: dict[str, Tensor], config: ModelConfig, vocabulary: int) -> bool:
+    """Return whether a few weights have the shapes of this Transformer; comparing all of them takes seconds."""
+    if not isinstance(config, TransformerConfig):
+        return False
+    heads = (config.key_width or config.width // config.heads) * config.heads
+    expected = {
+        "source_embedding.weight": (vocabulary, config.width),
+        "encoder.0.attention.key.weight": (heads, config.width),
+        f"decoder.{config.decoder_depth - 1}.feed_forward.inner.weight": (config.inner_width, config.width),
+    }
+    shapes = {name: tuple(weights[name].shape) for name in expected if name in weights}
+    usual = config.positions == "sinusoidal" and config.value_width is None
+    return usual and shapes == expected
+
+
+def _read_weights(run: Run) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
+    """Read the weights to use; those of the newest checkpoint while a training runs."""
+    path = run.weights_file
+    if not path.exists():
+        checkpoint, _ = newest_checkpoint(run.checkpoints_dir)
+        if checkpoint is None:
+            raise UserError(f"{run} has no weights yet: neither model.safetensors nor an intact checkpoint.")
+        path = checkpoint / WEIGHTS_FILE
+    weights, metadata = read_tensors(run.require_inside(path))
+    return weights, path, metadata
+
+
+def _read_checkpoint_weights(run: Run, step: int) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
+    path = run.checkpoints_dir / f"{step:09d}"
+    damage = find_damage(run.require_inside(path))
+    if damage:
+        known = ", ".join(str(int(there.name)) for there in reversed(checkpoint_dirs(run.checkpoints_dir))) or "none"
+        raise UserError(f"{run} has no intact checkpoint of step {step} ({damage}); available: {known}.")
+    weights, _ = read_tensors(run.require_inside(path / WEIGHTS_FILE))
+    return weights, path / WEIGHTS_FILE, {"longest_source": str(read_progress(path).longest)}
+
+
+def _check_vocabulary(run: Run, metadata: dict[str, str], source: Tokenizer, target: Tokenizer) -> None:
+    """Refuse tokenizers other than those that the weights were trained with."""
+    for side, tokenizer in (("source", source), ("target", target)):
+        expected = metadata.get(f"{side}_tokenizer", tokenizer.fingerprint)
+        if expected != tokenizer.fingerprint:
+            raise UserError(
+                f"{run}: the {side} tokenizer is not the one that the model was trained with (it has {len(tokenizer)} "
+                f"pieces, the model {metadata.get(f'{side}_vocabulary', 'others')}). Restore the file, or train again."
+            )
