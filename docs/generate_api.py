@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_overloads
+from typing import Any, get_overloads, is_typeddict
 
 PAGE = Path(__file__).with_name("api.md")
 LINE_WIDTH = 110
@@ -36,10 +36,10 @@ SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {  # a function or class, and 
         "dragoman.tasks.sequence_model:SequenceModel": (
             "load", "predict", "predict_lines", "search", "score", "inspect",
         ),
-        "dragoman.tasks.translate:Translator": (),
-        "dragoman.tasks.parse:Parser": (),
-        "dragoman.tasks.pronounce:Pronouncer": (),
-        "dragoman.tasks.inflect:Inflector": (),
+        "dragoman.tasks.translate:Translator": ("translate", "translate_lines"),
+        "dragoman.tasks.parse:Parser": ("parse",),
+        "dragoman.tasks.pronounce:Pronouncer": ("pronounce",),
+        "dragoman.tasks.inflect:Inflector": ("inflect",),
         "dragoman.tasks.generate:LanguageModel": ("generate", "stream", "perplexity"),
     },
     "Options and results": {
@@ -70,14 +70,18 @@ def entry(path: str, methods: Iterable[str]) -> str:
 
 
 def fields(value: Any) -> str:
-    """Return the fields of a dataclass."""
-    names = getattr(value, "__dataclass_fields__", ())
+    """Return the fields of a dataclass or the keys of a typed dictionary."""
+    names = getattr(value, "__dataclass_fields__", None) or (
+        getattr(value, "__annotations__", ()) if is_typeddict(value) else ()
+    )
     return f"Fields: {', '.join(f'`{name}`' for name in names)}.\n" if names else ""
 
 
 def method(name: str, value: Any) -> str:
     """Return the part about one method."""
     function = value.__func__ if isinstance(value, classmethod) else value
+    if function.__name__ != name:
+        return f"#### {name}\n\nThe same as `{function.__qualname__}`.\n"
     return f"#### {name}\n\n{signature(function, name)}\n{description(function)}"
 
 
@@ -108,6 +112,7 @@ def shorten(text: str) -> str:
     """Return a signature without module paths, addresses and quotes."""
     text = re.sub(r"<function (\w+) at 0x\w+>", r"\1", text)
     text = re.sub(r"\b(?:[a-z_0-9]+\.)+(?=[A-Z])", "", text)
+    text = re.sub(r"\*<class '(\w+)'>", r"Unpack[\1]", text)
     return re.sub(r"-> '(\w+)'", r"-> \1", text)
 
 

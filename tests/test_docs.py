@@ -175,6 +175,11 @@ def test_the_page_of_commands_is_what_the_program_prints():
     assert (ROOT / "docs" / "commands.md").read_text() == generator["page"](), "stale: run `make docs`"
 
 
+def test_the_page_of_the_python_api_is_up_to_date():
+    generator = runpy.run_path(str(ROOT / "docs" / "generate_api.py"))
+    assert (ROOT / "docs" / "api.md").read_text() == generator["page"](), "out of date: run `make docs`"
+
+
 @pytest.mark.parametrize(("part", "key"), SETTINGS)
 def test_every_setting_is_described_on_the_page_of_commands(part, key):
     page = (ROOT / "docs/commands.md").read_text()
