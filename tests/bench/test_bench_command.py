@@ -1,21 +1,47 @@
 """`dragoman bench` as a person uses it."""
 
 import json
+import os
+import signal
+import socket
 
 import pytest
 
 from dragoman.bench import workers
 from dragoman.bench.benchmark import run_benchmark
 from dragoman.bench.config import QUICK_WORKLOAD, BenchmarkConfig
+from dragoman.processes import MessageSocket
 from dragoman.training.events import StopRequest
 
 pytestmark = pytest.mark.slow
 
 
+class ForkedChild:
+    """A child process that is forked, and so has imported torch already."""
+
+    def __init__(self, _module, **_streams):
+        own, theirs = socket.socketpair()
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                workers.serve_turns(MessageSocket(theirs))
+            finally:
+                os._exit(0)
+        theirs.close()
+        self.channel, self.process = MessageSocket(own), self
+
+    def terminate(self):
+        os.kill(self.pid, signal.SIGKILL)
+
+    def stop(self):
+        self.channel.close()
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
 @pytest.fixture(autouse=True)
 def forked_engines(monkeypatch):
     """Fork the engines instead of importing torch anew in each."""
-    monkeypatch.setattr(workers, "_START_METHOD", "fork")
+    monkeypatch.setattr(workers, "ChildProcess", ForkedChild)
 
 
 @pytest.fixture

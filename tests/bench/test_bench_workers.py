@@ -1,9 +1,10 @@
-"""Contenders in processes of their own."""
+"""Engines in their own processes."""
 
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 class Echo:
-    """A contender that says what it was made with and asked, and who it is."""
+    """A engine that says what it was made with and asked, and who it is."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -24,14 +25,14 @@ class Echo:
 
 
 class Broken:
-    """A contender that cannot be made."""
+    """A engine that cannot be made."""
 
     def __init__(self) -> None:
         raise RuntimeError("no such engine")
 
 
 class Fragile:
-    """A contender that ends its process, or fails, when it is asked."""
+    """A engine that ends its process, or fails, when it is asked."""
 
     def run_turn(self, how: str) -> None:
         if how == "die":
@@ -48,17 +49,24 @@ class Interrupting:
 
 
 class Memory:
-    """A contender that says how much memory it has had."""
+    """A engine that says how much memory it has had."""
 
     def run_turn(self) -> int:
         return peak_memory_bytes()
+
+
+@pytest.fixture(autouse=True)
+def importable_engines(monkeypatch):
+    """Let the processes of the engines import this file."""
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
 
 
 def nobody(note: str) -> None:
     pytest.fail(f"nothing was to be said, but: {note}")
 
 
-def test_every_contender_answers_from_a_process_of_its_own():
+def test_every_engine_answers_from_a_process_of_its_own():
     with start_engines({"a": (Echo, ("A",)), "b": (Echo, ("B",))}, nobody) as workers:
         first, second, again = workers["a"].run_turn("1"), workers["b"].run_turn("2"), workers["a"].run_turn("3")
     assert (first[:2], second[:2], again[:2]) == (("A", "1"), ("B", "2"), ("A", "3"))
@@ -68,23 +76,23 @@ def test_every_contender_answers_from_a_process_of_its_own():
 
 def test_afterwards_no_process_is_left():
     with start_engines({"a": (Echo, ("A",))}, nobody) as workers:
-        process = workers["a"].process
-        assert process.is_alive()
-    assert not process.is_alive()
+        process = workers["a"].child.process
+        assert process.poll() is None
+    assert process.poll() is not None
 
 
 def test_an_interruption_ends_a_worker_in_the_middle_of_its_turn():
     started_here = []
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever other tests have left
     with pytest.raises(KeyboardInterrupt), start_engines({"a": (Interrupting, ())}, nobody) as workers:
-        started_here.append(workers["a"].process)
+        started_here.append(workers["a"].child.process)
         workers["a"].run_turn()
     signal.signal(signal.SIGINT, before)
-    assert not started_here[0].is_alive()
+    assert started_here[0].poll() is not None
 
 
 def test_the_memory_of_a_worker_is_its_own_and_not_inherited():
-    """`getrusage` gave every contender the peak of the process that had started it."""
+    """`getrusage` gave every engine the peak of the process that had started it."""
     if sys.platform != "linux":
         pytest.skip("only Linux tells the peak of one program apart")
     much = b"x" * (300 << 20)

@@ -9,18 +9,9 @@ from dragoman.bench.decoding import DecodingResult
 from dragoman.bench.machine import Machine
 from dragoman.bench.stats import SampleStats, paired_ratio
 from dragoman.bench.training import TORCH_ENGINES, TrainingResult
+from dragoman.report import ReportTable, markdown_table
 
 _REFERENCE_ENGINE = "CTranslate2"
-
-
-@dataclass(frozen=True)
-class BenchmarkTable:
-    """Formatted cells; the first columns hold names, the others numbers."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    name_columns: int  # number of columns with names
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class BenchmarkReport:
         rival = self.best_reference(result, lambda each: -each.latency.median)
         return paired_ratio(rival.latency, result.latency) if rival else None
 
-    def tables(self) -> list[BenchmarkTable]:
+    def tables(self) -> list[ReportTable]:
         """Return all results as tables."""
         tables = [_peak_table(self)]
         if self.training:
@@ -80,7 +71,7 @@ class BenchmarkReport:
     def to_markdown(self) -> str:
         """Return the report as Markdown."""
         parts = ["\n".join(f"- {fact}" for fact in self.conditions())]
-        parts += [f"**{table.title}**\n\n{_markdown_table(table)}" for table in self.tables()]
+        parts += [f"**{table.title}**\n\n{markdown_table(table)}" for table in self.tables()]
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> dict[str, Any]:
@@ -117,15 +108,13 @@ def _result_fields(result: TrainingResult | DecodingResult) -> dict[str, Any]:
     return {name: value.to_json() if isinstance(value, SampleStats) else value for name, value in fields}
 
 
-def _peak_table(report: BenchmarkReport) -> BenchmarkTable:
+def _peak_table(report: BenchmarkReport) -> ReportTable:
     side = report.config.workload.matrix_size
     rows = [(kind, speed.format(_format_integer)) for kind, speed in report.peaks.items()]
-    return BenchmarkTable(
-        f"Matrix products of this machine, {side}³", ("data type", "billion operations/s"), rows, name_columns=1
-    )
+    return ReportTable(f"Matrix products of this machine, {side}³", ("data type", "billion operations/s"), rows)
 
 
-def _training_table(report: BenchmarkReport) -> BenchmarkTable:
+def _training_table(report: BenchmarkReport) -> ReportTable:
     headings = (
         "size", "engine", "target tokens/s", "× PyTorch float32", "× PyTorch bfloat16", "of float32 peak", "memory",
     )  # fmt: skip
@@ -141,10 +130,10 @@ def _training_table(report: BenchmarkReport) -> BenchmarkTable:
         )
         for each in report.training
     ]
-    return BenchmarkTable("Training", headings, rows, name_columns=2)
+    return ReportTable("Training", headings, rows)
 
 
-def _bulk_decoding_table(report: BenchmarkReport) -> BenchmarkTable:
+def _bulk_decoding_table(report: BenchmarkReport) -> ReportTable:
     headings = (
         "model",
         "beam",
@@ -172,10 +161,10 @@ def _bulk_decoding_table(report: BenchmarkReport) -> BenchmarkTable:
         )
         for each in _sort_by_model_and_beam(report.decoding)
     ]
-    return BenchmarkTable("Decoding in bulk", headings, rows, name_columns=4)
+    return ReportTable("Decoding in bulk", headings, rows)
 
 
-def _latency_table(report: BenchmarkReport) -> BenchmarkTable:
+def _latency_table(report: BenchmarkReport) -> ReportTable:
     headings = ("model", "beam", "engine", "median, ms", "95th percentile, ms", f"× best {_REFERENCE_ENGINE}")
     rows = [
         (
@@ -188,16 +177,11 @@ def _latency_table(report: BenchmarkReport) -> BenchmarkTable:
         )
         for each in _sort_by_model_and_beam(report.decoding)
     ]
-    return BenchmarkTable("Decoding, one sentence at a time", headings, rows, name_columns=3)
+    return ReportTable("Decoding, one sentence at a time", headings, rows)
 
 
 def _sort_by_model_and_beam(results: Sequence[DecodingResult]) -> list[DecodingResult]:
     return sorted(results, key=lambda each: (each.model, each.beam))
-
-
-def _markdown_table(table: BenchmarkTable) -> str:
-    rule = ["---"] * table.name_columns + ["---:"] * (len(table.headings) - table.name_columns)
-    return "\n".join(f"| {' | '.join(row)} |" for row in (table.headings, rule, *table.rows))
 
 
 def _format_integer(number: float) -> str:

@@ -1,148 +1,137 @@
-"""Contenders in processes of their own: started together, asked in turn, idle while another works.
+"""Engines in their own processes: started together, measured in turn, idle while another one works.
 
-One process each, because threads, allocator settings and memory would otherwise carry over from one contender to the
-next. A worker waits on its pipe; when the pipe closes, however the parent ended, it leaves.
+Threads, allocator settings and memory would otherwise carry over from one engine to the next. This module is also the
+program of such a process. It imports no engine: each process imports only its own.
 """
 
-import multiprocessing
 import os
+import pickle
 import resource
-import signal
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
 from dragoman.errors import UserError
+from dragoman.processes import ChildProcess, MessageSocket, parent_socket
 
-_START_METHOD = "spawn"  # an engine shares neither threads nor allocator settings with the process that starts it
-_EXIT_SECONDS = 5.0  # that an idle worker has for leaving
-OWN_PREFIX = "dragoman"  # how the names of our own contenders begin
+OWN_PREFIX = "dragoman"  # of the names of Dragoman's own engines
 
 OnBenchmarkNotice = Callable[[str], None]
 
 
 class _TurnTaker(Protocol):
-    """Whatever is measured: made in its worker, then asked for turns."""
+    """An engine: constructed in its process, then measured turn by turn."""
 
     def run_turn(self, *arguments: Any) -> Any:
-        """Do some work and say how long it took."""
+        """Do some work and return its results."""
         ...
 
 
-EngineFactory = tuple[Callable[..., _TurnTaker], tuple[Any, ...]]  # a class and its arguments, to be sent to a worker
+EngineFactory = tuple[Callable[..., _TurnTaker], tuple[Any, ...]]  # a class and its arguments
 
 
 class EngineError(Exception):
-    """A contender raised an exception in its worker."""
+    """An engine raised an exception in its process."""
 
 
 class EngineProcess:
-    """A contender in a process of its own, seen from outside."""
+    """A handle of an engine in another process."""
 
-    def __init__(self, name: str, make: EngineFactory, pause_seconds: float = 0.0) -> None:
-        context: Any = multiprocessing.get_context(_START_METHOD)
+    def __init__(self, name: str, factory: EngineFactory, pause_seconds: float = 0.0) -> None:
         self.name, self.pause_seconds = name, pause_seconds
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve_turns, args=(theirs, *make), daemon=True)
-        with _ignore_interrupts():
-            self.process.start()
-        theirs.close()
+        self.child = ChildProcess("dragoman.bench.workers", stdout=sys.__stderr__)
+        self._send(factory)
 
     def run_turn(self, *arguments: Any) -> Any:
-        """Let the contender have a turn and return what it says."""
+        """Let the engine work and return its results."""
         time.sleep(self.pause_seconds)
-        with suppress(BrokenPipeError):  # `answer` says what happened
-            self.pipe.send(arguments)
+        self._send(arguments)
         return self.receive()
 
     def receive(self) -> Any:
-        """Wait for what the worker says."""
+        """Wait for the results of the engine; raise EngineError if it failed."""
         try:
-            fine, said = self.pipe.recv()
-        except (EOFError, ConnectionResetError):
-            self.process.join(_EXIT_SECONDS)
+            reply = self.child.channel.receive()
+        except (EOFError, OSError):
             raise UserError(
-                f"The process of {self.name} ended with code {self.process.exitcode} while it was measured; -9 means "
-                "as a rule that memory ran out. Choose a smaller --size."
+                f"The process of {self.name} ended with code {self.child.stop()} during the measurement; -9 usually "
+                "means that memory ran out. Choose a smaller --size."
             ) from None
-        if not fine:
-            raise EngineError(f"{self.name} failed in its worker:\n{said}")
-        return said
+        if "error" in reply:
+            raise EngineError(f"{self.name} failed:\n{reply['error']}")
+        return pickle.loads(reply["result"])  # noqa: S301  it comes from a process of our own
 
     def stop(self) -> None:
-        """End the process, whatever it is doing."""
-        self.pipe.close()
-        self.process.terminate()
-        self.process.join(_EXIT_SECONDS)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+        """End the process, even in the middle of a turn."""
+        self.child.process.terminate()
+        self.child.stop()
 
-
-@contextmanager
-def _ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C for a moment: a process that is started meanwhile ignores it for good, and we are to end it."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    def _send(self, content: Any) -> None:
+        with suppress(OSError):  # if the process has ended, `receive` reports it
+            self.child.channel.send({"content": pickle.dumps(content)})
 
 
 @contextmanager
 def start_engines(
     factories: Mapping[str, EngineFactory], on_notice: OnBenchmarkNotice, pause_seconds: float = 0.0
 ) -> Iterator[dict[str, EngineProcess]]:
-    """Start a worker for each contender and end them all afterwards; a rival that cannot start is left out."""
-    workers: list[EngineProcess] = []
+    """Start a process per engine and end all of them afterwards; leave out other engines that cannot start."""
+    engines: list[EngineProcess] = []
     try:
-        workers.extend(EngineProcess(name, make, pause_seconds) for name, make in factories.items())
-        yield {worker.name: worker for worker in workers if _is_ready(worker, on_notice)}
+        engines.extend(EngineProcess(name, factory, pause_seconds) for name, factory in factories.items())
+        yield {engine.name: engine for engine in engines if _is_ready(engine, on_notice)}
     finally:
-        for worker in workers:
-            worker.stop()
+        for engine in engines:
+            engine.stop()
 
 
-def _is_ready(worker: EngineProcess, on_notice: OnBenchmarkNotice) -> bool:
-    """Wait until a contender is made; without us there is nothing to compare, without a rival there is."""
+def _is_ready(engine: EngineProcess, on_notice: OnBenchmarkNotice) -> bool:
     try:
-        worker.receive()
-    except EngineError as failure:
-        if worker.name.startswith(OWN_PREFIX):
+        engine.receive()
+    except EngineError as error:
+        if engine.name.startswith(OWN_PREFIX):
             raise
-        on_notice(f"{worker.name} is left out: {str(failure).strip().splitlines()[-1]}")
+        on_notice(f"{engine.name} is left out: {str(error).strip().splitlines()[-1]}")
         return False
     return True
 
 
-def _serve_turns(pipe: Connection, make: Callable[..., _TurnTaker], arguments: tuple[Any, ...]) -> None:
-    """Be a worker: make the contender, then answer questions until the pipe closes."""
-    os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)  # the standard output is the parent's
+def serve_turns(channel: MessageSocket) -> None:
+    """Construct the engine of the first message, then run a turn per message until the channel is closed."""
     warnings.simplefilter("ignore")
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+    with suppress(EOFError, OSError):
         try:
-            contender = make(*arguments)
-            pipe.send((True, None))
+            make, arguments = _receive(channel)
+            engine = make(*arguments)
+            channel.send({"result": pickle.dumps(None)})
             while True:
-                pipe.send((True, contender.run_turn(*pipe.recv())))
-        except (EOFError, BrokenPipeError, ConnectionResetError):
+                channel.send({"result": pickle.dumps(engine.run_turn(*_receive(channel)))})
+        except (EOFError, OSError):
             raise
         except Exception:
-            pipe.send((False, traceback.format_exc()))
+            channel.send({"error": traceback.format_exc()})
+
+
+def _receive(channel: MessageSocket) -> Any:
+    return pickle.loads(channel.receive()["content"])  # noqa: S301  it comes from the process that started this one
 
 
 def peak_memory_bytes() -> int:
-    """Return the most memory, in bytes, that this process ever had resident."""
+    """Return the peak resident memory of this process in bytes."""
     status = Path("/proc/self/status")
-    # What `getrusage` says is inherited from the process that started this one: a parent's peak would be ours.
+    # `getrusage` includes the peak of the process that started this one.
     for line in status.read_text().splitlines() if status.exists() else ():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used << 10
+
+
+if __name__ == "__main__":
+    serve_turns(parent_socket())
+    os._exit(0)  # libraries may have left threads behind

@@ -11,7 +11,7 @@ from dragoman.cli.progress import print_stderr
 from dragoman.errors import UserError
 
 if TYPE_CHECKING:
-    from dragoman.bench.report import BenchmarkTable
+    from dragoman.report import ReportTable
 
 _PLAIN_TEXT_COLUMNS = 250  # width of tables if the output is no terminal
 
@@ -86,20 +86,22 @@ def _make_output_folder(output: Path) -> None:
         ) from None
 
 
-def _print_report(conditions: list[str], tables: list["BenchmarkTable"]) -> None:
+def _print_report(conditions: list[str], tables: list["ReportTable"]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as RichTable
+
+    from dragoman.report import format_cell
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=_PLAIN_TEXT_COLUMNS)
     for table in tables:
         rich_table = RichTable(box=SIMPLE_HEAD)
-        for index, heading in enumerate(table.headings):
-            rich_table.add_column(heading, justify="left" if index < table.name_columns else "right")
+        for index, heading in enumerate(table.header):
+            rich_table.add_column(heading, justify="left" if table.is_text_column(index) else "right")
         for row in table.rows:
-            rich_table.add_row(*row)
+            rich_table.add_row(*map(format_cell, row))
         console.print(table.title)
         console.print(rich_table)
     for condition in conditions:
