@@ -27,14 +27,14 @@ GOOD = b"one\ntwo\nthree\n"
 REFUSED = {
     "different line counts": (GOOD, b"eins\nzwei\n", "a.en has 3 lines but a.de has 2; line n of one must translate"),
     "no such file": (GOOD, None, "a.de: no such file."),
-    "an empty file": (b"", GOOD, "a.en: the file is empty; expected text, one sentence a line."),
+    "an empty file": (b"", GOOD, "a.en: the file is empty; expected text, one sentence per line."),
     "a picture": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x04\x00\xff\xfe" * 9, GOOD, "a.en: line 1, byte 0: "),
     "Latin-1": (GOOD, b"eins\nzwei\nf\xfcnf\n", "a.de: line 3, byte 11: not UTF-8"),
     "UTF-16": ("one\ntwo\nthree\n".encode("utf-16"), GOOD, "a.en: line 1, byte 0: not UTF-8; looks like UTF-16"),
     "half a gzip": (gzip.compress(GOOD, mtime=0)[:-9], GOOD, "a.en: damaged gzip file"),
     "blank lines only": (b" \n\t\n\n", GOOD, "0 usable pairs"),
-    "one pair": (b"one\n", b"eins\n", "1 usable pairs, 1 of them different; at least 2 are needed"),
-    "the same pair again and again": (b"one\n" * 9, b"eins\n" * 9, "9 usable pairs, 1 of them different"),
+    "one pair": (b"one\n", b"eins\n", "1 usable pairs, 1 of them distinct; at least 2 are needed"),
+    "the same pair again and again": (b"one\n" * 9, b"eins\n" * 9, "9 usable pairs, 1 of them distinct"),
 }
 
 
@@ -50,14 +50,14 @@ def test_what_is_no_parallel_text_is_refused_with_what_was_found(train, tmp_path
 def test_a_directory_instead_of_a_file_is_called_one(train, tmp_path):
     (tmp_path / "a.de").mkdir()
     refused = train(GOOD, None)
-    assert (refused.code, "a.de: is a directory; expected a file of text." in refused.err) == (2, True)
+    assert (refused.code, "a.de: is a directory; expected a text file." in refused.err) == (2, True)
 
 
 def test_files_that_slip_apart_are_told_where(train):
     lines = [f"{'x' * (7 * n % 31 + 1)}\n".encode() for n in range(60)]
     refused = train(b"".join(lines), b"".join(lines[:40] + lines[41:]))
     assert "has 60 lines but" in refused.err
-    assert "Lengths stop matching near line 41: look there for lines that only" in refused.err
+    assert "lengths stop matching near line 41: look there for lines that only" in refused.err
 
 
 def test_a_text_refused_once_can_be_mended_and_trained_without_a_flag(train, toy_files):
@@ -97,7 +97,7 @@ def test_two_pairs_are_enough_one_to_train_with_and_one_to_validate_with(train):
         (["train", "--source", "a.en"], "source is given but target is not; a parallel text needs both"),
         (["train", "--pairs", "a.tsv", "--source", "a", "--target", "b"], "name the same text twice"),
         (["train", "--source", "a", "--target", "b", "--steps", "0"], "'--steps'"),
-        (["check"], "A parallel text is two files, source and target, or one file of tab-separated pairs."),
+        (["check"], "A parallel corpus is two files, source and target, or one file of tab-separated pairs."),
         (["check", "--source", "missing.en", "--target", "missing.de"], "missing.en: no such file."),
     ],
 )

@@ -35,7 +35,7 @@ def found(report: DataReport, words: str) -> Finding:
         (("@@ 17 @@", "@@ 17 @@"), "source and target are the same", "warning"),
         (("Yes, that is what I would say.", "Ja."), "times the characters", "warning"),
         (("Ja " * 20, "Donaudampfschifffahrtsgesellschaft"), "times the words", "warning"),
-        (("A caf\u00c3\u00a9", "Ein Café"), "read as Windows-1252", "warning"),
+        (("A caf\u00c3\u00a9", "Ein Café"), "decoded as Windows-1252", "warning"),
         (("caf\ufffd", "Café"), "replacement characters", "warning"),
         (("a\x00b", "a b"), "control or invisible", "note"),
         (("a\u202eb", "a b"), "control or invisible", "note"),
@@ -75,8 +75,8 @@ def test_validation_pairs_that_are_trained_on_are_found(corpus_of):
     report = check_corpus(
         corpus_of(GOOD), corpus_of([*MORE, GOOD[2], (GOOD[3][0], "Etwas anderes steht hier.")], "valid")
     )
-    assert found(report, "pairs that are in the training text too").count == 1
-    assert found(report, "sources that are in the training text too").count == 2
+    assert found(report, "pairs that are also in the training text").count == 1
+    assert found(report, "sources that are also in the training text").count == 2
 
 
 def test_swapped_validation_files_are_found(corpus_of):

@@ -90,7 +90,7 @@ def test_gzip_files_put_together_are_read_to_the_end(write):
         ("これは日本語のテキストです。\n".encode("shift_jis"), "looks like SHIFT_JIS"),
         (
             GERMAN.encode() * 20 + b"damaged \xff here\n",
-            "line 21, byte 1,768: not UTF-8; perhaps the file is damaged here",
+            "line 21, byte 1,768: not UTF-8; the file may be damaged here",
         ),
         (GERMAN.encode("utf-16"), "looks like UTF-16; convert"),
         (GERMAN.encode("utf-16-le"), "looks like UTF-16LE"),
@@ -158,7 +158,7 @@ def test_an_unreadable_file_is_refused(write):
 
 
 def test_a_name_with_a_nul_is_refused():
-    with pytest.raises(UserError, match="no possible name of a file"):
+    with pytest.raises(UserError, match="a file name cannot contain NUL"):
         list(read_lines("a\0b"))
 
 

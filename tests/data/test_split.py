@@ -63,5 +63,5 @@ def test_moving_the_lines_moves_no_pair_to_the_other_side(corpus_of):
 
 @pytest.mark.parametrize("pairs", [[("a", "b")], [("a", "b")] * 50, [("a", "b"), ("", "c"), ("d", " ")]])
 def test_one_pair_cannot_be_split(corpus_of, pairs):
-    with pytest.raises(UserError, match=r"1 of them different; at least 2 are needed"):
+    with pytest.raises(UserError, match=r"1 of them distinct; at least 2 are needed"):
         split_held_out(corpus_of(pairs), 1000, 1)

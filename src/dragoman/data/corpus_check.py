@@ -1,6 +1,6 @@
-"""Looking a corpus over before an hour is spent on it: what is odd, how often, and where.
+"""Checking a corpus before training: what is suspicious, how often, and where.
 
-One pass, in memory of a few bytes a line. Nothing is changed, and only what cannot be read as pairs is an error.
+One pass, with a few bytes of memory per line. Nothing is changed; only files that cannot be read as pairs are an error.
 """
 
 import math
@@ -24,11 +24,11 @@ _MAX_LENGTH_RATIO = 9
 _LONG_LINE_CHARACTERS = 1000  # characters
 _PROFILE_LINES = 2000
 _PROFILE_CHARACTERS = 1000  # of a line
-# How much better the crossed comparison must fit. Two halves of one text differ by less.
+# How much better the sides must match crosswise. Two halves of one text differ by less.
 _SWAP_MARGIN = 0.1
-_FREQUENT_FRACTION = 0.2  # share of pairs from which on a sign is no accident any more
+_FREQUENT_FRACTION = 0.2  # of the pairs; above it, a finding is not an accident
 
-# Also the directional overrides, zero-width space and inner byte-order marks; joiners have their use in many scripts.
+# Also directional overrides, zero-width spaces and inner byte-order marks; many scripts need joiners.
 _INVISIBLE_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
 )
@@ -36,7 +36,7 @@ _INVISIBLE_CHARACTERS = re.compile(
 
 @dataclass(frozen=True)
 class Finding:
-    """Something odd about the data, how often it occurs, and where first."""
+    """Something suspicious about the data, how often it occurs, and its first examples."""
 
     severity: Severity
     message: str
@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class DataReport:
-    """What was found, the worst first."""
+    """All findings, the most severe first."""
 
     findings: tuple[Finding, ...]
 
@@ -61,30 +61,30 @@ class DataReport:
 
     @property
     def has_errors(self) -> bool:
-        """Whether this data cannot be trained on."""
+        """Whether the data cannot be used for training."""
         return _has_errors(self.findings)
 
 
 @dataclass
 class _PairCheck:
-    """Something to look for in every pair, with what it has found so far."""
+    """A check of every pair, and its results so far."""
 
     severity: Severity
     message: str
     applies: Callable[[str, str], bool]
-    message_if_frequent: str | None = None  # said instead where it is no accident; "": nothing is
+    message_if_frequent: str | None = None  # replaces the message if most pairs are affected; "": no finding
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
     def inspect(self, number: int, source: str, target: str) -> None:
-        """Count the pair if the sign applies to it."""
+        """Count a pair if the check applies to it."""
         if self.applies(source, target):
             self.count += 1
             if len(self.examples) < _MAX_EXAMPLES:
                 self.examples.append(f"line {number:,}: {_printable_excerpt(source)} | {_printable_excerpt(target)}")
 
     def finding(self, name: str, total: int) -> Finding | None:
-        """Return what was found among so many pairs of the text of this name."""
+        """Return the result for a text of `total` pairs, or None if there is none."""
         what = (
             self.message
             if self.message_if_frequent is None or self.count <= _FREQUENT_FRACTION * total
@@ -96,29 +96,29 @@ class _PairCheck:
 
 
 class _SeenPairs:
-    """Remembers texts by their hashes."""
+    """A set of pairs, stored as hashes."""
 
     def __init__(self, *, sources_only: bool = False) -> None:
         self.sources_only = sources_only
         self.hashes: set[int] = set()
 
     def contains(self, source: str, target: str) -> bool:
-        """Tell whether the pair was met before."""
+        """Return whether a pair is in the set."""
         return self.hash(source, target) in self.hashes
 
     def contains_or_add(self, source: str, target: str) -> bool:
-        """Tell whether the pair was met before, and remember it."""
+        """Return whether a pair is in the set, and add it."""
         before = len(self.hashes)
         self.hashes.add(self.hash(source, target))
         return len(self.hashes) == before
 
     def hash(self, source: str, target: str) -> int:
-        """Return the number by which a text is remembered."""
+        """Return the hash of a pair, or of its source."""
         return pair_hash(0, source, "" if self.sources_only else target)
 
 
 def check_corpus(corpus: ParallelCorpus, valid: ParallelCorpus | None = None) -> DataReport:
-    """Look over training files, and validation files beside them."""
+    """Check the training files and, if there are any, the validation files."""
     pairs, sources = _SeenPairs(), _SeenPairs(sources_only=True)
     findings = _run_checks(corpus, "training text", [*_common_checks(), *_duplicate_checks(pairs, sources)])
     if valid is not None:
@@ -129,7 +129,6 @@ def check_corpus(corpus: ParallelCorpus, valid: ParallelCorpus | None = None) ->
 
 
 def _common_checks() -> list[_PairCheck]:
-    """Return what is looked for in any parallel text."""
     return [
         _PairCheck(
             "warning",
@@ -146,16 +145,16 @@ def _common_checks() -> list[_PairCheck]:
             "warning",
             f"one side has over {_MAX_LENGTH_RATIO} times the words of the other",
             _has_unlikely_word_ratio,
-            message_if_frequent="",  # one of the languages is written without spaces
+            message_if_frequent="",  # then one of the languages is written without spaces
         ),
         _PairCheck(
             "warning",
-            "looks like UTF-8 that was read as Windows-1252 (\u00c3\u00a9 for é)",
+            "looks like UTF-8 decoded as Windows-1252 (\u00c3\u00a9 for é)",
             _on_either_side(_is_mojibake),
         ),
         _PairCheck(
             "warning",
-            "replacement characters (U+FFFD), left by a conversion that failed",
+            "replacement characters (U+FFFD) from a failed conversion",
             _on_either_side(_has_replacement_character),
         ),
         _PairCheck("note", "control or invisible characters", _on_either_side(_has_invisible_characters)),
@@ -164,7 +163,6 @@ def _common_checks() -> list[_PairCheck]:
 
 
 def _duplicate_checks(pairs: _SeenPairs, sources: _SeenPairs) -> list[_PairCheck]:
-    """Return what is looked for within the training text."""
     return [
         _PairCheck("warning", "pairs that occurred before", pairs.contains_or_add),
         _PairCheck("note", "sources that occurred before, with any target", sources.contains_or_add),
@@ -172,15 +170,14 @@ def _duplicate_checks(pairs: _SeenPairs, sources: _SeenPairs) -> list[_PairCheck
 
 
 def _overlap_checks(pairs: _SeenPairs, sources: _SeenPairs) -> list[_PairCheck]:
-    """Return what is looked for in the validation text, knowing the training text."""
     return [
-        _PairCheck("warning", "pairs that are in the training text too, so scores will flatter", pairs.contains),
-        _PairCheck("note", "sources that are in the training text too, with any target", sources.contains),
+        _PairCheck("warning", "pairs that are also in the training text, so scores will be too high", pairs.contains),
+        _PairCheck("note", "sources that are also in the training text, with any target", sources.contains),
     ]
 
 
 def _run_checks(corpus: ParallelCorpus, name: str, checks: list[_PairCheck]) -> list[Finding]:
-    """Look at every pair for every sign; a text that cannot be read so is an error by itself."""
+    # A text that cannot be read as pairs is itself a finding.
     try:
         total = corpus.count_pairs()
     except UserError as error:
@@ -199,7 +196,6 @@ def _run_checks(corpus: ParallelCorpus, name: str, checks: list[_PairCheck]) -> 
 
 
 def _find_swapped_sides(corpus: ParallelCorpus, valid: ParallelCorpus) -> list[Finding]:
-    """Say if the validation source reads like the training target, and the other way round."""
     training = [_count_trigrams(side) for side in zip(*islice(corpus.pairs(), _PROFILE_LINES), strict=True)]
     validation = [_count_trigrams(side) for side in zip(*islice(valid.pairs(), _PROFILE_LINES), strict=True)]
     if not _are_sides_swapped(training[0], training[1], validation[0], validation[1]):
@@ -209,7 +205,7 @@ def _find_swapped_sides(corpus: ParallelCorpus, valid: ParallelCorpus) -> list[F
 
 
 def _count_trigrams(lines: Iterable[str]) -> _TrigramCounts:
-    """Count the trigrams of a text, by which languages are told apart without knowing them."""
+    # Languages can be distinguished by their trigrams without being known.
     counts = _TrigramCounts()
     for line in lines:
         text = f" {line[:_PROFILE_CHARACTERS].lower()} "
@@ -218,7 +214,7 @@ def _count_trigrams(lines: Iterable[str]) -> _TrigramCounts:
 
 
 def _cosine_similarity(one: _TrigramCounts, other: _TrigramCounts) -> float:
-    """Return the cosine of two profiles: 1 for the same text, near 0 for other scripts."""
+    # 1 for the same text, near 0 for different scripts.
     product = sum(count * other[trigram] for trigram, count in one.items())
     size = math.sqrt(sum(count**2 for count in one.values()) * sum(count**2 for count in other.values()))
     return product / size if size else 0.0
@@ -227,44 +223,37 @@ def _cosine_similarity(one: _TrigramCounts, other: _TrigramCounts) -> float:
 def _are_sides_swapped(
     source: _TrigramCounts, target: _TrigramCounts, other_source: _TrigramCounts, other_target: _TrigramCounts
 ) -> bool:
-    """Tell whether another text's source is like our target, and its target like our source."""
     straight = _cosine_similarity(source, other_source) + _cosine_similarity(target, other_target)
     crossed = _cosine_similarity(source, other_target) + _cosine_similarity(target, other_source)
     return crossed > straight + _SWAP_MARGIN
 
 
 def _has_errors(findings: Iterable[Finding]) -> bool:
-    """Tell whether a text could not be read as pairs."""
     return any(finding.severity == "error" for finding in findings)
 
 
 def _is_empty(source: str, target: str) -> bool:
-    """Tell whether a side has nothing but white space."""
     return not source.strip() or not target.strip()
 
 
 def _has_unlikely_character_ratio(source: str, target: str) -> bool:
-    """Tell whether the sides differ so much in characters that they can hardly be translations."""
     return _exceeds_max_ratio(len(source), len(target))
 
 
 def _has_unlikely_word_ratio(source: str, target: str) -> bool:
-    """Tell whether the sides differ so much in words."""
     return _exceeds_max_ratio(source.count(" ") + 1, target.count(" ") + 1)
 
 
 def _exceeds_max_ratio(one: int, other: int) -> bool:
-    """Tell whether one number is many times the other."""
     return one > _MAX_LENGTH_RATIO * other or other > _MAX_LENGTH_RATIO * one
 
 
 def _on_either_side(test: Callable[[str], bool]) -> Callable[[str, str], bool]:
-    """Make of a test for a line one for a pair."""
     return lambda source, target: test(source) or test(target)
 
 
 def _is_mojibake(text: str) -> bool:
-    """Tell whether the text makes sense as UTF-8 once it is written as Windows-1252 again."""
+    # Encoded as Windows-1252 again, such text is valid UTF-8.
     if text.isascii():
         return False
     try:
@@ -275,22 +264,18 @@ def _is_mojibake(text: str) -> bool:
 
 
 def _has_replacement_character(text: str) -> bool:
-    """Tell whether something was lost in a conversion."""
     return "\ufffd" in text
 
 
 def _has_invisible_characters(text: str) -> bool:
-    """Tell whether the text holds characters that cannot be seen and hardly are meant."""
     return _INVISIBLE_CHARACTERS.search(text) is not None
 
 
 def _is_long(text: str) -> bool:
-    """Tell whether the line is more than a sentence or two."""
     return len(text) > _LONG_LINE_CHARACTERS
 
 
 def _printable_excerpt(text: str) -> str:
-    """Return the beginning of a text, safe to print."""
     start = text if len(text) <= _MAX_EXAMPLE_CHARACTERS else text[: _MAX_EXAMPLE_CHARACTERS - 1] + "…"
     return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in start)
 

@@ -1,10 +1,10 @@
-"""Guessing what a file is that is not UTF-8, so that the error can say how to convert it."""
+"""Guessing the format or encoding of a file that is not UTF-8, so that the error can say how to convert it."""
 
 import shlex
 from pathlib import Path
 
-SAMPLE_BYTES = 1 << 14  # bytes looked at
-MAGIC_BYTES = 8  # bytes by which a kind of file is known
+SAMPLE_BYTES = 1 << 14  # read to guess an encoding
+MAGIC_BYTES = 8  # at the start of a file, which identify its format
 
 _MAGIC_NUMBERS = {
     b"\x89PNG": "a PNG image",
@@ -23,7 +23,7 @@ _MAGIC_NUMBERS = {
 }
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 
-# As `iconv` calls them; of those that explain a sample equally well, the first.
+# With the names of `iconv`; of those that fit a sample equally well, the first is taken.
 _ENCODINGS = {
     "cp1252": "Windows-1252",
     "cp1251": "Windows-1251",
@@ -40,25 +40,25 @@ _ENCODINGS = {
 
 
 def describe_binary(opening: bytes) -> str | None:
-    """Recognise a file that is no text by its first bytes."""
+    """Return what kind of binary file begins with these bytes, or None."""
     return next(
         (f"not text; looks like {name}." for magic, name in _MAGIC_NUMBERS.items() if opening.startswith(magic)), None
     )
 
 
 def describe_encoding_error(block: bytes, error_position: int, path: Path) -> str:
-    """Say what bytes that are not UTF-8 look like, and what to do about them."""
+    """Return what bytes that are not UTF-8 look like, and what to do about them."""
     sample = block[max(0, error_position - SAMPLE_BYTES // 2) :][:SAMPLE_BYTES]
     if len(sample.translate(None, _CONTROL_BYTES)) < 0.95 * len(sample):
-        return "not text; looks like a binary file. Expected UTF-8 text, one sentence a line."
+        return "not text; looks like a binary file. Expected UTF-8 text, one sentence per line."
     guess = _guess_encoding(sample)
     if guess is None:
-        return "not UTF-8; perhaps the file is damaged here. Repair the line, or drop it on both sides."
+        return "not UTF-8; the file may be damaged here. Repair the line, or remove it on both sides."
     return f"not UTF-8; looks like {guess}; {conversion_command(path, guess)}"
 
 
 def conversion_command(path: Path, encoding: str) -> str:
-    """Return the command that makes UTF-8 of the file."""
+    """Return the command that converts a file to UTF-8."""
     name = shlex.quote(str(path))
     if path.suffix == ".gz":
         new = shlex.quote(str(path.with_suffix(".utf8")))
@@ -67,10 +67,9 @@ def conversion_command(path: Path, encoding: str) -> str:
 
 
 def _guess_encoding(sample: bytes) -> str | None:
-    """Return the name of the encoding that the sample seems to be in."""
     if _is_mostly_utf8(sample):
         return None
-    from charset_normalizer import from_bytes  # loads large tables, for errors only
+    from charset_normalizer import from_bytes  # large tables, needed for errors only
 
     best = from_bytes(sample, cp_isolation=list(_ENCODINGS)).best()
     if best is not None:
@@ -80,20 +79,20 @@ def _guess_encoding(sample: bytes) -> str | None:
 
 
 def _is_mostly_utf8(sample: bytes) -> bool:
-    """Tell whether the sample is UTF-8 but for a few bytes, which then are damage and no other encoding."""
+    # A few wrong bytes in UTF-8 are damage and not another encoding.
     text = sample.decode("utf-8", "replace")
     broken = text.count("\ufffd")
     return len(text) - broken - sum(map(str.isascii, text)) > broken
 
 
 def _decodes_to_letters(sample: bytes, encoding: str) -> bool:
-    """Tell whether in this encoding all bytes beyond ASCII are letters; a short sample has no better sign."""
+    # Whether all bytes beyond ASCII are letters in this encoding: the best evidence in a short sample.
     beyond = sample.translate(None, bytes(range(128)))
     return beyond.decode(encoding, "replace").isalpha()
 
 
 def detect_utf16(sample: bytes) -> str | None:
-    """Recognise UTF-16 by its mark, or by NULs in every other byte and beside every newline."""
+    """Return the name of a UTF-16 encoding, found by its mark or by NULs in every other byte, or None."""
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16"
     if len(sample) < 32 or b"\n" not in sample:
@@ -104,7 +103,6 @@ def detect_utf16(sample: bytes) -> str | None:
 
 
 def _is_utf16(low: bytes, high: bytes) -> bool:
-    """Tell whether the halves of a sample are the low and the high bytes of wide characters."""
     mostly_narrow = high.count(0) > 0.4 * len(high) and 0 not in low
     newlines = [up for down, up in zip(low, high, strict=False) if down == ord("\n")]
     return mostly_narrow and b"\n" not in high and not any(newlines)

@@ -1,7 +1,7 @@
-"""Reading lines of text, plain or gzipped, in bounded memory; and saying exactly where a file is not text.
+"""Reading lines of text, plain or gzipped, in bounded memory, with exact errors where a file is not text.
 
-Only b"\\n" ends a line. U+2028, U+0085, form feeds, NUL and carriage returns inside a line are content: counting lines
-in any other way (`str.splitlines`, universal newlines) puts two files out of step that belong together.
+Only b"\\n" ends a line. U+2028, U+0085, form feeds, NUL and carriage returns inside a line are content: with any other
+rule (`str.splitlines`, universal newlines) the lines of two parallel files could get out of step.
 """
 
 import gzip
@@ -23,9 +23,9 @@ from dragoman.data.encodings import (
 )
 from dragoman.errors import UserError
 
-BLOCK_BYTES = 1 << 20  # bytes read at a time
-# Of a longer line only the beginning is kept. It is over-long for every use, and a file may be one line of gigabytes.
-MAX_LINE_BYTES = 64 << 20  # bytes
+BLOCK_BYTES = 1 << 20  # read at a time
+# Only the beginning of a longer line is kept: no use needs more, and a file may be one line of gigabytes.
+MAX_LINE_BYTES = 64 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = "\ufeff"
 
@@ -33,41 +33,41 @@ OnFileNotice = Callable[[str], None]
 
 
 class ByteStream(Protocol):
-    """What bytes are read from: a file, or what unpacks one."""
+    """A source of bytes: a file, or a decompressor."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to `size` bytes; none at the end."""
+        """Return up to `size` bytes, and no bytes at the end."""
 
 
 def read_lines(path: str | PathLike[str], on_notice: OnFileNotice | None = None) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, gzipped or not; `notice` hears once of a byte-order mark and of CRLF."""
+    """Yield the lines of a UTF-8 file, gzipped or not; `on_notice` reports a byte-order mark and CRLF, once each."""
     for lines in read_line_blocks(path, on_notice):
         yield from lines
 
 
 def read_line_blocks(path: str | PathLike[str], on_notice: OnFileNotice | None = None) -> Iterator[list[str]]:
-    """Yield the lines of a file, many at a time."""
-    place = Path(path)
-    said = NoticeFilter(place, on_notice)
+    """Yield the lines of a file in blocks."""
+    file = Path(path)
+    notices = NoticeFilter(file, on_notice)
     count, opening = 0, b""
-    with open_bytes(place) as stream:
+    with open_bytes(file) as stream:
         for start, block in _whole_line_blocks(stream):
             opening = opening or block[:MAGIC_BYTES]
-            text = decode_block(block, FilePosition(place, opening, isinstance(stream, gzip.GzipFile), count, start))
+            text = decode_block(block, FilePosition(file, opening, isinstance(stream, gzip.GzipFile), count, start))
             if start == 0 and text.startswith(BYTE_ORDER_MARK):
-                said.send_once("a byte-order mark at its start was removed")
+                notices.send_once("a byte-order mark at its start was removed")
                 text = text[1:]
             lines = text.removesuffix("\n").split("\n") if text else []
             if "\r" in text:
-                lines = [_strip_carriage_return(line, said) for line in lines]
+                lines = [_strip_carriage_return(line, notices) for line in lines]
             count += len(lines)
             yield lines
     if not count:
-        raise UserError(f"{place}: the file is empty; expected text, one sentence a line.")
+        raise UserError(f"{file}: the file is empty; expected text, one sentence per line.")
 
 
 class NoticeFilter:
-    """Passes each notice on once."""
+    """Sends each notice once."""
 
     def __init__(self, path: Path, on_notice: OnFileNotice | None) -> None:
         self.path = path
@@ -75,14 +75,13 @@ class NoticeFilter:
         self.sent: set[str] = set()
 
     def send_once(self, text: str) -> None:
-        """Say it, unless it has been said."""
+        """Send a notice unless it was sent before."""
         if self.on_notice and text not in self.sent:
             self.on_notice(f"{self.path}: {text}.")
         self.sent.add(text)
 
 
 def _strip_carriage_return(line: str, notices: NoticeFilter) -> str:
-    """Take one CR off the end of a line that ended in CRLF."""
     if not line.endswith("\r"):
         return line
     notices.send_once("lines end in CRLF; the CR was removed")
@@ -91,9 +90,9 @@ def _strip_carriage_return(line: str, notices: NoticeFilter) -> str:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[ByteStream]:
-    """Open a file for reading bytes, unpacked if it begins as gzip does, whatever its name."""
+    """Open a file for reading bytes; decompress it if it starts with the gzip magic number, whatever its name."""
     if "\0" in str(path):
-        raise UserError(f"{str(path)!r}: no possible name of a file, with a NUL in it.")
+        raise UserError(f"{str(path)!r}: a file name cannot contain NUL characters.")
     try:
         with path.open("rb") as raw:
             if raw.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC):
@@ -104,7 +103,7 @@ def open_bytes(path: Path) -> Iterator[ByteStream]:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file.{_suggest_file_name(path)}") from None
     except IsADirectoryError:
-        raise UserError(f"{path}: is a directory; expected a file of text.") from None
+        raise UserError(f"{path}: is a directory; expected a text file.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path}: damaged gzip file ({_lowercase_first(error)}). Copy or download it again.") from None
     except OSError as error:
@@ -112,21 +111,19 @@ def open_bytes(path: Path) -> Iterator[ByteStream]:
 
 
 def _lowercase_first(error: BaseException) -> str:
-    """Return what a library complained of, to be put in brackets."""
-    words = str(error).rstrip(".")
-    return words[:1].lower() + words[1:]
+    message = str(error).rstrip(".")
+    return message[:1].lower() + message[1:]
 
 
 def _suggest_file_name(path: Path) -> str:
-    """Say which file was perhaps meant, where the name differs in the ending .gz only."""
     other = path.with_name(path.name.removesuffix(".gz") if path.suffix == ".gz" else path.name + ".gz")
     return f' Did you mean "{other}"?' if other.name and other.is_file() else ""
 
 
 def _whole_line_blocks(stream: ByteStream) -> Iterator[tuple[int, bytes]]:
-    """Yield blocks of whole lines, each with its place in the file; only the last may lack its newline."""
-    begun: list[bytes] = []  # the parts of a line that is not yet complete
-    start = position = 0  # of that line, and of what is read next
+    # Yields blocks of whole lines with their offsets in the file; only the last may lack its newline.
+    begun: list[bytes] = []  # the parts of a line that is not complete yet
+    start = position = 0  # the offset of that line, and of the next read
     while chunk := stream.read(BLOCK_BYTES):
         head, newline, rest = chunk.rpartition(b"\n")
         position += len(chunk)
@@ -140,7 +137,7 @@ def _whole_line_blocks(stream: ByteStream) -> Iterator[tuple[int, bytes]]:
 
 
 def _finish_line(start: int, begun: list[bytes], lines: bytes, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the line that had begun together with the lines that follow, or alone if it is cut short."""
+    # Yields the begun line together with the lines that follow, or alone if it is truncated.
     if end - start - len(lines) <= MAX_LINE_BYTES:
         yield start, b"".join([*begun, lines])
         return
@@ -151,7 +148,6 @@ def _finish_line(start: int, begun: list[bytes], lines: bytes, end: int) -> Iter
 
 
 def _join_and_truncate(parts: list[bytes]) -> bytes:
-    """Join the parts of a line; of a very long one, keep as many whole characters as fit."""
     line = b"".join(parts)
     if len(line) <= MAX_LINE_BYTES:
         return line
@@ -163,30 +159,30 @@ def _join_and_truncate(parts: list[bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class FilePosition:
-    """A place in a file: how the file begins, and what was read of it before."""
+    """A position in a file, for error messages."""
 
     file: Path
-    opening: bytes
+    opening: bytes  # the first bytes of the file
     is_gzipped: bool
-    lines: int
+    lines: int  # before this position
     offset: int
 
 
 def decode_block(block: bytes, position: FilePosition) -> str:
-    """Return a block of lines as text, or say where and why it is none."""
+    """Decode a block of lines; raise an error that says where and why it is not UTF-8."""
     if position.offset == 0:
         _check_not_utf16(block, position.file)
     try:
         return block.decode()
     except UnicodeDecodeError as error:
         line = position.lines + block.count(b"\n", 0, error.start) + 1
-        why = describe_binary(position.opening) or describe_encoding_error(block, error.start, position.file)
+        reason = describe_binary(position.opening) or describe_encoding_error(block, error.start, position.file)
         byte = f"byte {position.offset + error.start:,}{' of the unpacked text' if position.is_gzipped else ''}"
-        raise UserError(f"{position.file}: line {line:,}, {byte}: {why}") from None
+        raise UserError(f"{position.file}: line {line:,}, {byte}: {reason}") from None
 
 
 def _check_not_utf16(block: bytes, path: Path) -> None:
-    """Object to UTF-16, which without its mark can pass for UTF-8 full of NULs."""
+    # UTF-16 without a byte-order mark can be valid UTF-8 full of NULs.
     name = detect_utf16(block[:SAMPLE_BYTES])
     if name:
         raise UserError(f"{path}: line 1, byte 0: not UTF-8; looks like {name}; {conversion_command(path, name)}")

@@ -1,7 +1,7 @@
-"""Holding pairs out for validation where the user gives no validation files.
+"""Holding pairs out for validation if the user gives no validation files.
 
-Which pairs are held out depends on the seed and on their own text, not on their place: a pair that occurs twice falls
-on one side, and adding lines to a corpus moves few of the old ones.
+Which pairs are held out depends on the seed and on their text, not on their position: a pair that occurs twice is on
+one side, and adding lines to a corpus moves few of the old ones.
 """
 
 import hashlib
@@ -13,26 +13,26 @@ import numpy.typing as npt
 from dragoman.data.corpus import TextPairs
 from dragoman.errors import UserError
 
-HELD_OUT_DIVISOR = 10  # hold out one pair in ten at most
+HELD_OUT_DIVISOR = 10  # at most one pair in ten is held out
 
 
 @dataclass(frozen=True)
 class SplitPart:
-    """One side of a split: which pairs of the corpus belong to it."""
+    """One side of a split of a corpus."""
 
     seed: int
     held_out_hashes: frozenset[int]
-    is_held_out: bool  # the side of the chosen pairs, or the other one
-    by_source: bool = False  # whether pairs with one source stay together, whatever their targets
+    is_held_out: bool  # the side of these pairs, or the other one
+    by_source: bool = False  # pairs with the same source are on the same side
 
     def contains(self, source: str, target: str) -> bool:
-        """Tell whether a pair belongs to this side."""
+        """Return whether a pair belongs to this side."""
         number = pair_hash(self.seed, source, "" if self.by_source else target)
         return (number in self.held_out_hashes) == self.is_held_out
 
     @property
     def fingerprint(self) -> str:
-        """What makes this side different from any other."""
+        """A digest that identifies this side."""
         digest = hashlib.sha256(f"{self.seed} {self.is_held_out}".encode())
         for number in sorted(self.held_out_hashes):
             digest.update(number.to_bytes(8, "big"))
@@ -41,28 +41,29 @@ class SplitPart:
 
 @dataclass(frozen=True)
 class CorpusSplit:
-    """A corpus in two parts that share no pair."""
+    """A corpus in two sides that share no pair."""
 
     training: SplitPart
     validation: SplitPart
     held_out: int  # pairs
-    notice: str | None  # said where fewer are held out than were asked for
+    notice: str | None  # if fewer pairs are held out than configured
 
 
 def split_held_out(corpus: TextPairs, held_out: int, seed: int, *, by_source: bool = False) -> CorpusSplit:
-    """Choose up to `held_out` pairs for validation, but leave nine in ten for training.
+    """Hold out up to `held_out` pairs for validation, and at most one in ten.
 
-    With `by_source` all pairs of one source fall on one side."""
+    With `by_source`, all pairs of one source are on the same side.
+    """
     hashes = _hash_usable_pairs(corpus, seed, by_source)
-    different, counts = np.unique(hashes, return_counts=True)
-    if len(different) < 2:
+    distinct, counts = np.unique(hashes, return_counts=True)
+    if len(distinct) < 2:
         raise UserError(
-            f"{corpus}: {len(hashes):,} usable pairs, {len(different)} of them different; at least 2 are needed, "
-            "to train with one and validate with the other."
+            f"{corpus}: {len(hashes):,} usable pairs, {len(distinct)} of them distinct; at least 2 are needed, "
+            "one to train on and one to validate with."
         )
     limit = max(1, min(held_out, len(hashes) // HELD_OUT_DIVISOR))
     groups = _select_groups(counts, limit)
-    chosen = frozenset(int(number) for number in different[groups])
+    chosen = frozenset(int(number) for number in distinct[groups])
     size = int(counts[groups].sum())
     return CorpusSplit(
         training=SplitPart(seed, chosen, is_held_out=False, by_source=by_source),
@@ -75,14 +76,13 @@ def split_held_out(corpus: TextPairs, held_out: int, seed: int, *, by_source: bo
 
 
 def _hash_usable_pairs(corpus: TextPairs, seed: int, by_source: bool) -> npt.NDArray[np.uint64]:
-    """Return the hash of every pair that is not empty on either side, or of its source alone."""
     usable = ((source, target) for source, target in corpus.pairs() if source.strip() and target.strip())
     hashes = (pair_hash(seed, source, "" if by_source else target) for source, target in usable)
     return np.fromiter(hashes, dtype=np.uint64)
 
 
 def _select_groups(counts: npt.NDArray[np.int64], limit: int) -> list[int]:
-    """Choose groups of equal pairs, first come first served, while they fit; if none fits, the smallest."""
+    # Selects groups of equal pairs in order while they fit; if none fits, the smallest.
     chosen, room = [], limit
     for group, count in enumerate(counts):
         if count <= room:
@@ -94,7 +94,7 @@ def _select_groups(counts: npt.NDArray[np.int64], limit: int) -> list[int]:
 
 
 def pair_hash(seed: int, source: str, target: str) -> int:
-    """Return a number from 0 to 2⁶⁴ - 1 that depends on the seed and the pair's text alone."""
-    # No line holds a newline, so that none can shift text from one side to the other.
+    """Return a 64-bit hash of the seed and the text of a pair."""
+    # No line has a newline, so the boundary between source and target is unambiguous.
     digest = hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8, key=seed.to_bytes(8, "big"))
     return int.from_bytes(digest.digest(), "big")

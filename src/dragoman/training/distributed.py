@@ -1,6 +1,6 @@
-"""Several processes, one training: who I am, and how gradients become the sum over all of us.
+"""Distributed training: the rank of this process, and sums over all processes.
 
-`torchrun` sets RANK and WORLD_SIZE; without it there is one process and nothing here costs anything.
+`torchrun` sets RANK and WORLD_SIZE. Without it there is one process, and these functions do nothing.
 """
 
 import os
@@ -15,14 +15,14 @@ from torch import nn
 
 @dataclass(frozen=True)
 class World:
-    """The processes of one training; only the first of them writes."""
+    """The processes of one training; only the main process, rank 0, writes files."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def is_main_process(self) -> bool:
-        """Say whether this process is the one that writes files and shows progress."""
+        """Whether this process writes files and reports progress."""
         return self.rank == 0
 
     def all_reduce_sum(self, value: float) -> float:
@@ -35,7 +35,7 @@ class World:
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """Let the first process through alone, and then the others, who find what it has written."""
+        """Run the block in the main process first, and then in the others, which find what it has written."""
         if self.size > 1 and not self.is_main_process:
             dist.barrier()
         yield
@@ -43,14 +43,14 @@ class World:
             dist.barrier()
 
     def all_reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its sum over all processes; one that has no batch left brings zeros."""
+        """Replace each gradient by its sum over all processes; a process without a batch contributes zeros."""
         if self.size > 1:
             for parameter in parameters:
                 parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
                 dist.all_reduce(parameter.grad)
 
     def all_reduce_mean(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Replace what each process has counted in its own batches by the mean over all processes."""
+        """Replace each tensor by its mean over all processes."""
         if self.size > 1:
             for tensor in tensors:
                 dist.all_reduce(tensor)
@@ -61,7 +61,7 @@ SINGLE_PROCESS = World()
 
 
 def init_world() -> World:
-    """Find out which process of how many this is, and meet the others."""
+    """Return the rank and the number of processes, and initialise the process group if there are several."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")

@@ -1,7 +1,7 @@
 """Cross-entropy with label smoothing (section 5.4), fused with the output projection.
 
-The logits of a batch, tokens × vocabulary, are by far its largest tensor. Here they never stand in memory as a whole:
-a chunk of tokens at a time is projected, turned into its share of the loss and of both gradients, and forgotten.
+The logits of a batch, tokens × vocabulary, are by far its largest tensor, so they are never in memory as a whole: the
+tokens are projected in chunks, and each chunk adds to the loss and to both gradients.
 """
 
 from typing import Any
@@ -16,11 +16,11 @@ from dragoman.models.transducer import Transducer
 from dragoman.tokens import token_mask
 from dragoman.training.loop import LossSums, Objective, TensorBatch
 
-CHUNK_LOGITS = 1 << 21  # logits at a time: 8 MB, about what a core's share of the cache holds
+CHUNK_LOGITS = 1 << 21  # per chunk: 8 MB, about a core's share of the cache
 
 
 def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
-    """Sum over all tokens but padding: the paper's loss, as a formula. Logits (… V), target (…)."""
+    """Return the paper's loss as a formula, summed over all tokens except padding. Logits (… V), target (…)."""
     log_probabilities = logits.flatten(0, -2).log_softmax(-1)  # N V
     token = target.flatten()  # N
     hit = -log_probabilities.gather(1, token[:, None])[:, 0]
@@ -48,10 +48,10 @@ def projected_cross_entropy(
     *,
     bias: Tensor | None = None,  # V
 ) -> tuple[Tensor, Tensor]:
-    """Return the smoothed loss of hidden @ outputᵀ and, for the record, the loss without smoothing; both are sums."""
+    """Return the smoothed loss of hidden @ outputᵀ + bias, and the loss without smoothing, as sums."""
     real = token_mask(target)
     fused: Any = ProjectedCrossEntropy.apply
-    full = torch.promote_types(hidden.dtype, output.dtype)  # half precision would leave three digits of a sum
+    full = torch.promote_types(hidden.dtype, output.dtype)  # a sum in half precision has three digits
     rows = hidden[real].to(full)
     if bias is not None:  # one more input that is always 1
         rows, output = F.pad(rows, (0, 1), value=1.0), torch.cat([output, bias[:, None]], dim=1)
@@ -60,9 +60,9 @@ def projected_cross_entropy(
 
 
 def cross_entropy_with_gradient_(logits: Tensor, target: Tensor, smoothing: float) -> tuple[float, float]:
-    """Turn logits (N V) into the gradient of their smoothed loss where they stand; return the loss, smoothed and plain.
+    """Replace logits (N V) in place by the gradient of their smoothed loss; return the loss, smoothed and not smoothed.
 
-    The gradient of softmax with cross-entropy is the probabilities minus the target.
+    The gradient of cross-entropy with respect to the logits is the probabilities minus the target.
     """
     if native.is_supported(logits):
         return native.cross_entropy(logits, target, smoothing)
@@ -78,21 +78,21 @@ def cross_entropy_with_gradient_(logits: Tensor, target: Tensor, smoothing: floa
 
 
 class ProjectedCrossEntropy(Function):
-    """The gradient of softmax with cross-entropy is probabilities minus target, so it is there with the loss itself."""
+    """Computes the gradients together with the loss, in the forward pass."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, output: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-        """Compute the loss and both gradients, a chunk of tokens at a time."""
-        wanted = any(ctx.needs_input_grad[:2])
+        """Return the loss, and save both gradients."""
+        needs_gradient = any(ctx.needs_input_grad[:2])
         hidden_gradient, output_gradient = torch.empty_like(hidden), torch.zeros_like(output)
         loss = plain = 0.0
         chunk = max(1, CHUNK_LOGITS // len(output))
         for rows in (slice(start, start + chunk) for start in range(0, len(hidden), chunk)):
-            products = F.linear(hidden[rows], output)  # N V, in bfloat16 if that is what products are made in
+            products = F.linear(hidden[rows], output)  # N V, in bfloat16 under autocast
             logits = products.to(torch.promote_types(products.dtype, torch.float32))
             smoothed, sharp = cross_entropy_with_gradient_(logits, target[rows], smoothing)
             loss, plain = loss + smoothed, plain + sharp
-            if wanted:
+            if needs_gradient:
                 gradient = logits.to(products.dtype)
                 hidden_gradient[rows] = gradient @ output.to(products.dtype)
                 _add_matmul_(output_gradient, gradient.T, hidden[rows].to(products.dtype))
@@ -103,13 +103,13 @@ class ProjectedCrossEntropy(Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """Scale what the forward pass left behind."""
+        """Scale the saved gradients."""
         hidden_gradient, output_gradient = ctx.saved_tensors
         return hidden_gradient * upstream[0], output_gradient * upstream[0], None, None
 
 
 def _add_matmul_(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add a @ b to a total, which may be of higher precision."""
+    # The total may have a higher precision.
     if total.dtype == a.dtype:
         total.addmm_(a, b)
     else:

@@ -1,4 +1,4 @@
-"""What a training leaves to read: a line an event in metrics.jsonl, TensorBoard events, and a picture of the curves."""
+"""The log of a training: one line per event in metrics.jsonl, TensorBoard events, and a picture of the curves."""
 
 import time
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from dragoman.storage import to_json, write_atomically
 
 
 class MetricsLog:
-    """The open books of a run. What was noted after the moment from which it resumes is taken back."""
+    """The open log files of a run. Events after the step from which the run resumes are removed."""
 
     def __init__(self, run: Run, progress: TrainingProgress) -> None:
         self.skipped_file = run.skipped_file
@@ -28,7 +28,7 @@ class MetricsLog:
         self.tensorboard = _TensorBoardWriter(run.tensorboard_dir, progress.step + 1)
 
     def write(self, event: str, step: int, **values: Any) -> None:
-        """Write one event. A full disk must not end a training: then the event is lost."""
+        """Write one event. If the disk is full, the event is lost and the training continues."""
         with suppress(OSError):
             finite = {name: value for name, value in values.items() if not isinstance(value, float) or isfinite(value)}
             self.metrics_file.write(to_json({"event": event, "step": step, **finite}))
@@ -39,26 +39,26 @@ class MetricsLog:
             self.tensorboard.flush()
 
     def write_skipped(self, step: int, loss: float, line_numbers: Sequence[int]) -> None:
-        """Write down which pairs were in a step that had to be skipped."""
+        """Write the line numbers of the pairs of a step that was skipped."""
         with suppress(OSError), self.skipped_file.open("ab") as file:
             file.write(to_json({"event": "skipped", "step": step, "loss": str(loss), "pairs": list(line_numbers)}))
 
     def close(self) -> None:
-        """Close the books."""
-        for book in (self.metrics_file, self.tensorboard):
+        """Close the files."""
+        for file in (self.metrics_file, self.tensorboard):
             with suppress(OSError):
-                book.close()
+                file.close()
 
 
 class _TensorBoardWriter:
-    """TensorBoard events, written at once: the library's thread, ended by a full disk, would be waited for forever."""
+    """Writes TensorBoard events synchronously: the library's thread hangs forever if the disk is full."""
 
     def __init__(self, folder: Path, first: int) -> None:
         folder.mkdir(exist_ok=True)
         self.file = EventsWriter(str(folder / "events"), filename_suffix=f".{first}")
         self._write_event(
             first, session_log=SessionLog(status=SessionLog.START)
-        )  # what is there from this step on is void
+        )  # earlier events from this step on are void
 
     def add_scalar(self, name: str, value: float, step: int) -> None:
         """Write one number."""
@@ -69,28 +69,27 @@ class _TensorBoardWriter:
         self.file.write_event(Event(wall_time=time.time(), step=step, **content))
 
     def flush(self) -> None:
-        """Let those who watch see what was written."""
+        """Make what was written visible to readers."""
         self.file.flush()
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Write what is left and close the file."""
         self.file.close()
 
 
 def _truncate_to(path: Path, progress: TrainingProgress) -> None:
-    """Strike from a file of events what came after the moment from which a run resumes."""
+    # Removes the events after the step from which a run resumes.
     kept = [entry for entry in read_metrics(path) if _is_before(entry, progress)]
     if kept or path.exists():
         write_atomically(path, b"".join(to_json(entry) for entry in kept))
 
 
 def _is_before(entry: dict[str, Any], progress: TrainingProgress) -> bool:
-    """Say whether an event lies before the moment from which a run resumes."""
     return bool(entry["step"] <= (progress.validated_at if entry["event"] == "validation" else progress.step))
 
 
 def draw_curves(run: Run) -> None:
-    """Draw loss, perplexity, score and learning rate over the steps into curves.png, if the disk has room for it."""
+    """Draw loss, perplexity, score and learning rate over the steps into curves.png, unless the disk is full."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -125,8 +124,8 @@ def draw_curves(run: Run) -> None:
 
 
 def running_mean(values: Sequence[float]) -> list[float]:
-    """Return the mean of each value and its neighbours, so that many noisy points make a line; few stay as they are."""
+    """Return the mean of each value and its neighbours; up to 200 values are returned as they are."""
     reach = len(values) // 200
     sums = list(accumulate(values, initial=0.0))
-    spans = [(max(0, place - reach), min(len(values), place + reach + 1)) for place in range(len(values))]
+    spans = [(max(0, index - reach), min(len(values), index + reach + 1)) for index in range(len(values))]
     return [(sums[end] - sums[start]) / (end - start) for start, end in spans]

@@ -7,7 +7,7 @@ from dragoman.recipe import TrainingConfig
 
 
 def schedule(config: TrainingConfig, width: int) -> Callable[[int], float]:
-    """Return the learning rate of each step, counted from 1: a straight way up to the peak, then what the plan says."""
+    """Return the learning rate as a function of the step, counted from 1: a linear warm-up, then a decay."""
     peak = config.rate or (width * config.warmup) ** -0.5
     after_warmup = _DECAYS[config.schedule]
 
@@ -20,27 +20,24 @@ def schedule(config: TrainingConfig, width: int) -> Callable[[int], float]:
 
 
 def _inverse_square_root(step: int, config: TrainingConfig) -> float:
-    """Equation 3, written from its peak: d^-½ · min(step^-½, step · warmup^-3/2)."""
+    # Equation 3, relative to its peak: d^-½ · min(step^-½, step · warmup^-3/2).
     return math.sqrt(config.warmup / step)
 
 
 def _linear(step: int, config: TrainingConfig) -> float:
-    """Fall in a straight line to zero at the last step."""
     return 1 - _decay_progress(step, config)
 
 
 def _cosine(step: int, config: TrainingConfig) -> float:
-    """Fall along half a cosine to zero at the last step."""
     return (1 + math.cos(math.pi * _decay_progress(step, config))) / 2
 
 
 def _constant(_step: int, _config: TrainingConfig) -> float:
-    """Stay at the peak."""
     return 1.0
 
 
 def _decay_progress(step: int, config: TrainingConfig) -> float:
-    """Return how much of the way from the end of the warm-up to just after the last step lies behind."""
+    # From 0 at the end of the warm-up to 1 just after the last step.
     return min(1.0, (step - config.warmup) / max(1, config.steps + 1 - config.warmup))
 
 
