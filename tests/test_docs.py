@@ -20,7 +20,10 @@ from dragoman.models.transformer import Transformer
 from dragoman.presets import PRESETS
 from dragoman.recipe import Recipe
 from dragoman.recipe_errors import section_classes
+from dragoman.tasks.generate import LanguageModel
+from dragoman.tasks.pronounce import Pronouncer
 from dragoman.tasks.translate import Translator
+from dragoman.viewer.record import AttentionRecord
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -275,12 +278,23 @@ def test_the_exit_codes_are_as_the_docs_say():
     assert set(re.findall(r"^\| (\d+) \|", decided, re.MULTILINE)) == codes
 
 
-def test_python_in_the_readme_uses_names_that_exist():
-    (block,) = blocks(ROOT / "README.md", "python")
-    homes = {"dragoman": dragoman, "model": Translator}
-    for node in ast.walk(ast.parse(block)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in homes:
-            assert hasattr(homes[node.value.id], node.attr), f"{node.value.id} has no {node.attr}"
+@pytest.mark.parametrize(
+    ("page", "model"),
+    [
+        ("README.md", Translator),
+        ("docs/api.md", Translator),
+        ("docs/viewer.md", Translator),
+        ("docs/pronunciation.md", Pronouncer),
+        ("docs/generation.md", LanguageModel),
+    ],
+)
+def test_python_in_the_docs_uses_names_that_exist(page, model):
+    homes = {"dragoman": dragoman, "model": model, "record": AttentionRecord}
+    for tree in [ast.parse(block) for block in blocks(ROOT / page, "python") if "import dragoman" in block]:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in homes:
+                home = homes[node.value.id]
+                assert hasattr(home, node.attr) or node.attr in getattr(home, "__dataclass_fields__", ()), node.attr
 
 
 def test_every_requirement_is_explained_with_its_licence():
