@@ -81,10 +81,10 @@ def test_a_wish_to_stop_is_granted_and_what_was_finished_is_kept(tmp_path, mater
 def test_more_time_means_longer_trainings_and_more_starts_and_never_more_than_there_is():
     for seconds in (10, 18, 60, 180, 1000):
         planned = sum(
-            3 * memory.restarts_within(seconds) * memory.training_seconds(facts, seconds) for facts in (1, 2, 3)
+            3 * memory.starts_within(seconds) * memory.training_seconds(facts, seconds) for facts in (1, 2, 3)
         )
         assert 0.8 * seconds < planned < 0.9 * seconds
-    assert [memory.restarts_within(seconds) for seconds in (9, 180, 1000)] == [1, 2, 5]
+    assert [memory.starts_within(seconds) for seconds in (9, 180, 1000)] == [1, 2, 5]
     assert memory.story_counts(180)["train"] == memory.story_counts(1000)["train"] == 10_000
     assert memory.story_counts(18)["train"] < 4000
 

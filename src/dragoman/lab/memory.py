@@ -1,25 +1,28 @@
-"""The end-to-end memory network (Sukhbaatar et al. 2015), which the paper names among its forebears: what hops are for.
+"""The end-to-end memory network (Sukhbaatar et al. 2015), one of the models behind the paper: the effect of hops.
 
-A network with one, two or three hops learns to answer questions that take one, two or three sentences of a story. Each
-of the nine is begun a few times (see `lab/memory_training.py` for why) and chosen on the validation split; all that is
-said of it comes from the test split, which shares no story with the others.
+Networks with one, two or three hops are trained to answer questions that depend on one, two or three sentences of a
+story. Each of the nine is trained from several starts (`lab/memory_training.py` explains why) and the best is chosen on
+the validation split; all reported numbers are of the test split, which shares no story with the others.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property, partial
 from itertools import pairwise
+from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 
 from dragoman.corpora.stories import PEOPLE, PLACES, SPLITS, THINGS, Story, stories, story_words
 from dragoman.errors import TrainingStopped
 from dragoman.lab.laboratory import Laboratory
-from dragoman.lab.memory_pictures import draw_accuracy, draw_hop_weights
 from dragoman.lab.memory_training import (
     EncodedStories,
     MemoryPrediction,
@@ -31,93 +34,108 @@ from dragoman.lab.memory_training import (
     predict,
     train_memory_network,
 )
+from dragoman.lab.plots import save_figure, subplots
 from dragoman.report import Cell, ExperimentReport, Json, ReportPart, ReportPicture, ReportTable
 from dragoman.tasks.events import ProgressUpdate
 
 TITLE = "Memory: several hops of attention over a story"
-QUESTION = "Does a question that takes several sentences of a story need as many hops over them?"
+QUESTION = "Does a question that depends on several sentences of a story need as many hops?"
 CLAIM = (
-    "Section 2: end-to-end memory networks, which attend several times over instead of step by step, do well at "
-    "answering questions in simple language."
+    "Section 2: end-to-end memory networks, based on a recurrent attention mechanism instead of sequence-aligned "
+    "recurrence, perform well on simple-language question answering."
 )
 
 _FACT_COUNTS, _HOP_COUNTS = (1, 2, 3), (1, 2, 3)
-_TIME_SHARES = {1: 4, 2: 8, 3: 12}  # of the time, for a training with so many facts
-_TRAINING_SHARE = 0.85  # of the time; the rest goes into telling stories and drawing
-_FULL_SECONDS = 180  # with which there are as many stories as this
+_TIME_SHARES = {1: 4, 2: 8, 3: 12}  # of trainings by the number of facts, relative to each other
+_TRAINING_SHARE = 0.85  # of the budget; the rest is for generating stories and drawing
+_FULL_SECONDS = 180  # the budget for _STORY_COUNTS
 _STORY_COUNTS = {"train": 10_000, "valid": 1000, "test": 1000}
-_LINEAR_SHARES = (0.2, 0.0)  # of a training; the starts take turns
-_SOLVED_ACCURACY = 0.99  # on the validation split: no need to start again
-_STUCK_MARGIN = 0.1  # of accuracy below the best start of the same kind
-_EXAMPLE_LENGTHS = (7, 10)  # sentences of a story that is shown, at least and at most
+_LINEAR_SHARES = (0.2, 0.0)  # of a training, alternating between starts
+_SOLVED_ACCURACY = 0.99  # on the validation split, after which there are no further starts
+_STUCK_MARGIN = 0.1  # of accuracy, below the best start of the same kind
+_EXAMPLE_LENGTHS = (7, 10)  # fewest and most sentences of the example story
 _FACT_NAMES = {1: "one fact", 2: "two facts", 3: "three facts"}
 _ENTITY_NAMES = {name.lower() for name in PEOPLE + THINGS}
-_StorySplits = dict[str, list[Story]]
-_FactsAndHops = tuple[int, int]  # facts, hops
-_NetworkResult = dict[str, Any]  # what was kept of a training
+
+_HOP_COLOURS = ("#a6cee3", "#1f78b4", "#08306b")  # darker with more hops, readable in greyscale
+_BASELINE_STYLES = {"usual": ("most frequent answer", "--"), "last mention": ("last mention", ":")}
+_BAR_WIDTH, _GROUP_WIDTH = 0.25, 0.8  # relative to the distance between groups
+_LABEL_BOX = {"facecolor": "w", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
+_ROW_HEIGHT = 0.3  # inches
+_FACT_COLOUR = "#b2182b"
+
+_FactsAndHops = tuple[int, int]
+_NetworkResult = dict[str, Any]  # the stored result of a training
 
 
 def run(lab: Laboratory) -> ExperimentReport:
-    """Train every network, and report what each answers and looks at."""
+    """Train all networks and report their answers and attention."""
     counts = story_counts(lab.budget_seconds)
-    corpora = {facts: _StoryData(facts, counts, lab.seed) for facts in _FACT_COUNTS}
-    floors = {
-        facts: lab.measure_once(f"facts-{facts}", told.baselines, stories=counts) for facts, told in corpora.items()
+    data = {facts: _StoryData(facts, counts, lab.seed) for facts in _FACT_COUNTS}
+    baselines = {facts: lab.measure_once(f"facts-{facts}", data[facts].baselines, stories=counts) for facts in data}
+    starts = {
+        (facts, hops): _train_starts(lab, data[facts], hops, counts) for facts in _FACT_COUNTS for hops in _HOP_COUNTS
     }
-    found = {
-        (facts, hops): _train_restarts(lab, corpora[facts], hops, counts)
-        for facts in _FACT_COUNTS
-        for hops in _HOP_COUNTS
-    }
-    best = {cell: max(starts, key=lambda start: start["valid"]) for cell, starts in found.items()}
-    return _report(lab, counts, floors, found, best)
+    best = {key: max(trained, key=lambda start: float(start["valid"])) for key, trained in starts.items()}
+    _draw_accuracy(lab.folder / "accuracy.png", baselines, best)
+    parts: list[ReportPart] = [
+        _accuracy_table(baselines, best, counts["test"]),
+        ReportPicture("accuracy.png", "Accuracy by the number of facts and of hops."),
+        _attention_table(baselines, best, counts["test"]),
+    ]
+    for facts in _FACT_COUNTS:
+        parts += _example_parts(lab, facts, baselines[facts]["story"], best[facts, _HOP_COUNTS[-1]])
+    parts.append(_starts_table(starts, best, lab.budget_seconds))
+    results = {
+        "stories": counts, "baselines": {str(facts): baseline for facts, baseline in baselines.items()},
+        "networks": [{"facts": facts, "hops": hops, "starts": each} for (facts, hops), each in starts.items()],
+    }  # fmt: skip
+    return ExperimentReport(_findings(counts["test"], baselines, starts, best), tuple(parts), results)
 
 
-# The plan
+# Budget
 
 
 def story_counts(seconds: float) -> dict[str, int]:
-    """Return how many stories of each split are told: fewer when there is little time, for they take time too."""
+    """Return the number of stories per split; fewer for a small budget, since generating them takes time."""
     share = min(1.0, math.sqrt(seconds / _FULL_SECONDS))
     return {split: math.ceil(share * count) for split, count in _STORY_COUNTS.items()}
 
 
-def restarts_within(seconds: float) -> int:
-    """Return how often a training may be begun."""
+def starts_within(seconds: float) -> int:
+    """Return the number of starts per network."""
     return min(5, max(1, round(seconds / 90)))
 
 
 def training_seconds(facts: int, seconds: float) -> float:
-    """Return how long one training may take."""
-    trainings = len(_HOP_COUNTS) * restarts_within(seconds)
+    """Return the seconds of one training."""
+    trainings = len(_HOP_COUNTS) * starts_within(seconds)
     return round(_TRAINING_SHARE * seconds * _TIME_SHARES[facts] / sum(_TIME_SHARES.values()) / trainings, 2)
 
 
-# The trainings
+# Training
 
 
 class _StoryData:
-    """The stories of one kind, told when somebody wants to hear them."""
+    """The stories with one number of facts, generated when they are first used."""
 
     def __init__(self, facts: int, counts: dict[str, int], seed: int) -> None:
         self.facts, self.counts, self.seed = facts, counts, seed
 
     @cached_property
-    def stories(self) -> _StorySplits:
-        """The stories of each split."""
+    def stories(self) -> dict[str, list[Story]]:
         return {split: list(stories(self.facts, split, self.counts[split], seed=self.seed)) for split in SPLITS}
 
     @cached_property
     def encoded(self) -> tuple[dict[str, int], dict[str, EncodedStories]]:
-        """The numbers of the words, and the stories in them."""
-        numbers = build_vocabulary(self.stories["train"])
-        return numbers, {split: encode_stories(told, numbers) for split, told in self.stories.items()}
+        """The vocabulary, and the encoded stories of each split."""
+        vocabulary = build_vocabulary(self.stories["train"])
+        return vocabulary, {split: encode_stories(each, vocabulary) for split, each in self.stories.items()}
 
     def baselines(self) -> Json:
-        """Return what needs no learning to be right, what chance finds, and the story that is shown."""
-        told = self.stories
-        test = told["test"]
-        usual = Counter(story.answer for story in told["train"]).most_common(1)[0][0]
+        """Return the accuracy of answers without learning, the share of facts among sentences, and the example."""
+        test = self.stories["test"]
+        usual = Counter(story.answer for story in self.stories["train"]).most_common(1)[0][0]
         return {
             "usual": _share([story.answer == usual for story in test]),
             "last mention": _share([answer_by_last_mention(story) == story.answer for story in test]),
@@ -126,51 +144,46 @@ class _StoryData:
         }
 
 
-def _train_restarts(lab: Laboratory, data: _StoryData, hops: int, counts: dict[str, int]) -> list[_NetworkResult]:
-    """Train one kind of network from several starts, until one has learned it."""
+def _train_starts(lab: Laboratory, data: _StoryData, hops: int, counts: dict[str, int]) -> list[_NetworkResult]:
+    """Train one kind of network from several starts, until one has solved the task."""
     starts: list[_NetworkResult] = []
-    for start in range(restarts_within(lab.budget_seconds)):
-        seconds = training_seconds(data.facts, lab.budget_seconds)
-        plan = MemoryTrainingConfig(
-            hops, seconds, _LINEAR_SHARES[start % len(_LINEAR_SHARES)], seed=100 * lab.seed + start
-        )
+    seconds = training_seconds(data.facts, lab.budget_seconds)
+    for start in range(starts_within(lab.budget_seconds)):
+        linear_share = _LINEAR_SHARES[start % len(_LINEAR_SHARES)]
+        config = MemoryTrainingConfig(hops, seconds, linear_share, seed=100 * lab.seed + start)
         name = f"facts-{data.facts}-hops-{hops}-start-{start + 1}"
-        starts.append(
-            lab.measure_once(name, partial(_train_network, lab, data, plan), plan=asdict(plan), stories=counts)
-        )
+        train = partial(_train_network, lab, data, config)
+        starts.append(lab.measure_once(name, train, plan=asdict(config), stories=counts))
         if starts[-1]["valid"] >= _SOLVED_ACCURACY:
             break
     return starts
 
 
 def _train_network(lab: Laboratory, data: _StoryData, config: MemoryTrainingConfig) -> Json:
-    """Train one network, and return what it has come to on the test split."""
-    numbers, exams = data.encoded
-    what = (
-        f"memory: {_FACT_NAMES[data.facts]}, {_format_hops(config.hops)}, {config.seconds:.0f} seconds, percent of them"
-    )
+    vocabulary, splits = data.encoded
+    name = f"memory: {_FACT_NAMES[data.facts]}, {_format_hops(config.hops)}"
 
-    def seen(part: float) -> None:
+    def on_progress(share: float) -> None:
         if lab.stop.requested:
-            raise TrainingStopped(f"Stopped in memory, {what}; what was finished is kept. The same command goes on.")
-        lab.on_event(ProgressUpdate(what, round(100 * part), 100))
+            raise TrainingStopped(f"Stopped in {name}; finished trainings are saved. Run the same command to continue.")
+        lab.on_event(ProgressUpdate(f"{name}, percent of {config.seconds:.0f} seconds", round(100 * share), 100))
 
-    model = build_memory_network(exams["train"], numbers, config)
+    model = build_memory_network(splits["train"], vocabulary, config)
     with _single_thread():
-        curve = train_memory_network(model, exams["train"], exams["valid"], config, seen)
-    reading = predict(model, exams["test"])
-    shown = _example_index(data.stories["test"])
-    answers = {number: word for word, number in numbers.items()}
+        curve = train_memory_network(model, splits["train"], splits["valid"], config, on_progress)
+    prediction = predict(model, splits["test"])
+    example = _example_index(data.stories["test"])
+    words = {token: word for word, token in vocabulary.items()}
     return {
-        "steps": curve[-1][0], "curve": curve, "valid": curve[-1][1], "test": accuracy(model, exams["test"]),
-        **supporting_fact_rates(reading, data.stories["test"]),
-        "answer": answers.get(int(reading.answer[shown]), ""), "weights": reading.weights[shown].tolist(),
+        "steps": curve[-1][0], "curve": curve, "valid": curve[-1][1], "test": accuracy(model, splits["test"]),
+        **supporting_fact_rates(prediction, data.stories["test"]),
+        "answer": words.get(int(prediction.answer[example]), ""), "weights": prediction.weights[example].tolist(),
     }  # fmt: skip
 
 
 @contextmanager
 def _single_thread() -> Iterator[None]:
-    """Compute with one thread inside this block: for matrices this small, several wait for each other."""
+    """Use one thread of torch, which is faster for matrices this small."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -180,196 +193,165 @@ def _single_thread() -> Iterator[None]:
 
 
 def supporting_fact_rates(prediction: MemoryPrediction, stories: Sequence[Story]) -> dict[str, Json]:
-    """Return how often the sentence a hop looks at most is a fact, and how often all facts are among these."""
+    """Return how often the largest weight of each hop is on a fact, and how often all facts are among these."""
     strongest = prediction.weights.argmax(-1).tolist()  # B hops
-    hits = [[look in story.facts for look in row] for row, story in zip(strongest, stories, strict=True)]
-    every = [set(story.facts) <= set(row) for row, story in zip(strongest, stories, strict=True)]
-    return {"hops": torch.tensor(hits).double().mean(0).tolist(), "all": _share(every)}
+    rows = list(zip(strongest, stories, strict=True))
+    hits = [[sentence in story.facts for sentence in row] for row, story in rows]
+    return {
+        "hops": torch.tensor(hits).double().mean(0).tolist(),
+        "all": _share([set(story.facts) <= set(row) for row, story in rows]),
+    }
 
 
 def answer_by_last_mention(story: Story) -> str:
-    """Answer with the place in the last sentence about who or what is asked for, or else in the nearest before it."""
-    asked = next(word for word in story_words(story.question) if word in _ENTITY_NAMES)
-    told = [story_words(sentence) for sentence in story.sentences]
-    last = max(number for number, sentence in enumerate(told) if asked in sentence)
-    ruled_out = story_words(story.question)
-    named = [word for sentence in told[: last + 1] for word in sentence if word in PLACES and word not in ruled_out]
-    return named[-1] if named else ""
+    """Return the place in the last sentence that mentions the subject of the question, or in the nearest before it."""
+    question = story_words(story.question)
+    subject = next(word for word in question if word in _ENTITY_NAMES)
+    sentences = [story_words(sentence) for sentence in story.sentences]
+    last = max(number for number, sentence in enumerate(sentences) if subject in sentence)
+    mentioned = (word for sentence in sentences[: last + 1] for word in sentence)
+    places = [word for word in mentioned if word in PLACES and word not in question]
+    return places[-1] if places else ""
 
 
 def _example_index(stories: Sequence[Story]) -> int:
-    """Return the number of the first story that is short enough to be shown, whatever became of it."""
-    fit = (
-        number
-        for number, story in enumerate(stories)
-        if _EXAMPLE_LENGTHS[0] <= len(story.sentences) <= _EXAMPLE_LENGTHS[1]
-    )
-    return next(fit, 0)
+    """Return the index of the first story with a suitable length."""
+    fewest, most = _EXAMPLE_LENGTHS
+    return next((index for index, story in enumerate(stories) if fewest <= len(story.sentences) <= most), 0)
 
 
-def _share(right: Sequence[bool]) -> float:
-    """Return how much of it is true."""
-    return sum(right) / len(right)
+def _share(flags: Sequence[bool]) -> float:
+    return sum(flags) / len(flags)
 
 
-# The report
-
-
-def _report(
-    lab: Laboratory,
-    counts: dict[str, int],
-    floors: dict[int, Json],
-    found: dict[_FactsAndHops, list[_NetworkResult]],
-    best: dict[_FactsAndHops, _NetworkResult],
-) -> ExperimentReport:
-    """Write down what was found."""
-    draw_accuracy(lab.folder / "accuracy.png", floors, best)
-    parts: list[ReportPart] = [
-        _accuracy_table(floors, best, counts["test"]),
-        ReportPicture(
-            "accuracy.png", "Questions answered right, by the facts that they take and the hops of the network."
-        ),
-        _attention_table(floors, best, counts["test"]),
-    ]
-    for facts in _FACT_COUNTS:
-        parts += _example_story(lab, facts, floors[facts]["story"], best[facts, _HOP_COUNTS[-1]])
-    parts.append(_restarts_table(found, best, lab.budget_seconds))
-    results = {
-        "stories": counts, "floors": {str(facts): floor for facts, floor in floors.items()},
-        "networks": [{"facts": facts, "hops": hops, "starts": starts} for (facts, hops), starts in found.items()],
-    }  # fmt: skip
-    return ExperimentReport(_findings(counts["test"], floors, found, best), tuple(parts), results)
+# Findings
 
 
 def _findings(
-    tested: int,
-    floors: dict[int, Json],
-    found: dict[_FactsAndHops, list[_NetworkResult]],
+    test_count: int, baselines: dict[int, Json], starts: dict[_FactsAndHops, list[_NetworkResult]],
     best: dict[_FactsAndHops, _NetworkResult],
-) -> tuple[str, ...]:
-    """Say in sentences what the numbers are."""
-    sentences = [accuracy_finding(facts, floors[facts], best, tested) for facts in _FACT_COUNTS]
+) -> tuple[str, ...]:  # fmt: skip
+    findings = [accuracy_finding(facts, baselines[facts], best, test_count) for facts in _FACT_COUNTS]
     for facts in _FACT_COUNTS:
-        looked, chance = best[facts, _HOP_COUNTS[-1]], _format_percent(floors[facts]["chance"])
-        each = ", ".join(
-            f"{_format_percent(hit)} at hop {hop}" for hop, hit in zip(_HOP_COUNTS, looked["hops"], strict=True)
+        network, chance = best[facts, _HOP_COUNTS[-1]], _format_percent(baselines[facts]["chance"])
+        rates = zip(_HOP_COUNTS, network["hops"], strict=True)
+        hops = ", ".join(f"{_format_percent(rate)} at hop {hop}" for hop, rate in rates)
+        findings.append(
+            f"With three hops and {_FACT_NAMES[facts]}, the sentence with the largest weight is a fact in {hops} (a "
+            f"random sentence: {chance}); all facts are among these sentences in {_format_percent(network['all'])} of "
+            "the stories."
         )
-        sentences.append(
-            f"With three hops and {_FACT_NAMES[facts]}, the sentence looked at most is a fact in {each} (a "
-            "sentence taken "
-            f"blindly: {chance}); all facts are among these sentences in {_format_percent(looked['all'])} of the "
-            "stories."
-        )
-    trainings = [(start, best[cell]) for cell, starts in found.items() for start in starts]
+    trainings = [(start, best[key]) for key, each in starts.items() for start in each]
     stuck = sum(start["valid"] < chosen["valid"] - _STUCK_MARGIN for start, chosen in trainings)
-    sentences.append(
-        f"Of {len(trainings)} trainings, {stuck} got stuck: more than {100 * _STUCK_MARGIN:.0f} points of "
-        "validation behind "
-        "another start of the same."
+    findings.append(
+        f"Of {len(trainings)} trainings, {stuck} got stuck: their validation accuracy is more than "
+        f"{100 * _STUCK_MARGIN:.0f} points below another start of the same network."
     )
-    return tuple(sentences)
+    return tuple(findings)
 
 
-def accuracy_finding(facts: int, floor: Json, best: dict[_FactsAndHops, _NetworkResult], tested: int) -> str:
-    """Say how many questions of a kind are answered right, and what a further hop is good for."""
+def accuracy_finding(facts: int, baseline: Json, best: Mapping[_FactsAndHops, _NetworkResult], test_count: int) -> str:
+    """Return a sentence on the accuracy by hops for one number of facts, and on what each further hop changes."""
     rates = [best[facts, hops]["test"] for hops in _HOP_COUNTS]
-    each = ", ".join(
-        f"{_format_percent(rate)} with {_format_hops(hops)}" for hops, rate in zip(_HOP_COUNTS, rates, strict=True)
-    )
-    gains = [
-        f"{ordinal} hop {describe_gain(before, after, tested)}"
-        for ordinal, (before, after) in zip(("a second", "a third"), pairwise(rates), strict=True)
-    ]
-    learned = max(rates) > max(floor["usual"], floor["last mention"])
-    compared = f"Between the chosen starts, {', '.join(gains)}"
-    verdict = compared if learned else "No network has learned more than that in its time"
+    values = zip(_HOP_COUNTS, rates, strict=True)
+    accuracies = ", ".join(f"{_format_percent(rate)} with {_format_hops(hops)}" for hops, rate in values)
+    if max(rates) > max(baseline["usual"], baseline["last mention"]):
+        gains = (
+            f"{hop} hop {describe_gain(before, after, test_count)}"
+            for hop, (before, after) in zip(("a second", "a third"), pairwise(rates), strict=True)
+        )
+        comparison = f"Between the chosen starts, {', '.join(gains)}"
+    else:
+        comparison = "No network has learned more than that in its time"
     return (
-        f"Questions that take {_FACT_NAMES[facts]}: {each} are answered right; the most frequent answer is right in "
-        f"{_format_percent(floor['usual'])}, the last mention in {_format_percent(floor['last mention'])}. {verdict}."
+        f"Questions that depend on {_FACT_NAMES[facts]}: {accuracies} are answered correctly; the most frequent answer "
+        f"is correct in {_format_percent(baseline['usual'])}, the last mention in "
+        f"{_format_percent(baseline['last mention'])}. {comparison}."
     )
 
 
-def describe_gain(before: float, after: float, tested: int) -> str:
-    """Say what a further hop changes, if it is more than the luck of which questions were asked (95 %)."""
-    luck = 1.96 * math.sqrt((before * (1 - before) + after * (1 - after)) / tested)
-    if abs(after - before) <= luck:
+def describe_gain(before: float, after: float, test_count: int) -> str:
+    """Return the change of an accuracy in words, if it is outside of its 95 % interval."""
+    interval = 1.96 * math.sqrt((before * (1 - before) + after * (1 - after)) / test_count)
+    if abs(after - before) <= interval:
         return "makes no clear difference"
     return f"{'adds' if after > before else 'costs'} {100 * abs(after - before):.1f} points"
 
 
-def _accuracy_table(floors: dict[int, Json], best: dict[_FactsAndHops, _NetworkResult], tested: int) -> ReportTable:
-    """Return the answers that are right, in percent."""
+# Tables
+
+
+def _accuracy_table(
+    baselines: dict[int, Json], best: dict[_FactsAndHops, _NetworkResult], test_count: int
+) -> ReportTable:
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
-            _FACT_NAMES[facts], _round_percent(floor["usual"]), _round_percent(floor["last mention"]),
+            _FACT_NAMES[facts], _round_percent(baseline["usual"]), _round_percent(baseline["last mention"]),
             *(_round_percent(best[facts, hops]["test"]) for hops in _HOP_COUNTS),
         )
-        for facts, floor in floors.items()
+        for facts, baseline in baselines.items()
     )  # fmt: skip
     note = (
-        f"{tested:,} test questions of each kind; the luck of which were asked is at most "
-        f"±{196 * math.sqrt(0.25 / tested):.1f} points (95 %). The last mention answers with the place in the last "
-        "sentence about the one who is asked for, or in the nearest sentence before it that names one. Each network is "
-        "the start that validation chose; the luck of the start comes on top of that of the questions, and the last "
-        "table shows how far apart the starts of one kind are."
+        f"{test_count:,} test questions of each kind; the 95 % interval of the sample is at most "
+        f"±{196 * math.sqrt(0.25 / test_count):.1f} points. The last mention answers with the place in the last "
+        "sentence about the subject of the question, or in the nearest sentence before it that names a place. "
+        "Each network is the start chosen on the validation split; the last table shows how much starts differ."
     )
-    header = ("questions that take", "most frequent answer", "last mention", *map(_format_hops, _HOP_COUNTS))
-    return ReportTable("Answers that are right, %", header, rows, note)
+    header = ("questions that depend on", "most frequent answer", "last mention", *map(_format_hops, _HOP_COUNTS))
+    return ReportTable("Accuracy, %", header, rows, note)
 
 
-def _attention_table(floors: dict[int, Json], best: dict[_FactsAndHops, _NetworkResult], tested: int) -> ReportTable:
-    """Return where the networks look, in percent."""
+def _attention_table(
+    baselines: dict[int, Json], best: dict[_FactsAndHops, _NetworkResult], test_count: int
+) -> ReportTable:
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
-            _FACT_NAMES[facts], hops, *map(_round_percent, start["hops"]), *([None] * (len(_HOP_COUNTS) - hops)),
-            _round_percent(start["all"]), _round_percent(floors[facts]["chance"]),
+            _FACT_NAMES[facts], hops, *map(_round_percent, network["hops"]), *([None] * (len(_HOP_COUNTS) - hops)),
+            _round_percent(network["all"]), _round_percent(baselines[facts]["chance"]),
         )
-        for (facts, hops), start in best.items()
+        for (facts, hops), network in best.items()
     )  # fmt: skip
-    header = ("questions that take", "hops", *(f"hop {hop}" for hop in _HOP_COUNTS), "all facts", "taken blindly")
+    hop_names = (f"hop {hop}" for hop in _HOP_COUNTS)
+    header = ("questions that depend on", "hops", *hop_names, "all facts", "random sentence")
     note = (
-        f"How often, over {tested:,} test stories, the sentence with the greatest weight at a hop is one of the facts; "
-        "how often each fact has the greatest weight at some hop; and how often a sentence taken blindly is a fact. "
-        "A network is free to spread its look over several sentences, or to learn from one that is no fact."
+        f"How often, over {test_count:,} test stories, the sentence with the largest weight at a hop is a fact; how "
+        "often each fact has the largest weight at some hop; and how often a random sentence is a fact. A network may "
+        "also spread its weights over several sentences, or use a sentence that is not a fact."
     )
-    return ReportTable("The sentence looked at most is a fact, %", header, rows, note)
+    return ReportTable("The sentence with the largest weight is a fact, %", header, rows, note)
 
 
-def _restarts_table(
-    found: dict[_FactsAndHops, list[_NetworkResult]], best: dict[_FactsAndHops, _NetworkResult], seconds: float
+def _starts_table(
+    starts: dict[_FactsAndHops, list[_NetworkResult]], best: dict[_FactsAndHops, _NetworkResult], seconds: float
 ) -> ReportTable:
-    """Return every training, the chosen ones marked."""
     rows = tuple(
         (
-            _FACT_NAMES[facts],
-            hops,
-            number,
-            100 * _LINEAR_SHARES[(number - 1) % len(_LINEAR_SHARES)],
-            start["steps"],
-            _round_percent(start["valid"]),
-            _round_percent(start["test"]),
+            _FACT_NAMES[facts], hops, number, 100 * _LINEAR_SHARES[(number - 1) % len(_LINEAR_SHARES)], start["steps"],
+            _round_percent(start["valid"]), _round_percent(start["test"]),
             "chosen" if start is best[facts, hops] else "",
         )
-        for (facts, hops), starts in found.items()
-        for number, start in enumerate(starts, start=1)
-    )
+        for (facts, hops), trained in starts.items()
+        for number, start in enumerate(trained, start=1)
+    )  # fmt: skip
     times = ", ".join(f"{training_seconds(facts, seconds):.1f} s with {_FACT_NAMES[facts]}" for facts in _FACT_COUNTS)
     note = (
-        f"A training lasts {times}, or until validation finds no mistake. Every other start leaves the softmax of the "
-        f"hops away at first (linear start). After {_format_percent(_SOLVED_ACCURACY)} on the validation "
-        "split nothing is begun again."
+        f"A training takes {times}, or ends when the validation accuracy is 100 %. Every other start omits the softmax "
+        f"of the hops at first (linear start). After {_format_percent(_SOLVED_ACCURACY)} on the validation split there "
+        "are no further starts."
     )
-    header = ("questions that take", "hops", "start", "linear, % of the time", "steps", "validation, %", "test, %", "")
+    header = (
+        "questions that depend on", "hops", "start", "linear, % of the time", "steps", "validation, %", "test, %", "",
+    )  # fmt: skip
     return ReportTable("All trainings", header, rows, note)
 
 
-def _example_story(lab: Laboratory, facts: int, story: Json, start: _NetworkResult) -> list[ReportPart]:
-    """Return one story as a table and a picture: what three hops look at."""
-    right = "which is right" if start["answer"] == story["answer"] else f"but it is “{story['answer']}”"
-    says = f"“{story['question']}” The network with three hops says “{start['answer']}”, {right}."
+def _example_parts(lab: Laboratory, facts: int, story: Json, network: _NetworkResult) -> list[ReportPart]:
+    """Return the weights of three hops over one story, as a picture and as a table."""
+    correct = "which is correct" if network["answer"] == story["answer"] else f"the correct one is “{story['answer']}”"
+    answer = f"“{story['question']}” The answer of the network with three hops is “{network['answer']}”; {correct}."
     file = f"story-{facts}.png"
-    weights = [row[: len(story["sentences"])] for row in start["weights"]]
-    draw_hop_weights(lab.folder / file, story, weights, says)
+    weights = [row[: len(story["sentences"])] for row in network["weights"]]
+    _draw_hop_weights(lab.folder / file, story, weights, answer)
     rows = tuple(
         (
             f"{number + 1}. {sentence}",
@@ -379,21 +361,73 @@ def _example_story(lab: Laboratory, facts: int, story: Json, start: _NetworkResu
         for number, sentence in enumerate(story["sentences"])
     )
     header = ("sentence", "", *(f"hop {hop}" for hop in _HOP_COUNTS))
-    caption = f"The weights of the sentences, hop by hop, for a question that takes {_FACT_NAMES[facts]}. {says}"
-    note = f"The first test story with {_EXAMPLE_LENGTHS[0]} to {_EXAMPLE_LENGTHS[1]} sentences. {says}"
+    caption = f"The weights of the sentences by hop, for a question that depends on {_FACT_NAMES[facts]}. {answer}"
+    note = f"The first test story with {_EXAMPLE_LENGTHS[0]} to {_EXAMPLE_LENGTHS[1]} sentences. {answer}"
     return [ReportPicture(file, caption), ReportTable(f"A story with {_FACT_NAMES[facts]}", header, rows, note)]
 
 
 def _format_hops(hops: int) -> str:
-    """Write "1 hop", "2 hops"."""
     return f"{hops} hop" if hops == 1 else f"{hops} hops"
 
 
-def _format_percent(part: float) -> str:
-    """Write a share as percent."""
-    return f"{_round_percent(part):g} %"
+def _format_percent(share: float) -> str:
+    return f"{_round_percent(share):g} %"
 
 
-def _round_percent(part: float) -> float:
-    """Return a share in percent, with one digit."""
-    return round(100 * part, 1)
+def _round_percent(share: float) -> float:
+    return round(100 * share, 1)
+
+
+# Pictures
+
+
+def _draw_accuracy(file: Path, baselines: dict[int, Json], best: dict[_FactsAndHops, _NetworkResult]) -> None:
+    """Draw one group of bars per number of facts, one bar per number of hops, and lines for the baselines."""
+    figure, (axes,) = subplots(height=4.2)
+    for hops, colour in zip(_HOP_COUNTS, _HOP_COLOURS, strict=True):
+        heights = [100 * best[facts, hops]["test"] for facts in baselines]
+        centres = [facts + (hops - (len(_HOP_COUNTS) + 1) / 2) * _BAR_WIDTH for facts in baselines]
+        bars = axes.bar(centres, heights, 0.92 * _BAR_WIDTH, color=colour, label=_format_hops(hops))
+        axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=2, bbox=_LABEL_BOX, zorder=3)
+    for name, (label, style) in _BASELINE_STYLES.items():
+        for facts, baseline in baselines.items():
+            ends = facts - _GROUP_WIDTH / 2, facts + _GROUP_WIDTH / 2
+            axes.hlines(100 * baseline[name], *ends, color="0.25", linestyle=style, label=label if facts == 1 else "")
+    axes.set_xticks(list(baselines), [f"{facts} fact{'s' * (facts > 1)}" for facts in baselines])
+    axes.set_ylim(0, 108)
+    axes.set_ylabel("test accuracy (%)", fontsize=9)
+    axes.set_xlabel("sentences that a question depends on", fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=5, fontsize=8, frameon=False)
+    save_figure(figure, file)
+
+
+def _draw_hop_weights(file: Path, story: Json, weights: Sequence[Sequence[float]], caption: str) -> None:
+    """Draw sentences as rows and hops as columns, with the weight in every cell and marks at the facts."""
+    sentences = story["sentences"]
+    figure, (axes,) = subplots(height=1.2 + _ROW_HEIGHT * len(sentences))
+    grid = [list(column) for column in zip(*weights, strict=True)]  # sentences × hops
+    image = axes.imshow(grid, cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="auto", interpolation="none")
+    for row, values in enumerate(grid):
+        for column, weight in enumerate(values):
+            colour = "w" if weight > 0.4 else "k"
+            axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=colour)
+    _label_sentences(axes, sentences, story["facts"])
+    axes.set_xticks(range(len(weights)), [f"hop {hop}" for hop in range(1, len(weights) + 1)])
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, labelsize=9)
+    axes.set_xlabel("\n".join(wrap(caption, 80)) + "\n● a fact", fontsize=9, loc="right")
+    colorbar = figure.colorbar(image, ax=axes, ticks=[0, 0.1, 0.25, 0.5, 1], label="weight", aspect=30)
+    colorbar.ax.set_yticklabels(["0", "0.1", "0.25", "0.5", "1"], fontsize=8)
+    colorbar.outline.set_visible(False)
+    save_figure(figure, file)
+
+
+def _label_sentences(axes: Axes, sentences: Sequence[str], facts: Sequence[int]) -> None:
+    marked = [f"{sentence} {'●' if row in facts else '  '}" for row, sentence in enumerate(sentences)]
+    axes.set_yticks(range(len(sentences)), marked)
+    for row, label in enumerate(axes.get_yticklabels()):
+        if row in facts:
+            label.set_color(_FACT_COLOUR)
+            label.set_fontweight("bold")
+    axes.spines[:].set_visible(False)

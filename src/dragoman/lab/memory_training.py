@@ -1,9 +1,9 @@
-"""Train a memory network to answer questions about stories, within seconds, and see what it looked at.
+"""Trains a memory network within seconds to answer questions about stories.
 
-Memory networks get stuck: from an unlucky start the first hop never finds the sentence that the second one would need,
-and no patience helps. Two things do, both from the network's own paper. A linear start leaves the softmax of the hops
-away for the first part of a training, so that every sentence gets a gradient. And a training is begun several times;
-`lab/memory.py` keeps the network that does best on the validation split.
+Memory networks get stuck: from some initial weights the first hop never finds the sentence that the second one needs,
+and longer training does not help. The authors of the network use two remedies. A linear start omits the softmax of the
+hops in the first part of a training, so that every sentence receives a gradient. And a network is trained from several
+starts; `lab/memory.py` keeps the one with the best validation accuracy.
 """
 
 import time
@@ -22,9 +22,9 @@ from dragoman.tokens import PAD
 
 _WIDTH = 32
 _BATCH_SIZE = 64  # stories
-_LEARNING_RATE, _WARMUP_STEPS = 0.02, 100  # of Adam; the rate falls to nothing in a straight line
+_LEARNING_RATE, _WARMUP_STEPS = 0.02, 100  # of Adam; the rate falls linearly to zero
 _CLIP_NORM = 10.0
-_VALIDATE_EVERY = 200  # steps, at the validation split
+_VALIDATE_EVERY = 200  # steps
 
 
 @dataclass(frozen=True)
@@ -41,24 +41,24 @@ class EncodedStories:
 
 @dataclass(frozen=True)
 class MemoryTrainingConfig:
-    """How one network is trained."""
+    """The settings of one training."""
 
     hops: int
     seconds: float
-    linear_share: float  # share of the time without the softmax of the hops
+    linear_share: float  # of the time, without the softmax of the hops
     seed: int
 
 
 @dataclass(frozen=True)
 class MemoryPrediction:
-    """What a network said, and which sentences it looked at for that."""
+    """Answers, and the weights of the sentences."""
 
     answer: Tensor  # B
     weights: Tensor  # B hops M
 
 
 def build_vocabulary(stories: Sequence[Story]) -> dict[str, int]:
-    """Give each word of some stories a number, beginning after PAD."""
+    """Return a token for each word of stories, starting after PAD."""
     texts = {text for story in stories for text in (*story.sentences, story.question, story.answer)}
     return {
         word: number for number, word in enumerate(sorted({w for text in texts for w in story_words(text)}), PAD + 1)
@@ -66,16 +66,19 @@ def build_vocabulary(stories: Sequence[Story]) -> dict[str, int]:
 
 
 def encode_stories(stories: Sequence[Story], vocabulary: dict[str, int]) -> EncodedStories:
-    """Turn stories into tokens."""
+    """Encode stories as padded token tensors."""
     texts = {text for story in stories for text in (*story.sentences, story.question)}
     tokens = {text: [vocabulary[word] for word in story_words(text)] for text in texts}
     most, longest = max(len(story.sentences) for story in stories), max(map(len, tokens.values()))
     rows = {text: ids + [PAD] * (longest - len(ids)) for text, ids in tokens.items()}
-    told = np.full((len(stories), most, longest), PAD)
+    sentences = np.full((len(stories), most, longest), PAD)
     for number, story in enumerate(stories):
-        told[number, : len(story.sentences)] = [rows[sentence] for sentence in story.sentences]
-    asked = torch.tensor([rows[story.question] for story in stories])
-    return EncodedStories(torch.from_numpy(told), asked, torch.tensor([vocabulary[story.answer] for story in stories]))
+        sentences[number, : len(story.sentences)] = [rows[sentence] for sentence in story.sentences]
+    return EncodedStories(
+        torch.from_numpy(sentences),
+        torch.tensor([rows[story.question] for story in stories]),
+        torch.tensor([vocabulary[story.answer] for story in stories]),
+    )
 
 
 def train_memory_network(
@@ -85,15 +88,15 @@ def train_memory_network(
     config: MemoryTrainingConfig,
     on_progress: Callable[[float], None],
 ) -> list[tuple[int, float]]:
-    """Train a network until its time is over or validation finds no mistake; return steps and their accuracies.
+    """Train until the time is over or the validation accuracy is 1; return steps with their validation accuracy.
 
-    `seen` hears how much of the time is over.
+    `on_progress` is called with the share of the time that is over.
     """
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    page = model.encode_stories(train_set.story, train_set.question)
-    began_at, curve = time.monotonic(), [(0, accuracy(model, valid_set))]
+    inputs = model.encode_stories(train_set.story, train_set.question)
+    started_at, curve = time.monotonic(), [(0, accuracy(model, valid_set))]
     for step, rows in enumerate(_shuffled_batches(len(train_set), config.seed), start=1):
-        share = (time.monotonic() - began_at) / config.seconds
+        share = (time.monotonic() - started_at) / config.seconds
         if step % _VALIDATE_EVERY == 0 or share >= 1:
             curve.append((step - 1, accuracy(model, valid_set)))
             on_progress(min(share, 1.0))
@@ -101,7 +104,7 @@ def train_memory_network(
             break
         for group in optimizer.param_groups:
             group["lr"] = _LEARNING_RATE * min(1, step / _WARMUP_STEPS) * (1 - share)
-        logits, _ = model.answer(page.select(rows), linear=share < config.linear_share)
+        logits, _ = model.answer(inputs.select(rows), linear=share < config.linear_share)
         loss = F.cross_entropy(logits, train_set.answer[rows])
         optimizer.zero_grad()
         torch.autograd.backward(loss)
@@ -113,13 +116,13 @@ def train_memory_network(
 def build_memory_network(
     stories: EncodedStories, vocabulary: dict[str, int], config: MemoryTrainingConfig
 ) -> MemoryNetwork:
-    """Return a network that has not learned anything yet, with room for these stories."""
+    """Return a newly initialised network with room for these stories."""
     torch.manual_seed(config.seed)
     return MemoryNetwork(len(vocabulary) + 1, _WIDTH, config.hops, max_sentences=stories.story.shape[1])
 
 
 def _shuffled_batches(stories: int, seed: int) -> Iterator[Tensor]:
-    """Return the numbers of the stories in batches, in another order each time, for ever."""
+    """Yield batches of story indices without end, shuffled in every epoch."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         yield from torch.split(torch.randperm(stories, generator=generator), _BATCH_SIZE)
@@ -127,11 +130,11 @@ def _shuffled_batches(stories: int, seed: int) -> Iterator[Tensor]:
 
 @torch.no_grad()
 def predict(model: MemoryNetwork, stories: EncodedStories) -> MemoryPrediction:
-    """Let a network answer every question."""
+    """Answer all questions."""
     logits, weights = model(stories.story, stories.question)
     return MemoryPrediction(logits.argmax(-1), weights)
 
 
 def accuracy(model: MemoryNetwork, stories: EncodedStories) -> float:
-    """Return the share of questions that a network answers right."""
+    """Return the share of questions that are answered correctly."""
     return float((predict(model, stories).answer == stories.answer).double().mean())

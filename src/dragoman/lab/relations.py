@@ -1,10 +1,10 @@
-"""What a word may look at: relations between words whose right answer is known, and how often a head finds it.
+"""Relations between words whose right answer is known, and how often the largest weight of a head is on it.
 
-Pieces are folded into words as in `viewer/line_picture.py`: of those that look the mean, of those that are looked at
-the sum. A head is right where the heaviest of all places, START and END and the word itself among them, is the right
-one. The rows of decoder and cross attention belong to the word that is being written.
+Weights between tokens are folded into weights between words as in `viewer/line_picture.py`: the mean over the tokens of
+the attending word, the sum over those of the attended word. A head is right if its largest weight, among START, END and
+the word itself, is on a right word. The rows of decoder and cross-attention belong to the word that is being written.
 
-Shapes: N examples, L layers, H heads, R words that look, C words looked at and, last, one column for START or END.
+Shapes: N examples, L layers, H heads, R attending words, C attended words and, last, one column for START or END.
 """
 
 import math
@@ -14,41 +14,40 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.corpora.phrasebook import PhrasebookPair
-from dragoman.corpora.phrasebook import split_words as counted
+from dragoman.corpora.phrasebook import PhrasebookPair, split_words
 from dragoman.viewer.record import ATTENTION_KINDS, AttentionKind, AttentionRecord, AttentionWeights
 from dragoman.viewer.words import WordSpan, group_words
 
 _BoolArray = NDArray[np.bool_]
-_HeadIndex = tuple[int, int]  # a layer and a head, from 0
+_LayerAndHead = tuple[int, int]  # from 0
 
-_FAR_DISTANCE = 4  # words between which a dependency is called far
-_MAX_RULE_DISTANCE = 9  # that a rule of a fixed distance may reach
-_Z_95 = 1.96  # standard errors to either side: 95 %
+_FAR_DISTANCE = 4  # words, from which on a dependency is distant
+_MAX_RULE_DISTANCE = 9  # words, of rules of a fixed distance
+_Z_95 = 1.96  # standard errors of a 95 % interval
 _RESAMPLES = 2000
 
 
 @dataclass(frozen=True, eq=False)
 class WordAttention:
-    """One sentence pair as a model read it, by words, with what is known about it."""
+    """The attention over one sentence pair by words, with its annotations."""
 
     texts: tuple[str, str]
     source: tuple[str, ...]
     target: tuple[str, ...]
-    weights: Mapping[AttentionKind, AttentionWeights]  # L H R C of each kind that the model has
-    gold: PhrasebookPair | None = None  # if its words are counted like ours
+    weights: Mapping[AttentionKind, AttentionWeights]  # L H R C, of each kind that the model has
+    gold: PhrasebookPair | None = None  # if it has the same words
 
     @property
     def links(self) -> tuple[tuple[int, int], ...]:
-        """Return which words translate each other, if that is known."""
+        """The gold alignment, empty if there is none."""
         return self.gold.links if self.gold else ()
 
     def key_words(self, kind: AttentionKind) -> tuple[str, ...]:
-        """Return the words that are looked at."""
+        """Return the attended words."""
         return self.target if kind == "decoder" else self.source
 
     def nouns(self, kind: AttentionKind) -> tuple[int, ...]:
-        """Return which of the words that are looked at are nouns."""
+        """Return the indices of the attended words that are nouns."""
         known = self.gold.nouns if self.gold else ()
         if kind != "decoder":
             return known
@@ -57,7 +56,7 @@ class WordAttention:
 
 @dataclass(frozen=True)
 class RelationExample:
-    """A word that looks, the words it would be right to look at, and the place that rules count from."""
+    """An attending word, the words that are right for it, and the word from which rules count distances."""
 
     query: int
     correct: frozenset[int]
@@ -65,21 +64,23 @@ class RelationExample:
 
 
 def word_attention(record: AttentionRecord, gold: PhrasebookPair | None = None) -> WordAttention:
-    """Fold the pieces of a record into words; the gold counts if it has as many of them."""
+    """Fold the tokens of a record into words; annotations are kept if they have the same words."""
     source = group_words(record.source_text, record.source_pieces, record.source_spans)
     target = group_words(record.target_text, record.target_pieces, record.target_spans)
-    found = {kind: record.weights(kind) for kind in ATTENTION_KINDS if len(record.weights(kind))}
-    read = [WordSpan("", 0, 1, special=True), *(WordSpan("", word.first + 1, word.end + 1) for word in target[:-1])]
+    shifted = [WordSpan("", 0, 1, special=True), *(WordSpan("", word.first + 1, word.end + 1) for word in target[:-1])]
     sides: dict[AttentionKind, tuple[list[WordSpan], list[WordSpan]]]
-    sides = {"encoder": (source, source), "decoder": (target, read), "cross": (target, source)}
-    said, written = (tuple(word.label for word in side if not word.special) for side in (source, target))
-    fits = gold is not None and (list(said), list(written)) == (counted(gold.source), counted(gold.target))
-    weights = {kind: _fold_weights(array, *sides[kind]) for kind, array in found.items()}
-    return WordAttention((record.source_text, record.target_text), said, written, weights, gold if fits else None)
+    sides = {"encoder": (source, source), "decoder": (target, shifted), "cross": (target, source)}
+    source_words, target_words = (tuple(word.label for word in side if not word.special) for side in (source, target))
+    if gold and (source_words, target_words) != (tuple(split_words(gold.source)), tuple(split_words(gold.target))):
+        gold = None
+    weights = {
+        kind: _fold_weights(record.weights(kind), *sides[kind]) for kind in ATTENTION_KINDS if len(record.weights(kind))
+    }
+    return WordAttention((record.source_text, record.target_text), source_words, target_words, weights, gold)
 
 
 def _fold_weights(weights: AttentionWeights, queries: Sequence[WordSpan], keys: Sequence[WordSpan]) -> AttentionWeights:
-    """Turn weights between pieces (L H T S) into those between words; what is not a word becomes the last column."""
+    """Fold weights between tokens (L H T S) into those between words; START and END become the last column."""
     rows = np.stack([weights[:, :, word.first : word.end].mean(2) for word in queries if not word.special], axis=2)
     named = [rows[..., word.first : word.end].sum(-1) for word in keys if not word.special]
     special = [rows[..., word.first : word.end].sum(-1) for word in keys if word.special]
@@ -90,57 +91,57 @@ def _fold_weights(weights: AttentionWeights, queries: Sequence[WordSpan], keys: 
 
 
 def neighbour_at(offset: int) -> Callable[[WordAttention, AttentionKind], Iterator[RelationExample]]:
-    """Return the relation of each word to the one so many words further on."""
+    """Return the relation of each word to the word at an offset."""
 
-    def found(one: WordAttention, kind: AttentionKind) -> Iterator[RelationExample]:
-        count = len(one.key_words(kind))
-        seen = (place for place in range(count) if 0 <= place + offset < count)
-        return (RelationExample(place, frozenset((place + offset,)), place) for place in seen)
+    def find_examples(sentence: WordAttention, kind: AttentionKind) -> Iterator[RelationExample]:
+        count = len(sentence.key_words(kind))
+        words = range(max(0, -offset), min(count, count - offset))
+        return (RelationExample(word, frozenset((word + offset,)), word) for word in words)
 
-    return found
+    return find_examples
 
 
 def _repeated_words(sentence: WordAttention, kind: AttentionKind) -> Iterator[RelationExample]:
-    """Yield the words that occur twice, with the other places; in the decoder only earlier ones can be seen."""
+    """Yield words that occur several times, with the other occurrences; in the decoder, with earlier ones only."""
     names = [name.casefold() for name in sentence.key_words(kind)]
-    for place, name in enumerate(names):
-        seen = enumerate(names[:place] if kind == "decoder" else names)
-        others = frozenset(other for other, label in seen if label == name and other != place)
+    for word, name in enumerate(names):
+        visible = enumerate(names[:word] if kind == "decoder" else names)
+        others = frozenset(other for other, label in visible if label == name and other != word)
         if others:
-            yield RelationExample(place, others, place)
+            yield RelationExample(word, others, word)
 
 
 def distant_parts(sentence: WordAttention, kind: AttentionKind) -> Iterator[RelationExample]:
-    """Yield words with those, far away, that make one expression with them: "hat … gekauft", "Does … visit".
+    """Yield words with distant parts of the same expression, such as "hat … gekauft" and "Does … visit".
 
-    They are known by the other language, in which one word says both. In the decoder only what was said can be seen.
+    Parts of one expression are aligned with the same word. In the decoder, only earlier parts count.
     """
-    for place, others in _distant_partners(sentence.links, side=1 if kind == "decoder" else 0):
-        if kind != "decoder" or max(others) < place:
-            yield RelationExample(place, others, place)
+    for word, others in _distant_partners(sentence.links, side=1 if kind == "decoder" else 0):
+        if kind != "decoder" or max(others) < word:
+            yield RelationExample(word, others, word)
 
 
 def _distant_partners(links: Sequence[tuple[int, int]], side: int) -> Iterator[tuple[int, frozenset[int]]]:
-    """Yield the words of one side whose partners in meaning are all far away, with these partners."""
-    for place in sorted({link[side] for link in links}):
-        meant = {link[1 - side] for link in links if link[side] == place}
-        others = frozenset(link[side] for link in links if link[1 - side] in meant and link[side] != place)
-        if others and min(abs(other - place) for other in others) >= _FAR_DISTANCE:
-            yield place, others
+    """Yield words of one side with the words aligned with the same word, if all of these are distant."""
+    for word in sorted({link[side] for link in links}):
+        aligned = {link[1 - side] for link in links if link[side] == word}
+        others = frozenset(link[side] for link in links if link[1 - side] in aligned and link[side] != word)
+        if others and min(abs(other - word) for other in others) >= _FAR_DISTANCE:
+            yield word, others
 
 
 def is_informative(pair: PhrasebookPair) -> bool:
-    """Say whether a pair has a personal pronoun with its antecedent, or an expression whose parts are far apart."""
+    """Return whether a pair has a pronoun with its antecedent or an expression with distant parts."""
     return bool(pair.anaphora) or any(any(_distant_partners(pair.links, side)) for side in (0, 1))
 
 
 def antecedents(sentence: WordAttention, kind: AttentionKind) -> Iterator[RelationExample]:
-    """Yield personal pronouns with what they stand for; in German where the pronoun is a word by itself there too."""
-    there: dict[int, list[int]] = {}
+    """Yield personal pronouns with their antecedents; in German, only pronouns aligned with a single word."""
+    translations: dict[int, list[int]] = {}
     for i, j in sentence.links:
-        there.setdefault(i, []).append(j)
+        translations.setdefault(i, []).append(j)
     for pronoun, noun in sentence.gold.anaphora if sentence.gold else ():
-        written, nouns = there.get(pronoun, []), frozenset(there.get(noun, []))
+        written, nouns = translations.get(pronoun, []), frozenset(translations.get(noun, []))
         if kind == "encoder":
             yield RelationExample(pronoun, frozenset((noun,)), pronoun)
         elif len(written) == 1 and kind == "cross":
@@ -150,22 +151,22 @@ def antecedents(sentence: WordAttention, kind: AttentionKind) -> Iterator[Relati
 
 
 def _translated_words(sentence: WordAttention, _: AttentionKind) -> Iterator[RelationExample]:
-    """Yield the words of the target with those of the source that they translate."""
-    for place in range(len(sentence.target)):
-        right = frozenset(i for i, j in sentence.links if j == place)
+    """Yield target words with the source words that they translate."""
+    for word in range(len(sentence.target)):
+        right = frozenset(i for i, j in sentence.links if j == word)
         if right:
-            yield RelationExample(place, right, place)
+            yield RelationExample(word, right, word)
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Something that a head of one kind may be there for."""
+    """A relation between words that heads of one kind may attend to."""
 
     name: str
     kind: AttentionKind
     find_examples: Callable[[WordAttention, AttentionKind], Iterator[RelationExample]]
-    figure: int | None = None  # of the paper, that shows such a head
-    is_fixed_distance: bool = False  # whether it is a distance, which a rule of position meets by definition
+    figure: int | None = None  # of the paper that shows such a head
+    is_fixed_distance: bool = False  # a rule of position is always right
 
 
 ANTECEDENT = "the antecedent of a pronoun"
@@ -187,30 +188,30 @@ RELATIONS = (
 )
 
 
-# How often a head is right, and how often a rule that knows no weights
+# Accuracy of heads, and of rules that do not use attention
 
 
 @dataclass(frozen=True, eq=False)
 class HeadHits:
-    """Which examples each head gets right."""
+    """The examples that each head gets right."""
 
     hits: _BoolArray  # N L H
-    weight: NDArray[np.float32]  # N L H: the weight on what is right
+    weight: NDArray[np.float32]  # N L H: on the right words
 
     @property
-    def best_head(self) -> _HeadIndex:
-        """Return the head that is right most often."""
+    def best_head(self) -> _LayerAndHead:
+        """The layer and head that is right most often."""
         accuracy = self.hits.mean(0)
         layer, head = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
         return int(layer), int(head)
 
 
 def score_heads(relation: Relation, sentences: Iterable[WordAttention]) -> HeadHits | None:
-    """Mark every head of a relation's kind on every example; None if there is not one."""
+    """Score every head of a relation's kind on every example; return None if there are no examples."""
     right, weight = [], []
-    for one in sentences:
-        examples = list(relation.find_examples(one, relation.kind))
-        weights = one.weights.get(relation.kind)
+    for sentence in sentences:
+        examples = list(relation.find_examples(sentence, relation.kind))
+        weights = sentence.weights.get(relation.kind)
         if not examples or weights is None:
             continue
         rows = weights[:, :, [example.query for example in examples]]  # L H N C
@@ -223,37 +224,37 @@ def score_heads(relation: Relation, sentences: Iterable[WordAttention]) -> HeadH
     return HeadHits(np.concatenate(right), np.concatenate(weight)) if right else None
 
 
-_AttentionRule = Callable[[WordAttention, AttentionKind, int], int | None]  # from a place to the place to look at
+_AttentionRule = Callable[[WordAttention, AttentionKind, int], int | None]  # the attended word for a word, if any
 
 
 def _at_distance(offset: int) -> _AttentionRule:
-    """Return the rule that looks a fixed number of words away."""
+    """Return the rule that attends to the word at an offset."""
     return lambda _one, _kind, anchor: anchor + offset
 
 
 def _noun_before(rank: int) -> _AttentionRule:
-    """Return the rule that looks at the nearest noun before, or the second nearest."""
+    """Return the rule that attends to the nearest noun before (rank 1) or the second nearest."""
 
-    def found(one: WordAttention, kind: AttentionKind, anchor: int) -> int | None:
-        before = [place for place in one.nouns(kind) if place < anchor]
+    def rule(sentence: WordAttention, kind: AttentionKind, anchor: int) -> int | None:
+        before = [word for word in sentence.nouns(kind) if word < anchor]
         return before[-rank] if len(before) >= rank else None
 
-    return found
+    return rule
 
 
 def _first_noun(sentence: WordAttention, kind: AttentionKind, _anchor: int) -> int | None:
-    """Look at the first noun."""
+    """Attend to the first noun."""
     return next(iter(sentence.nouns(kind)), None)
 
 
 def _describe_offset(offset: int) -> str:
     """Name a fixed distance."""
     if not offset:
-        return "the same place"
+        return "the same position"
     return f"{abs(offset)} word{'s' if abs(offset) > 1 else ''} {'back' if offset < 0 else 'on'}"
 
 
-# What a rule can know that sees places alone, and what one can that is told which words are nouns.
+# Rules that know positions only, and rules that also know the nouns.
 POSITION_RULES = {
     _describe_offset(offset): _at_distance(offset) for offset in range(-_MAX_RULE_DISTANCE, _MAX_RULE_DISTANCE + 1)
 }
@@ -265,13 +266,13 @@ NOUN_RULES: dict[str, _AttentionRule] = {
 
 
 def rule_hits(rule: _AttentionRule, relation: Relation, sentences: Iterable[WordAttention]) -> _BoolArray:
-    """Return for each example (N) whether a rule finds what is right."""
+    """Return for each example (N) whether a rule is right."""
     return np.array(
         [
-            rule(one, relation.kind, example.anchor) in example.correct
-            for one in sentences
-            if relation.kind in one.weights
-            for example in relation.find_examples(one, relation.kind)
+            rule(sentence, relation.kind, example.anchor) in example.correct
+            for sentence in sentences
+            if relation.kind in sentence.weights
+            for example in relation.find_examples(sentence, relation.kind)
         ],
         dtype=np.bool_,
     )
@@ -283,7 +284,7 @@ def best_rule(rules: Mapping[str, _AttentionRule], relation: Relation, sentences
 
 
 def wilson_interval(right: int, count: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share."""
+    """Return the 95 % Wilson interval of a share."""
     share, spread = right / count, _Z_95 * _Z_95 / count
     middle = (share + spread / 2) / (1 + spread)
     half = _Z_95 * math.sqrt(share * (1 - share) / count + spread / count / 4) / (1 + spread)
@@ -292,7 +293,7 @@ def wilson_interval(right: int, count: int) -> tuple[float, float]:
 
 
 def bootstrap_difference(ours: _BoolArray, theirs: _BoolArray, seed: int = 1) -> tuple[float, float]:
-    """Return the 95 % interval of the difference of two shares on the same examples, by resampling these."""
+    """Return the 95 % bootstrap interval of the difference of two shares on the same examples."""
     chance = np.random.default_rng(seed)
     apart = ours.astype(np.float64) - theirs
     means = [apart[chance.integers(0, len(apart), len(apart))].mean() for _ in range(_RESAMPLES)]
