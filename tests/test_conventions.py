@@ -27,8 +27,8 @@ IRREGULAR = {
     "woken", "won", "worn", "wound", "written",
 }  # fmt: skip
 # To be mended; nothing may be added.
-PENDING = {"AttentionKind", "BoolArray", "FloatArray", "HeadIndex", "Message", "OnNotice", "TextPairs", "TokenArray"}
-PENDING |= {"OnStep", "Service", "TokenIds", "TrainingProgress"}
+PENDING = {"AttentionKind", "BoolArray", "FloatArray", "HeadIndex", "OnNotice", "TextPairs", "TokenArray"}
+PENDING |= {"TokenIds", "TrainingProgress"}
 VERBS_IN_ED = {
     "bleed",
     "breed",

@@ -1,4 +1,4 @@
-"""axe finds nothing serious on any of the pages, in either scheme, at either width."""
+"""axe finds no serious violation on any page, in either theme, at either width."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def check(page):
 
 
 @pytest.mark.parametrize("how", [{}, PHONE], ids=["light and wide", "dark and narrow"])
-def test_the_page_keeps_nobody_out(visit, served, how):
+def test_the_page_has_no_accessibility_violations(visit, served, how):
     page = visit(served, **how)
     page.wait_for_selector("#from option", state="attached")
     check(page)
@@ -30,7 +30,7 @@ def test_the_page_keeps_nobody_out(visit, served, how):
 
 
 @pytest.mark.parametrize("how", [{}, PHONE], ids=["light and wide", "dark and narrow"])
-def test_the_viewer_keeps_nobody_out(visit, served, how):
+def test_the_viewer_has_no_accessibility_violations(visit, served, how):
     page = visit(served, **how)
     page.fill("#source", SENTENCE)
     page.click("#inspect:enabled")

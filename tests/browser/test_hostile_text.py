@@ -11,7 +11,7 @@ def hostile_answer(route):
 
 
 @pytest.mark.parametrize("text", [HOSTILE, BIDI], ids=["markup", "directions"])
-def test_a_hostile_source_runs_nothing_and_asks_no_one(page, text):
+def test_a_hostile_source_runs_no_script_and_sends_no_request_elsewhere(page, text):
     """That nothing is asked of another host, and that no script fails, is looked after by the fixture."""
     page.fill("#source", text)
     page.wait_for_selector("#target .word")
@@ -24,7 +24,7 @@ def test_a_hostile_source_runs_nothing_and_asks_no_one(page, text):
     assert page.locator("#target img, #view img, #target script, #view script").count() == 0
 
 
-def test_a_hostile_translation_is_shown_as_it_is(page):
+def test_a_hostile_translation_is_shown_as_text(page):
     page.route("**/v1/translate", hostile_answer)
     page.fill("#source", "The lamp is old.")
     page.wait_for_selector("#target .word")
@@ -35,7 +35,7 @@ def test_a_hostile_translation_is_shown_as_it_is(page):
     assert page.title() == "Dragoman"
 
 
-def test_hostile_names_are_names(visit, served):
+def test_hostile_names_are_shown_as_text(visit, served):
     named = {"name": HOSTILE, "source": "en", "target": "de", "source_name": HOSTILE, "target_name": "x"}
     kind = {"has_language_pair": True, "raw_text_io": True, "never_split": False, "is_language_model": False}
     models = [{**named, **kind, "noun": HOSTILE, "input_hint": HOSTILE}]

@@ -1,4 +1,4 @@
-"""The viewer below the translation: what it shows is what the model did, and what it changes is done by the model."""
+"""The viewer below the translation shows what the model computes, and its changes are computed by the model."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ def model(runs):
 
 
 def look_at(page, sentence=SENTENCE):
-    """Translate a sentence and look inside."""
+    """Translate a sentence and open the viewer."""
     page.fill("#source", sentence)
     page.click("#inspect:enabled")
     page.wait_for_selector("#view .dv-tab")
@@ -32,7 +32,7 @@ def viewer(page):
 
 
 def settled(page):
-    """Wait for what was asked of the server."""
+    """Wait until the viewer has its response."""
     page.wait_for_selector("#view:not(.dv-waiting)")
 
 
@@ -58,7 +58,7 @@ def words_of(record):
     return [word["label"].strip() for word in viewer_document(record)["target"]["words"] if not word["special"]]
 
 
-def test_the_viewer_is_loaded_only_when_it_is_asked_for(page):
+def test_the_viewer_is_loaded_only_when_it_is_opened(page):
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.fill("#source", SENTENCE)
@@ -69,7 +69,7 @@ def test_the_viewer_is_loaded_only_when_it_is_asked_for(page):
     assert [url for url in asked if "/viewer/" in url]
 
 
-def test_pointing_at_a_word_shows_where_it_looked_and_another_word_looks_elsewhere(viewer, model):
+def test_pointing_at_a_word_shows_its_attention(viewer, model):
     words = viewer.locator("#view .dv-target .dv-word")
     words.nth(0).hover()
     viewer.wait_for_selector("#view .dv-target .dv-chosen")
@@ -88,7 +88,7 @@ def test_pointing_at_a_word_shows_where_it_looked_and_another_word_looks_elsewhe
     assert [float(weight) for weight in second] == pytest.approx([s**0.5 if s >= 0.03 else 0 for s in shares], abs=0.05)
 
 
-def test_a_click_holds_a_word_and_escape_frees_it(viewer):
+def test_a_click_selects_a_word_and_escape_deselects_it(viewer):
     viewer.locator("#view .dv-target .dv-word").nth(1).click()
     viewer.mouse.move(5, 5)
     assert viewer.locator("#view .dv-target .dv-chosen").count() == 1
@@ -96,7 +96,7 @@ def test_a_click_holds_a_word_and_escape_frees_it(viewer):
     viewer.wait_for_selector("#view .dv-target .dv-chosen", state="detached")
 
 
-def test_a_head_opens_large_and_its_cells_tell_the_weights_that_were_used(viewer, model):
+def test_a_head_is_enlarged_and_its_cells_show_the_weights(viewer, model):
     viewer.locator("#view .dv-grid[aria-label='Cross-attention'] .dv-thumb").nth(1).click()
     viewer.wait_for_selector("#view .dv-large h3:has-text('head 2')")
     viewer.click("#view label:has-text('Sub-words')")
@@ -112,7 +112,7 @@ def test_a_head_opens_large_and_its_cells_tell_the_weights_that_were_used(viewer
     assert weight == pytest.approx(model.inspect(SENTENCE).cross[0, 1, 1, 1], abs=0.005)
 
 
-def test_a_head_that_is_switched_off_changes_the_translation_as_the_model_without_it_does(viewer, model):
+def test_an_ablated_head_changes_the_translation_as_in_the_model(viewer, model):
     kind, places = "encoder", [("encoder", layer, head) for layer in range(2) for head in range(2)]
     without = next(place for place in places if model.inspect(SENTENCE, without=[place]).target_text)
     viewer.locator(f"#view .dv-grid[aria-label^='{kind.capitalize()}'] .dv-thumb").nth(
@@ -128,7 +128,7 @@ def test_a_head_that_is_switched_off_changes_the_translation_as_the_model_withou
     assert translation(viewer) == words_of(model.inspect(SENTENCE))
 
 
-def test_the_beam_tree_can_be_walked_and_continued_from(viewer, model):
+def test_the_beam_tree_can_be_navigated_and_a_hypothesis_continued(viewer, model):
     open_tab(viewer, "Beam")
     nodes = viewer.locator("#view [role=treeitem]")
     viewer.wait_for_selector("#view [role=treeitem]")
@@ -144,7 +144,7 @@ def test_the_beam_tree_can_be_walked_and_continued_from(viewer, model):
     assert translation(viewer) == words_of(model.inspect(SENTENCE, prefix=prefix))
 
 
-def test_the_alignment_is_the_models_own_and_its_method_is_named(viewer, model):
+def test_the_alignment_is_the_models_and_its_method_is_named(viewer, model):
     open_tab(viewer, "Alignment")
     aligned = viewer_document(model.inspect(SENTENCE))["alignment"]
     pharaoh = aligned["methods"][aligned["preferred"]]["pharaoh"]
@@ -158,7 +158,7 @@ def test_the_viewer_follows_the_sentence_and_keeps_its_tab(viewer):
     assert viewer.get_attribute("#view .dv-tab:text-is('Alignment')", "aria-selected") == "true"
 
 
-def test_a_text_of_several_sentences_is_looked_into_one_by_one(page):
+def test_the_sentences_of_a_text_are_inspected_one_by_one(page):
     both = {"translations": [[{"text": "Die Lampe ist alt. Der Hund schläft."}]], "model": "there"}
     page.route("**/v1/translate", lambda route: route.fulfill(json=both))
     look_at(page, "The lamp is old. The dog sleeps.")
@@ -168,13 +168,13 @@ def test_a_text_of_several_sentences_is_looked_into_one_by_one(page):
     assert translation(page)[:3] == ["Der", "Hund", "schläft"]
 
 
-def test_two_models_stand_side_by_side(viewer):
+def test_two_models_are_compared_side_by_side(viewer):
     viewer.select_option("#compare", "rival")
     viewer.wait_for_selector("#view .dv-side >> nth=1")
     assert viewer.locator("#view .dv-side h3").all_text_contents() == ["there", "rival"]
 
 
-def test_an_address_brings_back_what_was_seen(visit, viewer):
+def test_the_url_restores_the_view(visit, viewer):
     open_tab(viewer, "Alignment")
     viewer.wait_for_function("() => location.hash.includes('tab=alignment')")
     again = visit(viewer.url)
@@ -213,7 +213,7 @@ def check_saved(browser, file: Path) -> None:
     assert not faults
 
 
-def test_a_sentence_that_is_too_long_to_look_at_is_refused_in_words(page):
+def test_the_inspection_of_too_long_a_sentence_is_refused_with_a_message(page):
     page.fill("#source", "lamp " * 400)
     page.click("#inspect:enabled")
     page.wait_for_selector("#view-status:has-text('at most 120')")

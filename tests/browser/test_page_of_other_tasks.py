@@ -1,4 +1,4 @@
-"""The page with models that do not translate; the server's answers are given here."""
+"""The page with models of other tasks; the tests supply the server's responses."""
 
 import json
 
@@ -36,7 +36,7 @@ def served_with(models, questions, text, **more):
     return prepare
 
 
-def test_a_parser_is_asked_for_sentences_and_its_words_are_not_clickable(visit, served):
+def test_a_parser_has_its_own_hint_and_its_output_is_not_clickable(visit, served):
     questions = []
     page = visit(served, served_with([PARSER], questions, "(TOP (NN dog))"))
     page.wait_for_selector("#source[placeholder='Type a sentence']")
@@ -60,7 +60,7 @@ def test_drawings_of_an_output_are_shown_as_images_that_can_be_saved(visit, serv
     page.wait_for_selector("#pictures", state="hidden")
 
 
-def test_two_spaces_are_the_tab_that_a_model_asks_for(visit, served):
+def test_two_spaces_stand_for_a_tab(visit, served):
     questions = []
     page = visit(served, served_with([INFLECTOR, PARSER], questions, "went"))
     page.fill("#source", "go  V;PST")
@@ -69,7 +69,7 @@ def test_two_spaces_are_the_tab_that_a_model_asks_for(visit, served):
     assert page.locator("#model option").all_text_contents() == ["inflector", "parser"]
 
 
-def test_a_language_model_goes_on_when_it_is_told_to(visit, served):
+def test_a_language_model_generates_when_the_button_is_pressed(visit, served):
     questions = []
     page = visit(served, served_with([WRITER], questions, " ran away."))
     page.fill("#source", "The dog")

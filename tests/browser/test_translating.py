@@ -1,4 +1,4 @@
-"""The page at `/`: what a person types is translated, and what goes wrong is said."""
+"""The page at `/`: translates what is typed, and shows errors."""
 
 import json
 
@@ -43,11 +43,11 @@ def fail(page, status, *, times=1, **headers):
     page.route("**/v1/translate", answer)
 
 
-def test_what_is_typed_is_translated_as_the_model_translates_it(page, model):
+def test_typed_text_is_translated_as_by_the_model(page, model):
     type_and_wait(page, SENTENCE, model.translate(SENTENCE))
 
 
-def test_the_translation_follows_the_typing_and_an_old_answer_never_wins(page, model):
+def test_the_translation_follows_the_typing_and_an_old_response_is_not_shown(page, model):
     """The first request is held back until the second has been answered; its answer must not be shown."""
     delayed = []
     page.route("**/v1/translate", lambda route: delayed.append(route) if not delayed else route.fallback())
@@ -79,7 +79,7 @@ def test_clearing_the_text_clears_the_translation(page, model):
     assert page.evaluate("document.activeElement.id") == "source"
 
 
-def test_an_answer_that_comes_after_the_text_was_cleared_is_not_shown(page):
+def test_a_response_after_the_text_was_cleared_is_not_shown(page):
     delayed = []
     page.route("**/v1/translate", lambda route: delayed.append(route))
     with page.expect_request("**/v1/translate"):
@@ -123,7 +123,7 @@ def test_the_translation_can_be_copied(browser, visit, served, model):
     assert page.evaluate("navigator.clipboard.readText()") == model.translate(SENTENCE)
 
 
-def test_another_translation_can_be_chosen_for_the_whole_and_left_again(page, model):
+def test_an_alternative_of_the_whole_text_can_be_chosen_and_reset(page, model):
     best = model.translate(SENTENCE)
     type_and_wait(page, SENTENCE, best)
     page.click("#alternatives")
@@ -135,7 +135,7 @@ def test_another_translation_can_be_chosen_for_the_whole_and_left_again(page, mo
     assert page.text_content("#target") == best
 
 
-def test_a_translation_goes_on_from_a_word_of_the_readers_own(page, model):
+def test_a_translation_continues_from_the_users_own_word(page, model):
     type_and_wait(page, SENTENCE, model.translate(SENTENCE))
     page.locator("#target .word").nth(1).click()
     page.wait_for_selector("#own:visible")
@@ -147,7 +147,7 @@ def test_a_translation_goes_on_from_a_word_of_the_readers_own(page, model):
     assert page.evaluate("document.activeElement.textContent").startswith("Lampe")
 
 
-def test_a_words_alternatives_begin_with_what_stands_before_it(page, model):
+def test_the_alternatives_of_a_word_begin_with_the_text_before_it(page, model):
     type_and_wait(page, SENTENCE, model.translate(SENTENCE))
     with page.expect_request("**/v1/translate") as asked:
         page.locator("#target .word").nth(1).click()
@@ -156,7 +156,7 @@ def test_a_words_alternatives_begin_with_what_stands_before_it(page, model):
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_server_is_asked_again_after_the_time_it_names(page, model, status):
+def test_a_request_to_a_busy_server_is_repeated_after_retry_after(page, model, status):
     fail(page, status, **{"Retry-After": "600"})
     page.clock.install()
     page.fill("#source", SENTENCE)
@@ -175,7 +175,7 @@ def test_trying_now_does_not_wait(page, model):
     type_and_wait(page, SENTENCE, model.translate(SENTENCE))
 
 
-def test_a_page_that_is_offline_says_so_and_goes_on_when_it_is_back(page, model):
+def test_an_offline_page_shows_a_message_and_continues_when_it_is_online(page, model):
     page.context.set_offline(True)
     page.fill("#source", SENTENCE)
     page.wait_for_selector("#message:has-text('You are offline.')")
@@ -183,13 +183,13 @@ def test_a_page_that_is_offline_says_so_and_goes_on_when_it_is_back(page, model)
     type_and_wait(page, SENTENCE, model.translate(SENTENCE))
 
 
-def test_a_refusal_is_shown_in_the_servers_words(page):
+def test_an_error_is_shown_with_the_servers_message(page):
     fail(page, 422)
     page.fill("#source", SENTENCE)
     page.wait_for_selector("#message.bad:has-text('it failed')")
 
 
-def test_right_to_left_text_is_set_from_the_right(page):
+def test_right_to_left_text_has_its_direction(page):
     page.fill("#source", "שלום עולם")
     assert page.evaluate("document.querySelector('#source').matches(':dir(rtl)')")
     page.route(
@@ -201,7 +201,7 @@ def test_right_to_left_text_is_set_from_the_right(page):
     assert page.evaluate("document.querySelector('#target').matches(':dir(rtl)')")
 
 
-def test_colours_follow_the_system_until_they_are_switched_and_the_choice_stays(visit, served):
+def test_the_theme_follows_the_system_until_it_is_switched_and_the_choice_is_kept(visit, served):
     page = visit(served, color_scheme="dark")
     background = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(background)
@@ -212,7 +212,7 @@ def test_colours_follow_the_system_until_they_are_switched_and_the_choice_stays(
     assert page.evaluate(background) == light
 
 
-def test_everything_can_be_reached_by_keyboard_alone(page):
+def test_all_controls_can_be_reached_by_keyboard(page):
     page.keyboard.type(SENTENCE)  # the text has the focus from the start
     page.wait_for_selector("#target .word")
     reached = set()
@@ -222,7 +222,7 @@ def test_everything_can_be_reached_by_keyboard_alone(page):
     assert {"clear", "word", "alternatives", "copy", "inspect"} <= reached
 
 
-def test_arrow_keys_walk_the_words_and_escape_returns_to_them(page):
+def test_arrow_keys_move_between_words_and_escape_returns_to_them(page):
     page.fill("#source", SENTENCE)
     page.wait_for_selector("#target .word")
     page.locator("#target .word").first.focus()
@@ -234,21 +234,21 @@ def test_arrow_keys_walk_the_words_and_escape_returns_to_them(page):
     assert page.evaluate("document.activeElement === document.querySelectorAll('#target .word')[1]")
 
 
-def test_nothing_is_wider_than_a_phone(visit, served):
+def test_the_page_fits_a_phone(visit, served):
     page = visit(served, viewport={"width": 360, "height": 740})
     page.fill("#source", SENTENCE + " " + "Donaudampfschifffahrtsgesellschaft" * 3)
     page.wait_for_selector("#target .word")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_server_with_a_token_lets_a_browser_in_that_knows_it(visit, start, runs):
+def test_a_browser_can_send_the_token_as_a_password(visit, start, runs):
     """A browser asks for a password by itself, before there is a page; it is the token."""
     page = visit(start("serve", runs[0], "--token", "a-secret-token"), http_credentials=KNOWN)
     page.fill("#source", SENTENCE)
     page.wait_for_selector("#target .word")
 
 
-def test_a_token_that_is_asked_for_later_is_kept_in_the_page_only(page, model):
+def test_a_token_typed_on_the_page_is_not_stored(page, model):
     def guarded(route):
         known = route.request.headers.get("authorization") == "Bearer a-secret-token"
         return route.fallback() if known else route.fulfill(status=401, json={"error": "no", "code": "unauthorized"})

@@ -1,10 +1,10 @@
-"""The page of a training, while the training goes on."""
+"""The live page of a training."""
 
 import dragoman
 
 
-def test_the_page_of_a_training_fills_while_it_trains(visit, start, recipe_of, tmp_path):
-    """The browser is open before the run is there; it hears of each step and shows the samples of the validation."""
+def test_the_page_of_a_training_is_updated_while_it_runs(visit, start, recipe_of, tmp_path):
+    """The page is opened before the run exists; it shows the steps and the samples of the validation."""
     run = tmp_path / "run"
     page = visit(start("watch", run))
     assert page.locator("#now").text_content() == ""

@@ -1,4 +1,4 @@
-"""D10 to D14: what is refused, what is never repeated, what every answer carries."""
+"""D10 to D14: access, errors that repeat nothing, security headers, logs without text."""
 
 import base64
 import os
@@ -38,7 +38,7 @@ def test_limits_are_set_for_existing_routes_only():
 
 
 @pytest.mark.parametrize(("method", "path"), EVERY)
-def test_every_route_asks_for_the_token(locked, method, path):
+def test_every_route_requires_the_token(locked, method, path):
     body = {"text": "a", "q": "a", "target": "de"} if method == "POST" else None
     wrong = "Basic " + base64.b64encode(b"me:wrong-token").decode()
     for header in ("", "Bearer wrong-token", "Bearer", wrong, "Basic !!!"):
@@ -47,7 +47,7 @@ def test_every_route_asks_for_the_token(locked, method, path):
         assert "www-authenticate" in answer.headers
 
 
-def test_the_token_opens_as_a_bearers_as_a_password_and_as_an_api_key(locked):
+def test_the_token_is_accepted_as_bearer_as_password_and_as_api_key(locked):
     assert locked.get("/v1/info").status == 200
     password = "Basic " + base64.b64encode(f"anyone:{TOKEN}".encode()).decode()
     assert locked.get("/v1/info", authorization=password).status == 200
@@ -59,7 +59,7 @@ def test_the_token_opens_as_a_bearers_as_a_password_and_as_an_api_key(locked):
     assert locked.get("/frontend/settings").json()["keyRequired"] is True
 
 
-def test_every_answer_carries_the_headers_that_protect_a_browser(server):
+def test_every_response_has_the_security_headers(server):
     for path in ("/", "/v1/info", "/nowhere", "/docs", "/page/page.js", "/translate"):
         headers = server.get(path).headers
         assert headers["content-security-policy"].startswith("default-src 'self';")
@@ -70,7 +70,7 @@ def test_every_answer_carries_the_headers_that_protect_a_browser(server):
         assert not headers.keys() & {"set-cookie", "access-control-allow-origin", "server"}
 
 
-def test_the_page_of_the_api_has_nothing_inline_and_nothing_from_elsewhere(server):
+def test_the_api_page_has_no_inline_scripts_and_loads_nothing_from_other_hosts(server):
     page = server.get("/docs").body.decode()
     assert "POST /v1/translate" in page
     assert not re.search(r"<script|<style|style=|\son\w+=|https?://", page)
@@ -79,16 +79,16 @@ def test_the_page_of_the_api_has_nothing_inline_and_nothing_from_elsewhere(serve
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example", "[::1", "a:b"]
 )
-def test_a_name_that_is_not_ours_is_refused(server, host):
+def test_an_unknown_host_name_is_refused(server, host):
     assert server.get("/", host=host).status in (400, 421)
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:99", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST"])
-def test_addresses_and_localhost_are_ours(host):
+def test_ip_addresses_and_localhost_are_accepted(host):
     AccessPolicy(None).check_host({b"host": host.encode()})
 
 
-def test_names_can_be_allowed():
+def test_host_names_can_be_allowed():
     AccessPolicy(None, ["Translate.example"]).check_host({b"host": b"translate.example:443"})
     with pytest.raises(Problem):
         AccessPolicy(None).check_host({b"host": b"translate.example:443"})
@@ -100,7 +100,7 @@ def test_pages_of_other_sites_are_refused(server):
     assert server.get("/v1/info", origin=f"http://127.0.0.1:{server.port}").status == 200
 
 
-def test_without_a_token_the_doors_are_open():
+def test_without_a_configured_token_every_request_is_authorized():
     assert AccessPolicy(None).has_valid_token({})
     assert not AccessPolicy(TOKEN).has_valid_token({})
     assert token_required().status == 401
@@ -136,7 +136,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("path", "body"), WRONG, ids=range(len(WRONG)))
-def test_an_error_has_our_shape_and_repeats_nothing(server, path, body):
+def test_an_error_has_four_fields_and_repeats_nothing_from_the_request(server, path, body):
     answer = server.post(path, body, content_type="application/json")
     assert 400 <= answer.status < 500
     said = answer.json()
@@ -147,7 +147,7 @@ def test_an_error_has_our_shape_and_repeats_nothing(server, path, body):
         assert leak.encode() not in answer.body
 
 
-def test_a_method_that_does_not_fit_is_told_which_does(server):
+def test_a_wrong_method_is_answered_with_the_allowed_one(server):
     answer = server.ask("PUT", "/v1/translate", {"text": "a"})
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
@@ -162,7 +162,7 @@ def test_logs_have_routes_and_codes_but_no_text(server):
     assert CANARY not in server.get("/metrics").body.decode()
 
 
-def test_nothing_is_fetched_from_anywhere(start, run, tmp_path):
+def test_the_server_opens_no_outgoing_connection(start, run, tmp_path):
     """Every connection that any process of the server opens would be written down."""
     watcher = """
 import os, sys
@@ -184,13 +184,13 @@ sys.addaudithook(heard)
     assert all("socket.getaddrinfo ('127.0.0.1', 0)" in line for line in lines), lines
 
 
-def test_the_front_holds_no_torch(server):
+def test_the_http_process_does_not_load_torch(server):
     loaded = Path(f"/proc/{server.process.pid}/maps").read_text()
     assert "torch" not in loaded
     assert "torch" in Path(f"/proc/{server.worker()}/maps").read_text()
 
 
-def test_the_description_of_the_api_names_every_field(server):
+def test_the_openapi_description_describes_every_field(server):
     described = server.get("/openapi.json").json()
     body = described["paths"]["/v1/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     fields = described["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]

@@ -13,7 +13,7 @@ from dragoman.server.limits import Limits
 from dragoman.server.problems import Problem
 
 
-def test_over_capacity_is_refused_at_once_with_retry_after_and_the_admitted_are_answered(small_server):
+def test_requests_above_capacity_are_refused_at_once_with_retry_after_and_the_others_are_answered(small_server):
     ask = lambda _: small_server.post("/v1/translate", {"text": "a b c"})  # noqa: E731
     with ThreadPoolExecutor(8) as pool:
         with small_server.paused():
@@ -28,7 +28,7 @@ def test_over_capacity_is_refused_at_once_with_retry_after_and_the_admitted_are_
     assert {answer.status for answer in answers} == {200}
 
 
-def test_one_address_has_only_its_share(small_server):
+def test_the_requests_of_one_address_are_limited(small_server):
     ask = lambda who: small_server.post("/v1/translate", {"text": "a"}, x_forwarded_for=f"1.1.1.1, {who}")  # noqa: E731
     with ThreadPoolExecutor(8) as pool:
         with small_server.paused():
@@ -42,7 +42,7 @@ def test_one_address_has_only_its_share(small_server):
         assert [each.result().status for each in (*first, other)] == [200, 200, 200]
 
 
-def test_the_work_of_a_client_that_has_gone_is_dropped(server):
+def test_the_work_of_a_disconnected_client_is_dropped(server):
     body = json.dumps({"text": "a b c\n" * 250}).encode()
     head = f"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     abandoned, decoded = server.metric("abandoned_total"), server.metric("decoded_total")

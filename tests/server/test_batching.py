@@ -1,4 +1,4 @@
-"""D7: batches are made across clients, and never mix or change an answer."""
+"""D7: batches across clients never mix or change translations."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ def sentences():
     return [" ".join("abcdefgh"[(number >> 3 * place) & 7] for place in range(1 + number % 6)) for number in range(600)]
 
 
-def test_many_clients_get_the_very_answers_that_one_gets_alone(server, run, sentences):
+def test_concurrent_clients_get_the_same_translations_as_offline(server, run, sentences):
     unique = list(dict.fromkeys(sentences))
     offline = [best.text for best in dragoman.load(run).translate(unique, details=True)]
     with ThreadPoolExecutor(32) as pool:
@@ -23,7 +23,7 @@ def test_many_clients_get_the_very_answers_that_one_gets_alone(server, run, sent
     assert len(set(offline)) > 100, "a model that always says the same proves nothing"
 
 
-def test_scores_are_those_of_translating_alone(server, run):
+def test_scores_equal_those_of_offline_translation(server, run):
     alone = dragoman.load(run).translate(["a b c", "d e"], details=True, n_best=3, beam=3)
     asked = server.post("/v1/translate", {"texts": ["a b c", "d e"], "n_best": 3, "beam": 3}).json()["translations"]
     for row, others in zip(asked, alone, strict=True):
@@ -63,14 +63,14 @@ def test_a_batch_stays_within_its_budget_and_its_kind():
     assert taken(scheduler.next_batch()) == [(2, 0)]
 
 
-def test_threads_share_what_is_there():
+def test_threads_share_the_queued_units():
     scheduler, _ = scheduler_of(threads=2)
     for number in range(64):
         scheduler.submit(job(number))
     assert [len(scheduler.next_batch().units), len(scheduler.next_batch().units)] == [32, 32]
 
 
-def test_a_lone_request_does_not_wait_for_company_and_one_in_a_crowd_does_so_briefly():
+def test_a_single_request_is_not_delayed_and_one_among_many_is_delayed_briefly():
     scheduler, clock = scheduler_of(threads=1)
     scheduler.submit(job(1))
     assert scheduler.batching_delay() == 0
@@ -81,14 +81,14 @@ def test_a_lone_request_does_not_wait_for_company_and_one_in_a_crowd_does_so_bri
     assert scheduler.batching_delay() <= 0
 
 
-def test_while_short_sentences_wait_only_one_thread_is_with_long_ones():
+def test_while_short_sentences_wait_only_one_thread_decodes_long_ones():
     scheduler, _ = scheduler_of(threads=2)
     scheduler.submit(job(1, *[MAX_SHORT_TOKENS + 1] * 4, budget=MAX_SHORT_TOKENS))
     scheduler.submit(job(2, *[5] * 100))
     assert [scheduler.next_batch().lane, scheduler.next_batch().lane] == ["long", "short"]
 
 
-def test_a_thread_with_long_sentences_lets_short_ones_pass_if_no_other_does():
+def test_a_thread_with_long_sentences_takes_short_ones_if_no_other_thread_does():
     scheduler, _ = scheduler_of(threads=1)
     scheduler.submit(job(1, MAX_SHORT_TOKENS + 1))
     assert scheduler.next_batch().lane == "long"
@@ -114,7 +114,7 @@ def test_one_inspection_runs_at_a_time():
     assert scheduler.next_lane() == "inspect"
 
 
-def test_a_request_that_is_gone_is_neither_taken_nor_answered():
+def test_a_cancelled_request_is_neither_decoded_nor_answered():
     scheduler, _ = scheduler_of(threads=1)
     scheduler.submit(job(1, 10, 10))
     scheduler.submit(job(2, 10))
@@ -130,7 +130,7 @@ def test_a_request_that_is_gone_is_neither_taken_nor_answered():
 
 
 @pytest.mark.long
-def test_ten_thousand_sentences_none_mixed(start, run):
+def test_ten_thousand_sentences_are_not_mixed_up(start, run):
     server = start(run, "--languages", "toy=en:de")
     unique = [" ".join("abcdefgh"[(number >> 3 * place) & 7] for place in range(5)) for number in range(10_000)]
     offline = dragoman.load(run).translate(unique)

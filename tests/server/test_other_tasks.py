@@ -1,4 +1,4 @@
-"""A server of models that do other things than translate."""
+"""A server with models of other tasks than translation."""
 
 import json
 from xml.etree import ElementTree
@@ -21,13 +21,13 @@ def first(answer):
 
 
 @pytest.mark.parametrize("task", INPUTS)
-def test_each_line_is_read_and_answered_as_its_task_does(server, other_runs, task):
+def test_each_line_is_processed_as_by_the_task_itself(server, other_runs, task):
     expected = dragoman.load(other_runs[task]).predict(INPUTS[task].split("\n"))
     answer = server.post("/v1/translate", {"text": INPUTS[task], "model": task})
     assert first(answer).split("\n") == [text.strip() for text in expected]
 
 
-def test_trees_are_drawn_if_that_is_asked_for_and_nothing_else_is(server):
+def test_trees_are_drawn_on_request_and_other_outputs_are_not(server):
     question = {"text": INPUTS["parse"] + "\n", "model": "parse", "pictures": True, "n_best": 2}
     for tree in server.post("/v1/translate", question).json()["translations"][0]:
         assert [ElementTree.fromstring(picture).tag for picture in tree["pictures"]] == [f"{{{SVG}}}svg"] * 2
@@ -37,7 +37,7 @@ def test_trees_are_drawn_if_that_is_asked_for_and_nothing_else_is(server):
     assert "pictures" not in plain["translations"][0][0]
 
 
-def test_what_is_served_says_what_it_does(server):
+def test_info_describes_the_tasks_of_the_models(server):
     models = {model["name"]: model for model in server.get("/v1/info").json()["models"]}
     assert {name: model["noun"] for name, model in models.items()} == {
         "pronounce": "pronouncer", "inflect": "morphological inflector", "parse": "parser",
@@ -47,14 +47,14 @@ def test_what_is_served_says_what_it_does(server):
     assert "tab" in models["inflect"]["input_hint"]
 
 
-def test_a_language_model_goes_on_with_a_text(server, other_runs):
+def test_a_language_model_continues_a_text(server, other_runs):
     how = {"length": 12, "temperature": 0.5, "top_k": 3, "seed": 7}
     answer = server.post("/v1/translate", {"text": "The dog", "model": "generate", "n_best": 2, **how})
     texts = [one["text"] for one in answer.json()["translations"][0]]
     assert texts == dragoman.load(other_runs["generate"]).generate("The dog", samples=2, **how)
 
 
-def test_what_a_language_model_writes_can_be_followed(server):
+def test_the_output_of_a_language_model_can_be_streamed(server):
     question = {"text": "The", "model": "generate", "length": 8, "stream": True}
     body = server.post("/v1/translate", question).body.decode()
     events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: ")]
@@ -74,18 +74,18 @@ def test_what_a_language_model_writes_can_be_followed(server):
         ({"text": "The", "model": "generate", "top_p": 0.0}, "top_p"),
     ],
 )
-def test_what_a_model_cannot_do_is_refused(server, question, field):
+def test_options_that_a_model_does_not_support_are_refused(server, question, field):
     answer = server.post("/v1/translate", question)
     assert (answer.status, answer.json()["field"]) == (422, field)
 
 
-def test_what_the_task_cannot_read_is_refused_in_its_own_words(server):
+def test_invalid_input_is_refused_with_the_tasks_own_error(server):
     answer = server.post("/v1/translate", {"text": "abba", "model": "inflect"})
     assert answer.status == 422
     assert "with a tab between" in answer.json()["error"]
 
 
-def test_libretranslates_clients_find_no_languages(server):
+def test_libretranslates_routes_have_no_languages_without_a_translator(server):
     assert server.get("/languages").json() == []
     assert server.get("/frontend/settings").json()["language"]["source"] == {"code": "", "name": ""}
     for pair in ({"source": "en", "target": "de"}, {"source": "", "target": ""}, {"source": "auto", "target": "de"}):
@@ -94,11 +94,12 @@ def test_libretranslates_clients_find_no_languages(server):
 
 
 @pytest.mark.parametrize("task", [*INPUTS, "generate"])
-def test_a_model_of_any_task_can_be_looked_into(server, task):
+def test_the_attention_of_a_model_of_any_task_can_be_inspected(server, other_runs, task):
     text = INPUTS.get(task, "The dog").split("\n")[0]
-    assert server.post("/v1/attention", {"text": text, "model": task}).status == 200
+    document = server.post("/v1/attention", {"text": text, "model": task}).json()
+    assert document["target"]["text"] == dragoman.load(other_runs[task]).inspect(text).target_text
 
 
-def test_languages_are_for_translators(command, other_runs, start):
+def test_languages_can_be_set_for_translators_only(command, other_runs, start):
     with pytest.raises(AssertionError, match="is a parser, which has no languages"):
         start(other_runs["parse"], "--languages", "parse=en:de")

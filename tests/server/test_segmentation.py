@@ -1,4 +1,4 @@
-"""Texts are taken apart and put together again."""
+"""Texts are split into sentences and joined again."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ TEXTS = st.text(st.one_of(st.sampled_from('a. \n\r\t!?。“"<>&;'), st.characte
 
 
 @given(TEXTS, st.booleans())
-def test_nothing_is_lost_between_the_sentences(text, split):
+def test_sentences_and_gaps_make_up_the_text(text, split):
     layout = split_sentences(text, lines_only=not split)
     taken = "".join(part for pair in zip(layout.gaps, (*layout.sentences, ""), strict=True) for part in pair)
     assert taken == text
@@ -20,7 +20,7 @@ def test_nothing_is_lost_between_the_sentences(text, split):
 
 
 @given(TEXTS)
-def test_line_breaks_stay_whatever_the_translations_are(text):
+def test_line_breaks_are_kept_whatever_the_translations_are(text):
     layout = split_sentences(text)
     written = layout.fill(["Übersetzung." for _ in layout.sentences])
     assert written.count("\n") == text.count("\n")
@@ -43,13 +43,13 @@ def test_sentences_end_where_a_reader_would_end_them(text, sentences):
     assert list(split_sentences(text).sentences) == sentences
 
 
-def test_spaces_follow_the_language_that_is_written():
+def test_the_target_language_decides_about_spaces():
     assert split_sentences("One. Two.").fill(["他走了。", "她来了。"]) == "他走了。她来了。"
     assert split_sentences("他走了。她来了。").fill(["He left.", "She came."]) == "He left. She came."
     assert split_sentences("One.\n  Two.").fill(["他。", "她。"]) == "他。\n  她。"
 
 
-def test_tags_stay_and_text_becomes_text():
+def test_tags_are_kept_and_translations_are_escaped():
     page = split_html('<p class="a.b">One &amp; two. Three!</p><!-- One. --><pre>x. Y</pre> a < b')
     assert list(page.sentences) == ["One & two.", "Three!", "a < b"]
     written = page.fill(["<b>", "Drei", "c"])
@@ -57,7 +57,7 @@ def test_tags_stay_and_text_becomes_text():
 
 
 @given(TEXTS)
-def test_any_html_comes_back_with_its_tags(text):
+def test_any_html_keeps_its_tags(text):
     page = split_html(text)
     assert all(tag in page.fill(page.sentences) for tag in page.tags)
 
@@ -71,6 +71,6 @@ def test_any_html_comes_back_with_its_tags(text):
         ("a.txt", "b.txt", None, "x", ("source", "target")),
     ],
 )
-def test_the_names_of_files_tell_the_languages(source, target, pairs, run, codes):
+def test_languages_are_read_from_file_names(source, target, pairs, run, codes):
     assert guess_languages(source, target, pairs, run) == codes
     assert language_name("pt-BR") == "Portuguese"

@@ -32,7 +32,7 @@ def listening():
         (["--host", "192.0.2.1", "--token", "long-enough"], "Cannot listen on 192.0.2.1"),
     ],
 )
-def test_wrong_options_are_explained(command, run, options, words):
+def test_invalid_options_are_explained(command, run, options, words):
     outcome = command("serve", run, *options)
     assert outcome.code == 2
     assert words in outcome.err
@@ -45,14 +45,14 @@ def test_a_port_in_use_is_named(command, run, listening):
     assert f"port {listening}: Address already in use. Choose another --port" in outcome.err
 
 
-def test_what_is_no_run_is_named(command, tmp_path):
+def test_a_directory_that_is_not_a_run_is_named(command, tmp_path):
     assert f"{tmp_path / 'none'}: no such run directory" in command("serve", tmp_path / "none").err
     outcome = command("serve", tmp_path)
     assert (outcome.code, outcome.out) == (2, "")
     assert f"{tmp_path} is not a run directory: it has no recipe.toml" in outcome.err
 
 
-def test_two_runs_that_nobody_could_tell_apart_are_refused(command, run, tmp_path):
+def test_two_runs_with_the_same_name_and_languages_are_refused(command, run, tmp_path):
     twin = shutil.copytree(run, tmp_path / "toy")
     outcome = command("serve", run, twin, "--port", 0)
     assert outcome.code == 2
@@ -60,7 +60,7 @@ def test_two_runs_that_nobody_could_tell_apart_are_refused(command, run, tmp_pat
     assert "Traceback" not in outcome.err
 
 
-def test_told_twice_a_server_may_be_open_to_all(command, run, monkeypatch):
+def test_a_server_can_be_open_to_all_with_two_options(command, run, monkeypatch):
     seen = []
 
     async def served(plan, listening, _opened):
@@ -72,14 +72,14 @@ def test_told_twice_a_server_may_be_open_to_all(command, run, monkeypatch):
     assert (outcome.code, seen) == (0, [("0.0.0.0", None)])
 
 
-def test_weights_of_a_byte_each_are_served_when_asked_for(start, run):
+def test_int8_weights_are_served_on_request(start, run):
     server = start(run, "--precision", "int8")
     assert server.get("/v1/info").json()["models"][0]["precision"] == "int8"
     assert server.translate("a b c") == dragoman.load(run).translate("a b c", precision="int8")
     assert server.stop() == 0
 
 
-def test_another_precision_is_refused_with_those_there_are(command, run):
+def test_an_unknown_precision_is_refused_with_the_known_ones(command, run):
     told = command("serve", run, "--precision", "int4", "--port", 0)
     assert told.code == 2
     assert 'precision is "int4"; it must be one of "float32", "int8"' in told.err

@@ -1,4 +1,4 @@
-"""Waiting for what a server will do in a moment."""
+"""Waiting for a condition."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def until(true: Callable[[], Any], seconds: float = 120) -> None:
-    """Wait until something is so; long enough for a machine that has much else to do."""
+    """Wait until a condition holds; long enough for a busy machine."""
     began_at = time.monotonic()
     while not true():
         assert time.monotonic() - began_at < seconds, f"not so within {seconds} s"

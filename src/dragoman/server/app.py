@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.staticfiles import StaticFiles
@@ -18,7 +18,13 @@ from dragoman.server.access import AccessPolicy
 from dragoman.server.api_docs import render_api_docs
 from dragoman.server.limits import Limits, RouteLimits
 from dragoman.server.problems import EXCEPTION_HANDLERS, Problem, http_error_response
-from dragoman.server.responses import deprecation_headers, error_responses, json_response, validation_problem
+from dragoman.server.routing import (
+    Service,
+    deprecation_headers,
+    error_responses,
+    json_response,
+    validation_problem,
+)
 from dragoman.server.schemas import AttentionRequest, TranslateRequest, TranslateResponse
 from dragoman.server.service import TranslationService
 
@@ -37,13 +43,6 @@ _TRANSLATE_RESPONSE = {"model": TranslateResponse, "content": {"text/event-strea
 router = APIRouter()
 
 
-async def get_service(request: Request) -> TranslationService:
-    """Return the service of the application; routes depend on it."""
-    service: TranslationService = request.app.state.service
-    return service
-
-
-Service = Annotated[TranslationService, Depends(get_service)]
 ModelName = Annotated[str | None, Query(max_length=256, description="name of the model; the first if omitted")]
 
 

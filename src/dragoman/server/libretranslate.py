@@ -14,7 +14,7 @@ from dragoman.server.html import SegmentedHtml, split_html
 from dragoman.server.languages import language_name
 from dragoman.server.limits import RouteLimits
 from dragoman.server.problems import Problem
-from dragoman.server.responses import error_responses, json_response, validation_problem
+from dragoman.server.routing import Service, error_responses, json_response, validation_problem
 from dragoman.server.schemas import (
     DetectedLanguage,
     DetectRequest,
@@ -81,7 +81,7 @@ def _group_fields(items: Sequence[tuple[str, str]]) -> dict[str, Any]:
 Fields = Annotated[dict[str, Any], Depends(read_fields)]
 
 
-def _validated(schema: type[_Schema]) -> Callable[[dict[str, Any]], Coroutine[Any, Any, _Schema]]:
+def _validator_for(schema: type[_Schema]) -> Callable[[dict[str, Any]], Coroutine[Any, Any, _Schema]]:
     """Return a dependency that validates the fields; LibreTranslate's status for invalid ones is 400."""
 
     async def validate(fields: Fields) -> _Schema:
@@ -92,14 +92,6 @@ def _validated(schema: type[_Schema]) -> Callable[[dict[str, Any]], Coroutine[An
             raise validation_problem(details, 400) from None
 
     return validate
-
-
-async def _get_service(request: Request) -> TranslationService:
-    service: TranslationService = request.app.state.service
-    return service
-
-
-_Service = Annotated[TranslationService, Depends(_get_service)]
 
 
 def _request_body(schema: type[BaseModel]) -> dict[str, Any]:
@@ -116,7 +108,7 @@ def _request_body(schema: type[BaseModel]) -> dict[str, Any]:
     openapi_extra=_request_body(LibreTranslateRequest),
 )
 async def libre_translate(
-    body: Annotated[LibreTranslateRequest, Depends(_validated(LibreTranslateRequest))], service: _Service
+    body: Annotated[LibreTranslateRequest, Depends(_validator_for(LibreTranslateRequest))], service: Service
 ) -> Response:
     """Translate one or several texts, as LibreTranslate does."""
     return json_response(await translate(service, body), service.limits)
@@ -128,20 +120,20 @@ async def libre_translate(
     openapi_extra=_request_body(DetectRequest),
 )
 async def libre_detect(
-    body: Annotated[DetectRequest, Depends(_validated(DetectRequest))], service: _Service
+    body: Annotated[DetectRequest, Depends(_validator_for(DetectRequest))], service: Service
 ) -> Response:
     """Rank the served source languages for a text."""
     return json_response(await service.detect_language(body.q), service.limits)
 
 
 @router.get("/languages", responses={200: {"model": list[LibreLanguage]}, **error_responses()})
-async def libre_languages(service: _Service, _fields: Fields) -> Response:
+async def libre_languages(service: Service, _fields: Fields) -> Response:
     """List the source languages and the targets of each, as LibreTranslate does."""
     return json_response(languages(service), service.limits)
 
 
 @router.get("/frontend/settings", responses={200: {"model": dict[str, Any]}, **error_responses()})
-async def libre_settings(request: Request, service: _Service, _fields: Fields) -> Response:
+async def libre_settings(request: Request, service: Service, _fields: Fields) -> Response:
     """Return the settings that LibreTranslate's page reads."""
     settings = frontend_settings(service, key_required=request.app.state.access.needs_token)
     return json_response(settings, service.limits)

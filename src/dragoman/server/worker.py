@@ -37,7 +37,7 @@ _MIN_SCORE = -1e30  # JSON has no infinity
 _DEFAULT_LENGTH = 200  # tokens that a language model generates
 _SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "seed", "stop")
 
-_OnStep = Callable[[Any], None]  # called after each decoding step; may raise _RequestAbandoned
+_StepCallback = Callable[[Any], None]  # called after each decoding step; may raise _RequestAbandoned
 
 
 class _RequestAbandoned(Exception):
@@ -144,7 +144,7 @@ class DecodingWorker:
         """Translate one text; the translation begins with `prefix`."""
         request = self._decode_request(message)
 
-        def task(_on_step: _OnStep) -> Any:
+        def task(_on_step: _StepCallback) -> Any:
             engine, n_best = request.model.engine(request.config), request.n_best
             prefix = request.model.translator.prefix_tokens(message["prefix"])
             first = engine.search(request.segment_tokens[:1], n_best=n_best, prefix=prefix)
@@ -156,7 +156,7 @@ class DecodingWorker:
         """Translate texts segment by segment and send the output so far after each step."""
         request = self._decode_request(message)
 
-        def task(on_step: _OnStep) -> Any:
+        def task(on_step: _StepCallback) -> Any:
             engine, hypotheses = request.model.engine(request.config), list[list[Hypothesis]]()
             for index, tokens in enumerate(request.segment_tokens):
                 sender = _PartSender(request, message["id"], self.channel, index, on_step)
@@ -169,7 +169,7 @@ class DecodingWorker:
         """Continue texts with a language model; send the text so far if `send_parts` is set."""
         model = self._model(message)
 
-        def task(on_step: _OnStep) -> Any:
+        def task(on_step: _StepCallback) -> Any:
             def on_progress(text: str) -> None:
                 on_step(None)
                 if message.get("send_parts"):
@@ -212,7 +212,7 @@ class DecodingWorker:
         return DecodeRequest(self._model(message), message["texts"], **options)
 
     def _submit_task(
-        self, message: Message, task: Callable[[_OnStep], Any], lane: Literal["single", "inspect"] = "single"
+        self, message: Message, task: Callable[[_StepCallback], Any], lane: Literal["single", "inspect"] = "single"
     ) -> None:
         self.scheduler.submit(Job(message["id"], None, [0], 0, payload=task, fixed_lane=lane))
 
@@ -254,7 +254,7 @@ class DecodingWorker:
         engine = request.model.engine(request.config)
         return engine.search(sources, n_best=request.n_best, on_step=None if batch.lane == "short" else on_step)
 
-    def _step_callback(self, batch: DecodingBatch) -> _OnStep:
+    def _step_callback(self, batch: DecodingBatch) -> _StepCallback:
         """Return a function that stops an abandoned batch and lets short sentences overtake a long one."""
 
         def on_step(_beam: Any) -> None:
@@ -279,7 +279,7 @@ class _PartSender:
     """Sends the best partial hypothesis of a segment after each step in which it changes."""
 
     def __init__(
-        self, request: DecodeRequest, message_id: int, channel: MessageSocket, index: int, on_step: _OnStep
+        self, request: DecodeRequest, message_id: int, channel: MessageSocket, index: int, on_step: _StepCallback
     ) -> None:
         self.request, self.message_id, self.channel, self.index, self.on_step = (
             request,

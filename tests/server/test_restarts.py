@@ -1,4 +1,4 @@
-"""D8, D9, D15: workers die, servers are told to stop, trainings go on; nobody is left without an answer."""
+"""D8, D9, D15: workers die, servers stop, trainings write new weights; every request is answered."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def hurried(start, run):
     return start(run, "--limit", "deadline_seconds=1")
 
 
-def test_what_is_not_finished_in_time_is_given_up_and_leaves_no_trace(hurried):
+def test_a_request_that_exceeds_the_deadline_is_a_503_and_frees_its_place(hurried):
     with hurried.paused():
         answer = hurried.post("/v1/translate", {"text": "a b"})
     assert (answer.status, answer.json()["code"]) == (503, "deadline")
@@ -32,7 +32,7 @@ def test_what_is_not_finished_in_time_is_given_up_and_leaves_no_trace(hurried):
     until(lambda: hurried.get("/healthz").status == 200)
 
 
-def test_a_killed_worker_costs_those_in_flight_a_503_and_another_takes_its_place(server):
+def test_requests_of_a_killed_worker_get_a_503_and_another_worker_is_started(server):
     with ThreadPoolExecutor(4) as pool:
         with server.paused():
             inside = [pool.submit(server.post, "/v1/translate", {"text": "a b c"}) for _ in range(4)]
@@ -49,7 +49,7 @@ def test_a_killed_worker_costs_those_in_flight_a_503_and_another_takes_its_place
     assert server.metric("restarts_total") >= 1
 
 
-def test_a_server_that_is_asked_to_stop_answers_what_it_has_accepted(start, run):
+def test_a_stopping_server_answers_the_requests_that_it_has_accepted(start, run):
     server = start(run)
     kept = server.connection()
     assert asked(kept) == (200, None)
@@ -73,7 +73,7 @@ def asked(connection):
     return answer.status, answer.getheader("connection")
 
 
-def test_the_worker_ends_with_a_front_that_was_killed(hurried):
+def test_the_worker_ends_when_the_http_process_is_killed(hurried):
     worker = hurried.worker()
     hurried.process.kill()
     until(lambda: not is_running(worker))
@@ -87,7 +87,7 @@ def is_running(process):
         return False
 
 
-def test_new_weights_are_taken_whole_while_requests_go_on(start, own_run, run):
+def test_only_complete_new_weights_are_loaded_and_no_request_fails_meanwhile(start, own_run, run):
     """A checkpoint that is half there is passed over; one that is whole is taken, and no request fails meanwhile."""
     (own_run / "model.safetensors").unlink()
     steps = sorted((own_run / "checkpoints").iterdir())
@@ -121,7 +121,7 @@ def test_new_weights_are_taken_whole_while_requests_go_on(start, own_run, run):
 
 
 @pytest.mark.long
-def test_a_hundred_kills(server):
+def test_the_worker_is_restarted_a_hundred_times(server):
     for _ in range(100):
         os.kill(server.worker(), signal.SIGKILL)
         until(lambda: server.get("/readyz").status == 503)
@@ -130,7 +130,7 @@ def test_a_hundred_kills(server):
 
 
 @pytest.mark.long
-def test_twenty_restarts_under_load_lose_nothing(start, run):
+def test_twenty_restarts_under_load_lose_no_request(start, run):
     """Each client opens a connection for each request; one that was accepted must be answered."""
     for _ in range(20):
         server = start(run)

@@ -1,4 +1,4 @@
-"""What the routes answer."""
+"""The responses of the routes."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_libretranslates_own_client_works_unchanged(server, model):
     assert client.detect("a b c") == [{"confidence": 100.0, "language": "en"}]
 
 
-def test_libretranslates_shapes_are_kept(server, model):
+def test_responses_have_libretranslates_format(server, model):
     ask = lambda **more: server.post("/translate", {"q": "a b c", "source": "en", "target": "de", **more})  # noqa: E731
     assert ask().json() == {"translatedText": model.translate("a b c")}
     several = ask(q=["a b c", "", "d"], alternatives=2).json()
@@ -48,7 +48,7 @@ def test_libretranslates_shapes_are_kept(server, model):
         ("application/json", json.dumps({"q": "a b\nc", "source": "en", "target": "de"}).encode()),
     ],
 )
-def test_forms_are_as_good_as_json(server, model, kind, body):
+def test_forms_are_accepted_as_well_as_json(server, model, kind, body):
     answer = server.post("/translate", body, content_type=kind)
     assert answer.json()["translatedText"] == "\n".join(model.translate(["a b", "c"]))
 
@@ -68,7 +68,7 @@ def test_an_empty_text_is_translated_as_an_empty_one(server):
         assert [each["text"] for each in row] == [text]
 
 
-def test_details_tell_where_pieces_and_words_stand(server):
+def test_details_have_the_offsets_of_tokens_and_words(server):
     asked = {"text": "a b c.\nd e", "details": True}
     (best,) = server.post("/v1/translate", asked).json()["translations"][0]
     for piece in best["tokens"]:
@@ -80,7 +80,7 @@ def test_details_tell_where_pieces_and_words_stand(server):
     assert {target for _, target in best["alignment"]} == set(range(len(words)))
 
 
-def test_a_translation_goes_on_from_a_given_beginning(server, model):
+def test_a_translation_begins_with_the_prefix(server, model):
     asked = {"text": "a b c d", "prefix": "H G", "n_best": 2}
     found = server.post("/v1/translate", asked).json()["translations"][0]
     assert all(each["text"].startswith("H G") for each in found)
@@ -89,7 +89,7 @@ def test_a_translation_goes_on_from_a_given_beginning(server, model):
     ]
 
 
-def test_a_stream_grows_and_ends_with_the_whole_answer(server):
+def test_a_stream_grows_and_ends_with_the_complete_response(server):
     asked = {"text": "a b c d e.\nf g h"}
     whole = server.post("/v1/translate", asked).json()
     answer = server.post("/v1/translate", {**asked, "stream": True})
@@ -105,7 +105,7 @@ def test_a_stream_grows_and_ends_with_the_whole_answer(server):
 
 @pytest.mark.parametrize("text", ["a b", ""])
 def test_the_events_of_a_stream_are_as_described(server, text):
-    """They were described as strings; of an event that is an object no test had asked."""
+    """They were once described as strings."""
     answers = server.get("/openapi.json").json()["paths"]["/v1/translate"]["post"]["responses"]
     described = answers["200"]["content"]["text/event-stream"]["schema"]["properties"]
     written = server.post("/v1/translate", {"text": text, "stream": True}).body.decode().strip().split("\n\n")
@@ -115,7 +115,7 @@ def test_the_events_of_a_stream_are_as_described(server, text):
     assert described["event"]["enum"] == ["message", "done", "error"]  # of one without a name it is the first
 
 
-def test_a_stream_that_cannot_begin_is_an_ordinary_error(server):
+def test_an_error_before_the_first_event_is_an_ordinary_response(server):
     assert server.post("/v1/translate", {"text": "a", "model": "nobody", "stream": True}).status == 404
 
 
@@ -160,18 +160,18 @@ def test_a_missing_checkpoint_is_reported_without_the_path_of_the_run(server):
     assert answer.json()["error"] == "There is no complete checkpoint of step 671; /v1/checkpoints lists them."
 
 
-def test_too_long_a_sentence_is_not_shown(small_server):
+def test_the_attention_of_too_long_a_sentence_is_refused(small_server):
     answer = small_server.post("/v1/attention", {"text": "a b c d e f g " * 5})
     assert answer.status == 422
     assert "at most 20" in answer.json()["error"]
 
 
-def test_a_run_without_a_head_report_says_so(server):
+def test_a_missing_head_report_is_a_404(server):
     answer = server.get("/v1/report")
     assert (answer.status, answer.json()["code"]) == (404, "no_report")
 
 
-def test_the_server_tells_what_it_serves_and_within_which_limits(server):
+def test_info_lists_the_models_and_the_limits(server):
     told = server.get("/v1/info").json()
     (model,) = told["models"]
     assert (model["name"], model["source_name"], model["target_name"]) == ("toy", "English", "German")
@@ -189,7 +189,7 @@ def test_prometheus_can_read_the_metrics(server):
     assert server.metric("worker_memory_bytes") > 1e7
 
 
-def test_two_models_are_told_apart_and_languages_detected(start, run, tmp_path):
+def test_models_are_chosen_by_language_and_languages_are_detected(start, run, tmp_path):
     import shutil
 
     other = shutil.copytree(run, tmp_path / "back")

@@ -56,7 +56,7 @@ def invent_for(operation, mode, session, examples, *, same):
     return sent
 
 
-def test_invented_requests_are_answered_as_described(server):
+def test_generated_requests_are_answered_as_described(server):
     assert invent(server, 12, same=True) > 50
     assert server.metric('requests_total{route="/v1/translate",status="5') == 0
 
@@ -69,21 +69,21 @@ LONG, WIDE = "a" * 5001, "\U0008eee6" * 5001  # a character of the second takes 
     [("/v1/translate", {"texts": ["a", LONG]}, 422, "texts.1"),
      ("/translate", {"q": ["a", LONG], "target": "de"}, 400, "q")],
 )  # fmt: skip
-def test_one_text_that_is_too_long_refuses_them_all(server, path, fields, status, field):
+def test_one_text_that_is_too_long_is_a_reason_to_refuse_the_request(server, path, fields, status, field):
     answer = server.post(path, fields)
     assert (answer.status, answer.json()["code"]) == (status, "invalid")
     assert answer.json()["field"].startswith(field)
 
 
-def test_one_text_of_a_form_that_is_too_long_refuses_them_all(server):
+def test_one_text_of_a_form_that_is_too_long_is_a_reason_to_refuse_the_request(server):
     form = f"q=a&q={LONG}&target=de".encode()
     answer = server.post("/translate", form, content_type="application/x-www-form-urlencoded")
     assert (answer.status, answer.json()["code"]) == (400, "invalid")
 
 
 @pytest.mark.parametrize(("path", "name"), [("/v1/translate", "texts"), ("/translate", "q")])
-def test_texts_that_are_too_long_together_are_refused_by_their_size_alone(server, path, name):
-    """The judge of invented requests took the 413 for an acceptance, whenever so long a request was invented."""
+def test_texts_that_are_too_long_together_are_refused_by_the_size_of_the_body(server, path, name):
+    """schemathesis took the 413 for an acceptance."""
     body = json.dumps({name: [WIDE] * 16, "target": "de"})
     assert len(body) > 256 << 10
     answer = server.post(path, body.encode(), content_type="application/json")
@@ -93,7 +93,7 @@ def test_texts_that_are_too_long_together_are_refused_by_their_size_alone(server
 
 
 @pytest.mark.long
-def test_ten_thousand_invented_requests(start, run):
+def test_ten_thousand_generated_requests(start, run):
     server = start(run, "--languages", "toy=en:de")
     assert sum(invent(server, 1000) for _ in range(2)) > 10_000
     assert server.get("/healthz").status == 200

@@ -1,18 +1,28 @@
-"""JSON responses and validation errors, shared by the routes."""
+"""What the routes share: the service as a dependency, JSON responses, validation errors."""
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Depends, Request, Response
 
 from dragoman.server.limits import Limits
 from dragoman.server.problems import Problem
 from dragoman.server.schemas import FIELD_NAMES, ErrorResponse, StrictRequest
+from dragoman.server.service import TranslationService
 
 _ALWAYS = (401, 403, 421, 503)
 _WITH_BODY = (400, 408, 413, 415, 422, 429)
 _DEPRECATED_AT = "@1794960000"  # RFC 9745: the date of version 0.2.0
+
+
+async def get_service(request: Request) -> TranslationService:
+    """Return the service of the application."""
+    service: TranslationService = request.app.state.service
+    return service
+
+
+Service = Annotated[TranslationService, Depends(get_service)]
 
 
 def error_responses(*codes: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
