@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dragoman.tasks.sequence_model import load as load
     from dragoman.training.trainer import train as train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Recipe", "UserError", "__version__", "load", "train"]
 
 _MODULE_OF_NAME = {
