@@ -1,10 +1,12 @@
-"""Table 1: what a layer costs, how much of it has to wait, and how far apart two places are, all of it measured."""
+"""Table 1: time and memory of a layer, its sequential operations and the path length between positions, measured."""
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.axes import Axes
 
 from dragoman.bench.stats import SampleStats, paired_ratio
 from dragoman.lab import path_lengths as paths
@@ -23,139 +25,130 @@ from dragoman.lab.layer_costs import (
     time_layers,
     warm_up,
 )
-from dragoman.lab.layer_pictures import LayerTimes, draw_paths, draw_times
+from dragoman.lab.plots import COLOURS, add_shared_legend, draw_lines, label_axes, save_figure, subplots
 from dragoman.lab.seeds import decimal_formatter
 from dragoman.malloc import keep_freed_memory
-from dragoman.report import ExperimentReport, Json, ReportTable
+from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
 
 TITLE = "Table 1: cost per layer, sequential operations, path length"
-QUESTION = "How do time and memory of a layer grow with the length and the width, and how far does a gradient travel?"
+QUESTION = "How do time and memory of a layer grow with length and width, and how far does a gradient travel?"
 CLAIM = (
-    "Section 4: self-attention costs O(n²·d) a layer and connects any two places by a constant number of operations; "
-    "restricted to r neighbours it costs O(r·n·d), with paths of O(n/r). A recurrent layer costs O(n·d²), and O(n) of "
-    "its operations wait for each other."
+    "Section 4: self-attention costs O(n²·d) per layer and connects any two positions by a constant number of "
+    "operations; restricted to r neighbours it costs O(r·n·d), with paths of O(n/r). A recurrent layer costs O(n·d²) "
+    "and has O(n) sequential operations."
 )
 
 _LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384)
 _WIDTHS = (32, 64, 128, 256, 512)
-_COMPARED_LENGTH = 8192  # the length at which full and restricted attention are compared
-_LENGTH_FOR_WIDTHS = 1024  # the length at which the width is varied
-_MIN_FITTED_LENGTH = 1024  # the length from which on exponents are fitted
-_MIN_FIT_POINTS = 3  # of a fit
+_COMPARED_LENGTH = 8192  # at which full and restricted attention are compared
+_LENGTH_FOR_WIDTHS = 1024  # at which the width is varied
+_MIN_FITTED_LENGTH = 1024  # from which on exponents are fitted
+_MIN_FIT_POINTS = 3
 _MAX_ROUNDS = 7
 _PASSES = ("forward", "both")
-_TIME_SHARES = {"lengths": 0.7, "widths": 0.15}  # of the time; memory and paths need little
+_TIME_SHARES = {"lengths": 0.7, "widths": 0.15}  # of the budget; memory and paths need little
+
+_LayerTimes = dict[int, dict[str, dict[str, list[float]]]]  # by size, layer and pass: seconds of each round
 
 
 def run(lab: Laboratory) -> ExperimentReport:
-    """Measure every layer over n and over d, its memory, and the way of a gradient through it."""
-    keep_freed_memory()  # as in training: otherwise the long sequences pay for their pages anew each time
+    """Measure time over n and d, memory, sequential operations and gradients of every layer."""
+    keep_freed_memory()  # as in training; otherwise every call pays for the page faults of long sequences
     warm_up()
-    width = _layer_width(lab.budget_seconds)
+    budget = lab.budget_seconds
+    width = 256 if budget >= 240 else 128 if budget >= 30 else 32  # wide enough that products dominate, if time allows
     lengths = measure_rounds(
-        lab, "length", _LENGTHS, lambda n: time_layers(n, width), _TIME_SHARES["lengths"] * lab.budget_seconds, width
+        lab, "length", _LENGTHS, lambda n: time_layers(n, width), _TIME_SHARES["lengths"] * budget, width
     )
     n = min(_LENGTH_FOR_WIDTHS, max(lengths))
-    widths = measure_rounds(
-        lab, "width", _WIDTHS, lambda d: time_layers(n, d), _TIME_SHARES["widths"] * lab.budget_seconds, n
-    )
+    widths = measure_rounds(lab, "width", _WIDTHS, lambda d: time_layers(n, d), _TIME_SHARES["widths"] * budget, n)
     fits = {
         "n": _fit_exponents(lengths, _MIN_FITTED_LENGTH),
         "d": _fit_exponents(widths, sorted(widths)[-_MIN_FIT_POINTS:][0]),
     }
-    compared_at = min(_COMPARED_LENGTH, max(lengths))
-    memory = lab.measure_once("memory", lambda: _measure_memory(compared_at, width), n=compared_at, d=width)
-    travelled = lab.measure_once("paths", lambda: _measure_paths(*_path_sizes(lab.budget_seconds)))
-    ratios = _compare_full_with_window(lengths[compared_at])
+    compared = min(_COMPARED_LENGTH, max(lengths))
+    memory = lab.measure_once("memory", lambda: _measure_memory(compared, width), n=compared, d=width)
+    counted, drawn = (32, 128) if budget >= 20 else (16, 32)
+    gradients = lab.measure_once("paths", lambda: _measure_paths(counted, drawn))
+    ratios = _compare_full_with_window(lengths[compared])
     parts = (
         _introduction(lengths, width, n), _exponent_table(fits, lengths, widths),
-        draw_times(lab.folder, lengths, widths, width), _time_table(lengths, width),
-        _memory_table(memory, compared_at, width), _path_table(travelled), draw_paths(lab.folder, travelled),
+        _draw_times(lab.folder, lengths, widths, width), _time_table(lengths, width),
+        _memory_table(memory, compared, width), _path_table(gradients), _draw_gradients(lab.folder, gradients),
     )  # fmt: skip
-    found = _findings(fits, ratios, memory, travelled, compared_at)
-    return ExperimentReport(found, parts, _results(lengths, widths, fits, ratios, memory, travelled, width))
-
-
-def _layer_width(budget_seconds: float) -> int:
-    """Return the width at which the length is varied: wide enough that products outweigh calls, if there is time."""
-    return 256 if budget_seconds >= 240 else 128 if budget_seconds >= 30 else 32
-
-
-def _path_sizes(budget_seconds: float) -> tuple[int, int]:
-    """Return over how many places paths are counted, and over how many gradients are drawn."""
-    return (32, 128) if budget_seconds >= 20 else (16, 32)
+    results = {
+        "width": width,
+        "threads": torch.get_num_threads(),
+        "seconds_by_length": {str(size): times for size, times in lengths.items()},
+        "seconds_by_width": {str(size): times for size, times in widths.items()},
+        "exponents": {
+            axis: {name: {key: fit.to_json() for key, fit in passes.items()} for name, passes in layers.items()}
+            for axis, layers in fits.items()
+        },
+        "full_over_window": {name: ratio.to_json() for name, ratio in ratios.items()},
+        "memory_bytes": memory,
+        "paths": gradients,
+    }
+    return ExperimentReport(_findings(fits, ratios, memory, gradients, compared), parts, results)
 
 
 # Time
 
 
 def measure_rounds(
-    lab: Laboratory, what: str, sizes: Sequence[int], measure: Callable[[int], Json], allowed_seconds: float, fixed: int
-) -> LayerTimes:
-    """Measure all sizes, and all of them again as long as there is time: what disturbs a machine disturbs one round.
-
-    The other size is fixed.
-    """
-    found: LayerTimes = {}
+    lab: Laboratory, axis: str, sizes: Sequence[int], measure: Callable[[int], Json], seconds: float, fixed: int
+) -> _LayerTimes:
+    """Measure all sizes in rounds while time remains, with the other size fixed; a disturbance affects one round."""
+    times: _LayerTimes = {}
     spent = 0.0
     for number in range(_MAX_ROUNDS):
-        took: list[float] = []
-        for size in sizes if number == 0 else tuple(found):
-            if number == 0 and not _is_affordable(size, took, allowed_seconds):
+        durations: list[float] = []
+        for size in sizes if number == 0 else tuple(times):
+            if number == 0 and not _is_affordable(size, durations, seconds):
                 break
-            name = f"{what}-{size}-round-{number + 1}"
+            name = f"{axis}-{size}-round-{number + 1}"
             part = lab.measure_once(name, lambda size=size: _measure_timed(measure, size), fixed=fixed)  # type: ignore[misc]
-            took.append(part["seconds"])
-            _add_round(found, size, part["times"])
-        spent += sum(took)
-        if spent + sum(took) > allowed_seconds:
+            durations.append(part["seconds"])
+            for layer, passes in part["times"].items():
+                for key, value in passes.items():
+                    times.setdefault(size, {}).setdefault(layer, {}).setdefault(key, []).append(value)
+        spent += sum(durations)
+        if spent + sum(durations) > seconds:
             break
-    return found
+    return times
 
 
 def _measure_timed(measure: Callable[[int], Json], size: int) -> Json:
-    """Measure one size, and how long that took."""
-    began_at = time.monotonic()
-    found = measure(size)
-    return {"times": found, "seconds": time.monotonic() - began_at}
+    started_at = time.monotonic()
+    times = measure(size)
+    return {"times": times, "seconds": time.monotonic() - started_at}
 
 
-def _is_affordable(size: int, took: Sequence[float], allowed_seconds: float) -> bool:
-    """Say whether twice the last size fits into the time, if everything grows as fast as n², and into memory.
+def _is_affordable(size: int, durations: Sequence[float], seconds: float) -> bool:
+    """Return whether the next size fits into the time, if durations grow with n², and into memory.
 
-    The size of the comparison is worth all the time there is; a longer one has to leave time for a second round.
+    Sizes up to the compared one may use all the time; longer ones have to leave time for a second round.
     """
-    if len(took) < _MIN_FIT_POINTS:
+    if len(durations) < _MIN_FIT_POINTS:
         return True
-    predicted = sum(took) + 4 * took[-1]
-    return fits_memory(size) and predicted * (1 if size <= _COMPARED_LENGTH else 2) <= allowed_seconds
+    predicted = sum(durations) + 4 * durations[-1]
+    return fits_memory(size) and predicted * (1 if size <= _COMPARED_LENGTH else 2) <= seconds
 
 
-def _add_round(found: LayerTimes, size: int, more: dict[str, dict[str, float]]) -> None:
-    """Add the times of one round."""
-    for name, directions in more.items():
-        for direction, seconds in directions.items():
-            found.setdefault(size, {}).setdefault(name, {}).setdefault(direction, []).append(seconds)
+def _fit_exponents(times: _LayerTimes, first: int) -> dict[str, dict[str, SampleStats]]:
+    """Fit the exponent of each layer and pass in each round, over the sizes from `first` on or the largest ones."""
+    sizes = [size for size in sorted(times) if size >= first]
+    sizes = sizes if len(sizes) >= _MIN_FIT_POINTS else sorted(times)[-_MIN_FIT_POINTS:]
+
+    def fit(name: str, key: str) -> SampleStats:
+        rounds = zip(*(times[size][name][key] for size in sizes), strict=False)  # the last round may be incomplete
+        return SampleStats.from_values([fit_exponent(list(zip(sizes, each, strict=True))) for each in rounds])
+
+    return {name: {key: fit(name, key) for key in _PASSES} for name in LAYERS}
 
 
-def _fit_exponents(found: LayerTimes, first: int) -> dict[str, dict[str, SampleStats]]:
-    """Fit the exponent of each layer and direction, once for each round, over the sizes from `first` on.
-
-    With too few of them, over the largest ones.
-    """
-    sizes = [size for size in sorted(found) if size >= first]
-    sizes = sizes if len(sizes) >= _MIN_FIT_POINTS else sorted(found)[-_MIN_FIT_POINTS:]
-    fits: dict[str, dict[str, SampleStats]] = {}
-    for name in LAYERS:
-        for direction in _PASSES:
-            turns = zip(*(found[size][name][direction] for size in sizes), strict=False)  # the last may be unfinished
-            slopes = [fit_exponent(list(zip(sizes, turn, strict=True))) for turn in turns]
-            fits.setdefault(name, {})[direction] = SampleStats.from_values(slopes)
-    return fits
-
-
-def _compare_full_with_window(at: dict[str, dict[str, list[float]]]) -> dict[str, SampleStats]:
-    """Return how many times longer full attention takes than restricted attention, in several ways."""
+def _compare_full_with_window(times: dict[str, dict[str, list[float]]]) -> dict[str, SampleStats]:
+    """Return the ratios of the times of full and of restricted attention."""
     pairs = {
         "attention, forward": (SELF_ATTENTION, RESTRICTED, "forward"),
         "attention, forward and backward": (SELF_ATTENTION, RESTRICTED, "both"),
@@ -164,8 +157,8 @@ def _compare_full_with_window(at: dict[str, dict[str, list[float]]]) -> dict[str
         "whole layer, forward and backward": (WHOLE, WHOLE_RESTRICTED, "both"),
     }
     return {
-        what: paired_ratio(SampleStats.from_values(at[full][direction]), SampleStats.from_values(at[window][direction]))
-        for what, (full, window, direction) in pairs.items()
+        name: paired_ratio(SampleStats.from_values(times[full][key]), SampleStats.from_values(times[window][key]))
+        for name, (full, window, key) in pairs.items()
     }
 
 
@@ -173,16 +166,16 @@ def _compare_full_with_window(at: dict[str, dict[str, list[float]]]) -> dict[str
 
 
 def _measure_memory(n: int, d: int) -> dict[str, dict[str, int]]:
-    """Return the bytes that full and restricted attention need at the worst moment, forward and in training."""
-    found = {}
-    for name in (SELF_ATTENTION, FUSED, RESTRICTED):
-        work = LAYERS[name].make(n, d)
-        found[name] = {"forward": peak_bytes(work.forward), "both": peak_bytes(work.forward_backward)}
-    return found
+    """Return the peak memory of full and restricted attention in bytes, forward and with backward."""
+    workloads = {name: LAYERS[name].make(n, d) for name in (SELF_ATTENTION, FUSED, RESTRICTED)}
+    return {
+        name: {"forward": peak_bytes(work.forward), "both": peak_bytes(work.forward_backward)}
+        for name, work in workloads.items()
+    }
 
 
 def _measure_paths(counted: int, drawn: int) -> Json:
-    """Count what has to wait and how many layers a path needs, and follow gradients over the distance."""
+    """Count sequential operations and layers per path over `counted` positions; measure gradients over `drawn`."""
     torch.manual_seed(0)
     return {
         kind: {
@@ -196,175 +189,186 @@ def _measure_paths(counted: int, drawn: int) -> Json:
     }
 
 
-# What is shown
+# Tables
 
 
-def _introduction(lengths: LayerTimes, width: int, n: int) -> str:
-    """Say what was measured, and how."""
-    count = len(next(iter(lengths[min(lengths)].values()))["forward"])
+def _introduction(lengths: _LayerTimes, width: int, n: int) -> str:
+    rounds = len(next(iter(lengths[min(lengths)].values()))["forward"])
     return (
         f"One sequence, one head; threads: {torch.get_num_threads()}. Lengths n from {min(lengths)} to "
         f"{max(lengths):,} at width d = {width}; widths at n = {n:,}. All sizes and layers were measured in turn, in "
-        f"rounds ({count} of them); times are medians. “Self-attention” is equation 1 itself, softmax(QKᵀ/√d_k)V with "
-        "its n × n matrices, as table 1 counts it; the four projections around it cost 4·n·d² multiplications more and "
-        "are part of the whole layers. The two products of equation 1 take 2·n²·d of them, so that the projections are "
-        "the larger part of a whole layer while n is below 2·d."
+        f"{rounds} rounds; times are medians. “Self-attention” is equation 1 itself, softmax(QKᵀ/√d_k)V with its n × n "
+        "matrices, as table 1 counts it; the four projections around it cost 4·n·d² more multiplications and are part "
+        "of the whole layers. The two products of equation 1 cost 2·n²·d, so the projections dominate a whole layer "
+        "while n is below 2·d."
     )
 
 
 def _exponent_table(
-    fits: dict[str, dict[str, dict[str, SampleStats]]], lengths: LayerTimes, widths: LayerTimes
+    fits: dict[str, dict[str, dict[str, SampleStats]]], lengths: _LayerTimes, widths: _LayerTimes
 ) -> ReportTable:
-    """Return the fitted exponents beside those of the paper."""
     header = (
         "layer", "cost", "n: table", "n: forward", "n: with backward", "d: table", "d: forward", "d: with backward",
     )  # fmt: skip
     two = decimal_formatter(2)
     rows = []
     for name, layer in LAYERS.items():
-        in_n, in_d = ([fits[axis][name][direction].format(two) for direction in _PASSES] for axis in ("n", "d"))
-        in_width = layer.width_exponent if "whole" not in name else "1–2"
-        rows.append((name, f"O({layer.cost})", layer.length_exponent, *in_n, in_width, *in_d))
+        in_n, in_d = ([fits[axis][name][key].format(two) for key in _PASSES] for axis in ("n", "d"))
+        width_exponent = "1–2" if "whole" in name else layer.width_exponent
+        rows.append((name, f"O({layer.cost})", layer.length_exponent, *in_n, width_exponent, *in_d))
     note = (
-        f"Slopes of the logarithms by least squares, over n ≥ {min(_MIN_FITTED_LENGTH, max(lengths)):,} and the widest "
-        f"{_MIN_FIT_POINTS} of d = {', '.join(map(str, sorted(widths)))}: the median of all rounds, and the lowest and "
-        "highest. Reading and writing the n × n matrices does not depend on d, which table 1 leaves out."
+        f"Slopes of the logarithms by least squares, over n ≥ {min(_MIN_FITTED_LENGTH, max(lengths)):,} and the "
+        f"{_MIN_FIT_POINTS} largest of d = {', '.join(map(str, sorted(widths)))}: median, lowest and highest of all "
+        "rounds. Reading and writing the n × n matrices does not depend on d; table 1 does not count it."
     )
-    return ReportTable("Exponents: of the paper, and fitted", header, tuple(rows), note)
+    return ReportTable("Exponents: table 1 and measured", header, rows, note)
 
 
-def _time_table(lengths: LayerTimes, width: int) -> ReportTable:
-    """Return the times of forward and backward pass."""
+def _time_table(lengths: _LayerTimes, width: int) -> ReportTable:
     header = ("layer", *(f"n = {n:,}" for n in sorted(lengths)))
-    rows = tuple(
-        (name, *(_format_milliseconds(lengths[n][name]["both"]) for n in sorted(lengths)))
-        for name in LAYERS
-    )  # fmt: skip
-    return ReportTable(
-        f"Milliseconds forward and backward, d = {width}", header, rows, "Median, and lowest to highest."
-    )
+    rows = tuple((name, *(_format_milliseconds(lengths[n][name]["both"]) for n in sorted(lengths))) for name in LAYERS)
+    title = f"Milliseconds forward and backward, d = {width}"
+    return ReportTable(title, header, rows, "Median, lowest and highest.")
 
 
 def _format_milliseconds(seconds: Sequence[float]) -> str:
-    """Write a duration with three digits."""
-    return SampleStats.from_values([1000 * value for value in seconds]).format(
-        lambda value: f"{float(f'{value:.3g}'):,g}"
-    )
+    sample = SampleStats.from_values([1000 * value for value in seconds])
+    return sample.format(lambda value: f"{float(f'{value:.3g}'):,g}")
 
 
 def _memory_table(memory: Json, n: int, width: int) -> ReportTable:
-    """Return the peaks of memory, and how many times the window's they are."""
     window = memory[RESTRICTED]
     rows = tuple(
-        (name, *(cell for way in _PASSES for cell in (peaks[way] / 2**20, peaks[way] / window[way])))
+        (name, *(cell for key in _PASSES for cell in (peaks[key] / 2**20, peaks[key] / window[key])))
         for name, peaks in memory.items()
     )
-    header = ("attention", "forward, MiB", "times the window’s", "with backward, MiB", "times the window’s")
-    note = "What torch had allocated at the worst moment, beyond queries, keys and values."
+    header = ("attention", "forward, MiB", "ratio to restricted", "with backward, MiB", "ratio to restricted")
+    note = "Peak memory allocated by torch, in addition to queries, keys and values."
     return ReportTable(f"Memory at n = {n:,}, d = {width}", header, rows, note)
 
 
-def _path_table(travelled: Json) -> ReportTable:
-    """Return sequential operations and path lengths beside the paper's formulas."""
+def _path_table(gradients: Json) -> ReportTable:
     rows = []
-    for kind, found in travelled.items():
+    for kind, row in gradients.items():
         sequential, path = paths.PATH_FORMULAS[kind]
-        steps = _path_steps(kind, found)
-        rows.append((kind, sequential, *found["chain"], path, *found["layers"], *steps))
-    n = found["places"]
+        rows.append((kind, sequential, *row["chain"], path, *row["layers"], *_path_steps(kind, row)))
+    n = next(iter(gradients.values()))["places"]
     few, many = f"n = {n // 2}", f"n = {n}"
     header = (
         "layer", "sequential: table", few, many, "path: table", f"layers, {few}", f"layers, {many}",
         f"steps, {few}", f"steps, {many}",
     )  # fmt: skip
     note = (
-        "Sequential: the longest chain of operations in one layer that wait for each other, counted in the graph of "
-        "the computation; over 2·r places or fewer, restricted attention is computed by a mask, in a shorter one. "
-        "Path: how many layers it takes until the last output has a gradient with respect to the first input, tried "
-        "out; and the steps on the way, of which one recurrent layer takes one for each place."
+        "Sequential: the longest chain of dependent operations in the autograd graph of one layer; over at most 2·r "
+        "positions, restricted attention is computed with a mask, in a shorter chain. Path: the number of layers until "
+        "the last output has a gradient with respect to the first input, and the steps on the way; one recurrent layer "
+        "takes one step per position."
     )
-    return ReportTable("Sequential operations and path length", header, tuple(rows), note)
+    return ReportTable("Sequential operations and path length", header, rows, note)
 
 
-def _path_steps(kind: str, found: Json) -> tuple[int, int]:
-    """Return the steps between the first and the last place, for both numbers of places."""
-    few, many = found["layers"]
-    return (found["places"] // 2 - 1, found["places"] - 1) if kind == paths.RECURRENT else (few, many)
+def _path_steps(kind: str, row: Json) -> tuple[int, int]:
+    """Return the steps between the first and the last position, for both numbers of positions."""
+    few, many = row["layers"]
+    return (row["places"] // 2 - 1, row["places"] - 1) if kind == paths.RECURRENT else (few, many)
 
 
-# What was found
+# Pictures
 
 
-def _findings(fits: Any, ratios: dict[str, SampleStats], memory: Json, travelled: Json, n: int) -> tuple[str, ...]:
-    """Say what was found, in sentences."""
+def _draw_times(folder: Path, lengths: _LayerTimes, widths: _LayerTimes, width: int) -> ReportPicture:
+    figure, axes = subplots(2, height=4.8)
+    _draw_scaling(axes[0], lengths, "length n")
+    _draw_scaling(axes[1], widths, "width d")
+    add_shared_legend(figure, axes[0], columns=3)
+    return ReportPicture(
+        save_figure(figure, folder / "times.png"),
+        f"Time of one layer, forward and backward, by length (left, d = {width}) and width (right); with logarithmic "
+        "axes, a slope is an exponent. Dotted: slopes 1 and 2.",
+    )
+
+
+def _draw_scaling(axes: Axes, times: _LayerTimes, x_label: str) -> None:
+    sizes = sorted(times)
+    lines = {
+        name: (
+            [float(n) for n in sizes],
+            [1000 * SampleStats.from_values(times[n][name]["both"]).median for n in sizes],
+        )
+        for name in LAYERS
+    }
+    draw_lines(axes, lines, x_label=x_label, y_label="milliseconds, forward and backward", legend=False)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes[::2], [f"{size:,}" for size in sizes[::2]])
+    axes.set_yscale("log")
+    lowest = min(min(values) for _, values in lines.values())
+    for slope in (1, 2):
+        axes.plot(sizes, [lowest * (size / sizes[0]) ** slope for size in sizes], ":", color="0.6", linewidth=1)
+
+
+def _draw_gradients(folder: Path, gradients: Json) -> ReportPicture:
+    figure, axes = subplots(2, height=4.2)
+    titles = {"one layer": "one layer", "deep": f"{paths.STACK_DEPTH} layers"}
+    for panel, (depth, title) in zip(axes, titles.items(), strict=True):
+        for (kind, row), colour in zip(gradients.items(), COLOURS, strict=False):
+            norms = [value / max(row[depth]) for value in row[depth]]
+            points = [(distance, value) for distance, value in enumerate(norms) if value > 0]
+            panel.plot(*zip(*points, strict=True), color=colour, label=kind, linewidth=1.4)
+        panel.set_yscale("log")
+        panel.set_ylim(1e-12, 3)
+        label_axes(panel, title=title, x_label="distance in positions", y_label="gradient norm, largest = 1")
+    add_shared_legend(figure, axes[0], columns=3)
+    return ReportPicture(
+        save_figure(figure, folder / "gradients.png"),
+        "Norm of the gradient of an output with respect to an input at a distance, in random layers: one layer (left) "
+        f"and {paths.STACK_DEPTH} with residual connections (right). A line ends where there is no path.",
+    )
+
+
+# Findings
+
+
+def _findings(fits: Any, ratios: dict[str, SampleStats], memory: Json, gradients: Json, n: int) -> tuple[str, ...]:
     two, one = decimal_formatter(2), decimal_formatter(1)
     full, window = fits["n"][SELF_ATTENTION], fits["n"][RESTRICTED]
     return (
         f"The time of self-attention grows with n to the power {full['forward'].format(two)} forward and "
-        f"{full['both'].format(two)} with its gradient; table 1 says 2.",
+        f"{full['both'].format(two)} with backward; table 1 says 2.",
         f"The time of restricted self-attention (r = {WINDOW_SIZE}) grows with n to the power "
-        f"{window['forward'].format(two)} forward and {window['both'].format(two)} with its gradient; table 1 "
-        "says 1.",
-        f"At n = {n:,} the window is {ratios['attention, forward'].format(one)} times faster than full attention "
-        f"forward and {ratios['attention, forward and backward'].format(one)} times with the gradient; than torch’s "
-        f"fused kernel, {ratios['fused kernel, forward'].format(one)} and "
+        f"{window['forward'].format(two)} forward and {window['both'].format(two)} with backward; table 1 says 1.",
+        f"At n = {n:,} restricted attention is {ratios['attention, forward'].format(one)} times faster than full "
+        f"attention forward and {ratios['attention, forward and backward'].format(one)} times with backward; compared "
+        f"with torch’s fused kernel, {ratios['fused kernel, forward'].format(one)} and "
         f"{ratios['fused kernel, forward and backward'].format(one)} times.",
         _memory_finding(memory, n),
-        _path_finding(travelled),
-        _decay_finding(travelled),
+        _path_finding(gradients),
+        _decay_finding(gradients),
     )
 
 
 def _memory_finding(memory: Json, n: int) -> str:
-    """Say how much less memory the window needs."""
-    times_less = {way: memory[SELF_ATTENTION][way] / memory[RESTRICTED][way] for way in _PASSES}
+    ratio = {key: memory[SELF_ATTENTION][key] / memory[RESTRICTED][key] for key in _PASSES}
     return (
-        f"At n = {n:,} full attention needs {memory[SELF_ATTENTION]['both'] / 2**20:,.0f} MiB with its gradient, the "
-        f"window {memory[RESTRICTED]['both'] / 2**20:,.1f} MiB: {times_less['both']:.1f} times less "
-        f"({times_less['forward']:.1f} times forward); the fused kernel, which never holds the whole matrix either, "
+        f"At n = {n:,} full attention needs {memory[SELF_ATTENTION]['both'] / 2**20:,.0f} MiB with backward and "
+        f"restricted attention {memory[RESTRICTED]['both'] / 2**20:,.1f} MiB: {ratio['both']:.1f} times less "
+        f"({ratio['forward']:.1f} times forward); the fused kernel, which does not hold the whole matrix either, needs "
         f"{memory[FUSED]['both'] / 2**20:,.1f} MiB."
     )
 
 
-def _path_finding(travelled: Json) -> str:
-    """Say how many steps lie between the ends of a sequence."""
-    steps = {kind: _path_steps(kind, found)[1] for kind, found in travelled.items()}
-    n = next(iter(travelled.values()))["places"]
-    written = ", ".join(f"{kind} {count} ({paths.PATH_FORMULAS[kind][1]})" for kind, count in steps.items())
-    return f"Steps that a gradient takes from the last of {n} places to the first, with table 1’s formula: {written}."
-
-
-def _decay_finding(travelled: Json) -> str:
-    """Say how the gradient of one layer falls with the distance."""
-    recurrent, attention = (travelled[kind]["one layer"] for kind in (paths.RECURRENT, paths.SELF_ATTENTION))
-    half = paths.gradient_half_distance(recurrent)
-    fall = f"falls to a half every {half:.1f} places" if half else "does not fall with the distance"
-    return (
-        f"In one random recurrent layer the gradient {fall}; in one of self-attention the gradient from the far end, "
-        f"{len(attention) - 1} places away, is {attention[-1] / attention[1]:.2f} times that from the neighbour."
+def _path_finding(gradients: Json) -> str:
+    n = next(iter(gradients.values()))["places"]
+    steps = ", ".join(
+        f"{kind} {_path_steps(kind, row)[1]} ({paths.PATH_FORMULAS[kind][1]})" for kind, row in gradients.items()
     )
+    return f"Steps of a gradient from the last of {n} positions to the first, with the formula of table 1: {steps}."
 
 
-def _results(
-    lengths: LayerTimes,
-    widths: LayerTimes,
-    fits: Any,
-    ratios: dict[str, SampleStats],
-    memory: Json,
-    travelled: Json,
-    width: int,
-) -> dict[str, Json]:
-    """Return all numbers for a program to read."""
-    return {
-        "width": width,
-        "threads": torch.get_num_threads(),
-        "seconds_by_length": {str(size): found for size, found in lengths.items()},
-        "seconds_by_width": {str(size): found for size, found in widths.items()},
-        "exponents": {
-            axis: {name: {way: one.to_json() for way, one in ways.items()} for name, ways in found.items()}
-            for axis, found in fits.items()
-        },
-        "full_over_window": {what: found.to_json() for what, found in ratios.items()},
-        "memory_bytes": memory,
-        "paths": travelled,
-    }
+def _decay_finding(gradients: Json) -> str:
+    recurrent, attention = (gradients[kind]["one layer"] for kind in (paths.RECURRENT, paths.SELF_ATTENTION))
+    half = paths.gradient_half_distance(recurrent)
+    decay = f"halves every {half:.1f} positions" if half else "does not fall with the distance"
+    return (
+        f"In one random recurrent layer the gradient {decay}; in one of self-attention the gradient from "
+        f"{len(attention) - 1} positions away is {attention[-1] / attention[1]:.2f} times that from the neighbour."
+    )

@@ -1,7 +1,7 @@
-"""What a layer costs (table 1): the layers to be compared, their time, their memory, and the exponents fitted to it.
+"""The layers of table 1, and measurements of their time and memory.
 
-Every layer maps one sequence of n vectors of width d to another; B is 1 and there is one head, so that the score
-matrix of the longest sequence still fits into memory.
+Every layer maps one sequence of n vectors of width d to another. The batch size is 1 and there is one head, so that the
+score matrix of the longest sequence fits into memory.
 """
 
 import json
@@ -20,19 +20,19 @@ from torch.nn import functional as F
 from dragoman.models.attention import MultiHeadAttention, attend
 from dragoman.models.local_attention import WindowPattern, attend_pattern
 
-WINDOW_SIZE = 128  # neighbours that restricted self-attention looks at (r)
-_KERNEL_SIZE = 3  # places that a convolution reads (k)
-_DILATION = 16  # of the dilated convolution: every 16th place
-_MIN_TIMED_SECONDS = 0.02  # shorter work is timed several times in a row
-_LONG_SECONDS = 1.0  # longer work is timed the first time
-_ATTENTION_MATRICES = 5  # of n × n numbers, that explicit attention holds at most while it goes back
+WINDOW_SIZE = 128  # r, neighbours that restricted self-attention attends to
+_KERNEL_SIZE = 3  # k
+_DILATION = 16  # of the dilated convolution
+_MIN_TIMED_SECONDS = 0.02  # shorter calls are repeated
+_LONG_SECONDS = 1.0  # for longer calls, the first one counts
+_ATTENTION_MATRICES = 5  # of n × n numbers, held by explicit attention in the backward pass
 
 _LayerFunction = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
 class LayerWorkload:
-    """One layer with its input: what is timed."""
+    """A layer with its input."""
 
     compute: _LayerFunction
     inputs: tuple[Tensor, ...]
@@ -44,14 +44,14 @@ class LayerWorkload:
         self.compute(*self.inputs)
 
     def forward_backward(self) -> None:
-        """Compute the output, then the gradient of its sum with respect to input and parameters."""
+        """Compute the output, then the gradients of its sum with respect to inputs and parameters."""
         output = self.compute(*self.inputs)
         torch.autograd.grad(output, (*self.inputs, *self.parameters), torch.ones_like(output))
 
 
 @dataclass(frozen=True)
 class MeasuredLayer:
-    """A row of table 1: its cost as the paper writes it, with the exponents of n and d in it."""
+    """A row of table 1: the cost as in the paper, and its exponents of n and d."""
 
     cost: str
     length_exponent: int
@@ -65,29 +65,29 @@ def _explicit_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _fused_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Equation 1 by torch's kernel, which holds a few rows of the matrices at a time."""
+    """Equation 1 by the fused kernel of torch, which holds a few rows of the matrices at a time."""
     return F.scaled_dot_product_attention(query, key, value)
 
 
 def _window_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Look at r neighbours only."""
+    """Attend to r neighbours."""
     return attend_pattern(query, key, value, WindowPattern(WINDOW_SIZE), None, causal=False)
 
 
 def _attention_only(compute: _LayerFunction) -> Callable[[int, int], LayerWorkload]:
-    """Return what makes the attention proper, without projections."""
+    """Return a factory of the attention alone, without projections."""
     return lambda n, d: LayerWorkload(compute, tuple(torch.randn(1, 1, n, d, requires_grad=True) for _ in range(3)))
 
 
 def _whole_layer(compute: _LayerFunction) -> Callable[[int, int], LayerWorkload]:
-    """Return what makes the layer with its four projections around the attention."""
+    """Return a factory of the attention with its four projections."""
 
     def make(n: int, d: int) -> LayerWorkload:
         layer = MultiHeadAttention(d, 1, d, d)
 
         def run(x: Tensor) -> Tensor:
-            seen = compute(layer.split_heads(layer.query(x)), *layer.project_keys_values(x))  # 1 1 T K
-            projected: Tensor = layer.output(seen.transpose(1, 2).flatten(2))
+            attended = compute(layer.split_heads(layer.query(x)), *layer.project_keys_values(x))  # 1 1 T K
+            projected: Tensor = layer.output(attended.transpose(1, 2).flatten(2))
             return projected
 
         return LayerWorkload(run, (torch.randn(1, n, d, requires_grad=True),), tuple(layer.parameters()))
@@ -96,14 +96,13 @@ def _whole_layer(compute: _LayerFunction) -> Callable[[int, int], LayerWorkload]
 
 
 def _lstm_layer(n: int, d: int) -> LayerWorkload:
-    """Make an LSTM layer."""
     layer = nn.LSTM(d, d, batch_first=True)
     x = torch.randn(1, n, d, requires_grad=True)
     return LayerWorkload(lambda x: layer(x)[0], (x,), tuple(layer.parameters()))
 
 
 def _convolution_layer(dilation: int) -> Callable[[int, int], LayerWorkload]:
-    """Return what makes a convolution over k places, so far apart."""
+    """Return a factory of a convolution over k positions with a dilation."""
 
     def make(n: int, d: int) -> LayerWorkload:
         layer = nn.Conv1d(d, d, _KERNEL_SIZE, padding=dilation * (_KERNEL_SIZE // 2), dilation=dilation)
@@ -132,7 +131,7 @@ LAYERS: dict[str, MeasuredLayer] = {
 
 
 def _measure_seconds(work: Callable[[], object]) -> float:
-    """Return how long a piece of work takes; all but the longest warms up, and short work is done many times."""
+    """Return the seconds of a call; short calls are repeated, and all but long ones are warmed up first."""
     first = _mean_seconds(work, 1)
     return (
         first
@@ -142,31 +141,31 @@ def _measure_seconds(work: Callable[[], object]) -> float:
 
 
 def _mean_seconds(work: Callable[[], object], count: int) -> float:
-    """Return the mean seconds of so many calls in a row."""
-    began_at = time.perf_counter()
+    """Return the mean seconds of calls in a row."""
+    started_at = time.perf_counter()
     for _ in range(count):
         work()
-    return (time.perf_counter() - began_at) / count
+    return (time.perf_counter() - started_at) / count
 
 
 def warm_up() -> None:
-    """Let every layer do all its work once: the very first time, torch loads and chooses what it computes with."""
+    """Run every layer once, since the first call loads and selects kernels."""
     for layer in LAYERS.values():
         layer.make(8, 8).forward_backward()
 
 
 def time_layers(n: int, d: int) -> dict[str, dict[str, float]]:
     """Time every layer at one size: forward, and forward with backward."""
-    found: dict[str, dict[str, float]] = {}
+    times: dict[str, dict[str, float]] = {}
     for name, layer in LAYERS.items():
         work = layer.make(n, d)
-        found[name] = {"forward": _measure_seconds(work.forward), "both": _measure_seconds(work.forward_backward)}
-    return found
+        times[name] = {"forward": _measure_seconds(work.forward), "both": _measure_seconds(work.forward_backward)}
+    return times
 
 
 def peak_bytes(work: Callable[[], object]) -> int:
-    """Return how much memory torch had allocated at the worst moment of a piece of work, beyond what it began with."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or else the profiler tells the terminal when it starts and stops
+    """Return the peak memory that torch allocates during a call, in addition to what was allocated before."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would print to the terminal
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         work()
     with tempfile.TemporaryDirectory() as folder:
@@ -183,14 +182,14 @@ def peak_bytes(work: Callable[[], object]) -> int:
 
 def fit_exponent(points: Sequence[tuple[float, float]]) -> float:
     """Fit y = c·xᵃ by least squares of the logarithms and return a."""
-    across = [math.log(x) for x, _ in points]
-    up = [math.log(y) for _, y in points]
-    middle, height = sum(across) / len(across), sum(up) / len(up)
-    slope = sum((x - middle) * (y - height) for x, y in zip(across, up, strict=True))
-    return slope / sum((x - middle) ** 2 for x in across)
+    xs = [math.log(x) for x, _ in points]
+    ys = [math.log(y) for _, y in points]
+    middle, height = sum(xs) / len(xs), sum(ys) / len(ys)
+    slope = sum((x - middle) * (y - height) for x, y in zip(xs, ys, strict=True))
+    return slope / sum((x - middle) ** 2 for x in xs)
 
 
 def fits_memory(n: int) -> bool:
-    """Say whether explicit attention over n places needs less than a third of the machine's memory."""
+    """Return whether explicit attention over n positions needs less than a third of the memory of the machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
     return _ATTENTION_MATRICES * 4 * n * n < memory / 3
