@@ -1,7 +1,7 @@
-"""Attention (section 3.2): equation 1, the heads around it, and the masks that say where looking is allowed.
+"""Attention (section 3.2): equation 1, multi-head attention and masks.
 
-Shapes: B batch, S positions looked at, T positions looking, D width, H heads, K width of one head.
-A mask is True where looking is allowed.
+Shapes: B batch, S key positions, T query positions, D width, H heads, K width of one head.
+A mask is True where attention is allowed.
 """
 
 import math
@@ -22,7 +22,7 @@ _unfused: ContextVar[bool] = ContextVar("explicit", default=False)
 
 @contextmanager
 def unfused_attention() -> Iterator[None]:
-    """Attend by plain matrix products inside this block: the fused kernel rounds differently in other company."""
+    """Compute attention by plain matrix products in this block; fused kernels round differently in other batches."""
     token = _unfused.set(True)
     try:
         yield
@@ -34,19 +34,19 @@ ScoreFunction = Callable[[Tensor, Tensor], Tensor]  # queries B H T K and keys B
 
 
 def scaled_dot_product(query: Tensor, key: Tensor) -> Tensor:
-    """Compare as the paper does: Q Kᵀ / √d_k."""
+    """Return the paper's scores: Q Kᵀ / √d_k."""
     return query @ key.mT / math.sqrt(query.shape[-1])
 
 
 def dot_product(query: Tensor, key: Tensor) -> Tensor:
-    """Compare without the scaling, whose reason section 3.2.1 gives: Q Kᵀ."""
+    """Return unscaled scores: Q Kᵀ (section 3.2.1 explains the scaling)."""
     return query @ key.mT
 
 
 class AdditiveScore(nn.Module):
-    """Compare by a small network (Bahdanau et al. 2015, arXiv 1409.0473): vᵀ tanh(W_q q + W_k k), a v a head.
+    """Additive scores (Bahdanau et al. 2015, arXiv 1409.0473): vᵀ tanh(W_q q + W_k k), with one v per head.
 
-    W_q and W_k are the head's own projections, so the queries and keys that come here are summed as they are.
+    W_q and W_k are the projections of the head, so queries and keys are summed here as they are.
     """
 
     def __init__(self, heads: int, key_width: int) -> None:
@@ -55,12 +55,12 @@ class AdditiveScore(nn.Module):
         nn.init.normal_(self.direction, std=key_width**-0.5)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return the scores; every pair of places has a vector of its own in memory (B H T S K)."""
-        bent = (query[:, :, :, None] + key[:, :, None]).tanh_()  # B H T S K
-        return (bent.flatten(2, 3) @ self.direction[:, :, None]).view(bent.shape[:-1])
+        """Return the scores; this needs memory for one vector per pair of positions (B H T S K)."""
+        sums = (query[:, :, :, None] + key[:, :, None]).tanh_()  # B H T S K
+        return (sums.flatten(2, 3) @ self.direction[:, :, None]).view(sums.shape[:-1])
 
 
-SCORE_FUNCTIONS: dict[str, Callable[[int, int], ScoreFunction]] = {  # of so many heads with keys so wide
+SCORE_FUNCTIONS: dict[str, Callable[[int, int], ScoreFunction]] = {  # by number of heads and key width
     "scaled_dot": lambda _heads, _key_width: scaled_dot_product,
     "dot": lambda _heads, _key_width: dot_product,
     "additive": AdditiveScore,
@@ -68,7 +68,7 @@ SCORE_FUNCTIONS: dict[str, Callable[[int, int], ScoreFunction]] = {  # of so man
 _FUSED_SCALES: dict[ScoreFunction, float | None] = {
     scaled_dot_product: None,
     dot_product: 1.0,
-}  # torch's kernel knows these, by its `scale`
+}  # the `scale` of PyTorch's fused kernel
 
 
 def attend(
@@ -80,7 +80,7 @@ def attend(
     score_function: ScoreFunction = scaled_dot_product,
     record: bool = False,
 ) -> tuple[Tensor, Tensor | None]:  # B H T K, and the weights B H T S if recorded
-    """Equation 1: softmax(Q Kᵀ / √d_k) V, or of other scores. A row that may look nowhere gets zeros."""
+    """Equation 1: softmax(Q Kᵀ / √d_k) V, or with other scores. A row without an allowed position gives zeros."""
     if not record and score_function is scaled_dot_product and native.can_attend(query, key, value, mask):
         return native.attend(query, key, value, mask), None
     if not record and score_function in _FUSED_SCALES and not _unfused.get():
@@ -96,31 +96,31 @@ def attend(
 
 
 class AttentionPattern(Protocol):
-    """Where self-attention may look, if not everywhere, and how to attend there at no greater cost: see patterns.py."""
+    """The allowed positions of restricted self-attention, and how to compute it efficiently: see local_attention.py."""
 
     def mask(self, length: int, causal: bool, device: torch.device | None = None) -> Tensor:
-        """Return n n: where each place may look."""
+        """Return the mask (n n) of the allowed positions."""
         ...
 
     def causal_positions(self, position: int) -> Tensor:
-        """Return the places, in their order, that a place of a decoder looks at; the last is its own."""
+        """Return the sorted positions that a decoder position attends to; the last is its own."""
         ...
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
-        """Attend to B H n K as far as this pattern and the mask (B n) of what is no padding allow."""
+        """Attend to B H n K where this pattern and the mask (B n), False at padding, allow it."""
         ...
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
-    """Return T T: position t may look at itself and at what came before."""
+    """Return the mask (T T) of position t and those before it."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 class MultiHeadAttention(nn.Module):
-    """Section 3.2.2: h attentions side by side, each in its own projection of the vectors.
+    """Section 3.2.2: h parallel attentions, each with its own projections.
 
-    With a pattern they look at their own sequence alone, and where it allows; if causal, only back. If rotary, which
-    is for a sequence that looks at itself, too, queries and keys are turned by their places (positions.py).
+    `pattern` and `rotary` are for self-attention: a pattern restricts it to some positions (causal ones if `causal`),
+    and rotary embeddings rotate queries and keys by their positions (positions.py).
     """
 
     def __init__(
@@ -136,9 +136,7 @@ class MultiHeadAttention(nn.Module):
         rotary: bool = False,
     ) -> None:
         super().__init__()
-        assert pattern is None or score_function is scaled_dot_product, (
-            "a pattern compares by the scaled dot product alone"
-        )
+        assert pattern is None or score_function is scaled_dot_product, "a pattern needs the scaled dot product"
         self.heads = heads
         self.score_function = score_function
         self.pattern = pattern
@@ -153,23 +151,23 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, query_source: Tensor, key_value_source: Tensor, mask: Tensor | None, *, record: bool = False
     ) -> tuple[Tensor, Tensor | None]:  # B T D, and the weights B H T S if recorded
-        """Let each position of `looking` (B T D) look at all of `looked_at` (B S D) that the mask allows."""
+        """Attend from `query_source` (B T D) to `key_value_source` (B S D) where the mask allows it."""
         return self.attend_projected(query_source, *self.project_keys_values(key_value_source), mask, record=record)
 
     def project_keys_values(
         self, key_value_source: Tensor, positions: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:  # B H S K, twice
-        """Return the keys and the values of what will be looked at, to be kept for several looks."""
+        """Return keys and values, which can be reused for several queries."""
         return self.apply_rotary(self.split_heads(self.key(key_value_source)), positions), self.split_heads(
             self.value(key_value_source)
         )
 
     def project_queries(self, query_source: Tensor, positions: Tensor | None = None) -> Tensor:  # B H T K
-        """Return the queries of what looks."""
+        """Return the queries."""
         return self.apply_rotary(self.split_heads(self.query(query_source)), positions)
 
     def apply_rotary(self, heads: Tensor, positions: Tensor | None) -> Tensor:
-        """Turn queries or keys (B H T K) that stand at places (B T), or at the first ones, if this is rotary."""
+        """Rotate queries or keys (B H T K) by their positions (B T), by default 0, 1, 2 …, if it is rotary."""
         if self.rotary is None:
             return heads
         if positions is None:
@@ -179,7 +177,7 @@ class MultiHeadAttention(nn.Module):
     def attend_projected(
         self, query_source: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, record: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Look at projected keys and values (B H S K)."""
+        """Attend to projected keys and values (B H S K)."""
         query = self.project_queries(query_source)
         if self.pattern is not None:
             heads, weights = self.attend_pattern(self.pattern, query, key, value, mask, record=record)
@@ -197,46 +195,46 @@ class MultiHeadAttention(nn.Module):
         *,
         record: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # B H n K, and the weights B H n n if recorded
-        """Look where a pattern allows; the mask (B 1 1 n) only says where padding stands."""
+        """Attend where a pattern allows it; the mask (B 1 1 n) is False at padding."""
         if not record:
             return pattern.attend(query, key, value, None if mask is None else mask[:, 0, 0], causal=self.causal), None
         allowed = pattern.mask(query.shape[2], self.causal, query.device)[None, None]
         return attend(query, key, value, allowed if mask is None else allowed & mask, record=True)
 
     def step(self, x: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor) -> Tensor:  # B W D
-        """Let one more position of each of W hypotheses (B W D) look at itself and at those before it.
+        """Attend from one more position of each of W hypotheses (B W D) to itself and those before it.
 
-        The caches (B C L H K) have room for its key and value; `ancestors` (B W T) says at which of the C places of
-        its sentence a hypothesis finds each position, itself the last.
+        The caches (B C L H K) have room for its key and value; `ancestors` (B W T) holds the row (of C) of the cache
+        that stores each position of a hypothesis, the new one last.
         """
         joint = F.linear(x, *self.joint_projection())  # B W 3HK
         batch, beam, length = ancestors.shape
         if self.rotary is not None:
-            both = self.query.out_features + self.key.out_features
-            heads = joint[..., :both].view(batch, beam, 2 * self.heads, -1)  # B W 2H K
-            joint[..., :both] = apply_rotary_embedding(heads, self.rotary(length - 1, 1)).flatten(2)
-        plain = self.score_function is scaled_dot_product and self.pattern is None
-        if plain and native.can_attend_cached(joint, keys, values):
+            query_key_width = self.query.out_features + self.key.out_features
+            heads = joint[..., :query_key_width].view(batch, beam, 2 * self.heads, -1)  # B W 2H K
+            joint[..., :query_key_width] = apply_rotary_embedding(heads, self.rotary(length - 1, 1)).flatten(2)
+        is_plain = self.score_function is scaled_dot_product and self.pattern is None
+        if is_plain and native.can_attend_cached(joint, keys, values):
             return cast(Tensor, self.output(native.attend_cached(joint, keys, values, ancestors)))
         widths = [layer.out_features for layer in (self.query, self.key, self.value)]
         query, key, value = torch.split(joint, widths, dim=-1)
         keys[:, :beam, length - 1] = key.view(batch, beam, self.heads, -1)
         values[:, :beam, length - 1] = value.view(batch, beam, self.heads, -1)
-        place = torch.arange(length) if self.pattern is None else self.pattern.causal_positions(length - 1)
-        place = place.to(x.device)
-        where = (torch.arange(batch, device=x.device)[:, None, None], ancestors[..., place], place)
-        own_keys, own_values = (cache[where].flatten(0, 1).transpose(1, 2) for cache in (keys, values))  # BW H T K
-        seen, _ = attend(
+        position = torch.arange(length) if self.pattern is None else self.pattern.causal_positions(length - 1)
+        position = position.to(x.device)
+        index = (torch.arange(batch, device=x.device)[:, None, None], ancestors[..., position], position)
+        prefix_keys, prefix_values = (cache[index].flatten(0, 1).transpose(1, 2) for cache in (keys, values))
+        attended, _ = attend(
             self.split_heads(query.flatten(0, 1)[:, None]),
-            own_keys,
-            own_values,
+            prefix_keys,
+            prefix_values,
             None,
             score_function=self.score_function,
         )
-        return cast(Tensor, self.output(seen.flatten(1).view(batch, beam, -1)))
+        return cast(Tensor, self.output(attended.flatten(1).view(batch, beam, -1)))
 
     def joint_projection(self) -> tuple[Tensor, Tensor]:
-        """Return weight and bias of queries, keys and values in one, made anew when one of them has changed."""
+        """Return the concatenated weights and biases of queries, keys and values, cached until one of them changes."""
         layers = (self.query, self.key, self.value)
         versions = [parameter_version(parameter) for layer in layers for parameter in (layer.weight, layer.bias)]
         if self.joint_cache is None or None in versions or self.joint_cache[0] != versions:
@@ -245,10 +243,10 @@ class MultiHeadAttention(nn.Module):
         return self.joint_cache[1]
 
     def split_heads(self, vectors: Tensor) -> Tensor:
-        """Turn B T (H K) into B H T K."""
+        """Reshape B T (H K) to B H T K."""
         return vectors.view(*vectors.shape[:-1], self.heads, -1).transpose(1, 2)
 
 
 def parameter_version(parameter: Tensor) -> tuple[int, int] | None:
-    """Return what changes whenever a parameter does, or nothing if torch does not keep count."""
+    """Return a value that changes with a parameter; None if PyTorch does not count versions."""
     return None if parameter.is_inference() else (parameter.data_ptr(), parameter._version)

@@ -1,9 +1,9 @@
 """ByteNet (Kalchbrenner et al. 2016, "Neural Machine Translation in Linear Time"): dilated convolutions, no attention.
 
-The dilation doubles with each layer, 1, 2, 4, 8, 16, and begins again: two words n apart meet after log_k n layers
-(table 1), as long as n is within one round. The decoder stands on the encoder: target place t reads what the encoder
-left at place t. A translation is often longer than its source, so the encoder goes on beyond the source's end until
-LENGTH_FACTOR times its length; a target that is longer still reads zeros there ("dynamic unfolding").
+The dilation doubles with each layer, 1, 2, 4, 8, 16, and starts again: two words n apart meet after log_k n layers
+(table 1), as long as n is within one cycle. The decoder is stacked on the encoder: target position t reads the
+encoder's output at position t. A translation is often longer than its source, so the encoder is extended beyond the
+end of the source to _LENGTH_FACTOR times its length; positions of a longer target read zeros ("dynamic unfolding").
 
 Shapes: B batch, S source positions, U unfolded positions, T target positions, D width, V vocabulary, W beam.
 """
@@ -22,19 +22,19 @@ from dragoman.models.layers import Dropout, VocabularyModel, initialise_weights
 from dragoman.models.positions import build_positions
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State
 
-# Target places for each source place: ByteNet's a for English to German (its b is 0). A fraction, for 25 times the 1.2
-# of single precision is more than 30.
+# Target positions per source position: ByteNet's a for English to German (its b is 0). A fraction, since 25 times the
+# float32 1.2 is more than 30.
 _LENGTH_FACTOR = Fraction("1.2")
-_DILATION_CYCLE = 5  # layers until the dilation begins again at 1: after 2⁴ = 16
+_DILATION_CYCLE = 5  # layers until the dilation is 1 again: after 2⁴ = 16
 
 
 def layer_dilation(layer: int) -> int:
-    """Return how far apart the places are that a layer, counted from 0, reads."""
+    """Return the dilation of a layer, counted from 0."""
     return int(2 ** (layer % _DILATION_CYCLE))
 
 
 class ByteNetBlock(nn.Module):
-    """ByteNet's residual block: to half the width, along the sentence, and back; a norm and a ReLU before each map."""
+    """ByteNet's residual block: to half the width, a convolution, and back; layer norm and ReLU before each map."""
 
     def __init__(self, config: ByteNetConfig, layer: int) -> None:
         super().__init__()
@@ -46,35 +46,35 @@ class ByteNetBlock(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def convolve_centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Let every place (B U D) that the mask (B U) allows read places on both sides."""
+        """Apply the block to B U D, with a convolution around each position where the mask (B U) is True."""
         return self.post(x, self.convolution.convolve_centred(self.pre(x), mask))
 
     def convolve_causal(self, x: Tensor) -> Tensor:
-        """Let every place (B T D) read itself and places behind it."""
+        """Apply the block to B T D, with a causal convolution."""
         return self.post(x, self.convolution.convolve_causal(self.pre(x)))
 
     def step(self, x: Tensor, recent: Tensor) -> tuple[Tensor, Tensor]:
-        """Read one more place of each hypothesis (B W D) after the recent ones."""
+        """Apply the block to one more position of each hypothesis (B W D) after the recent ones."""
         convolved, recent = self.convolution.step(recent, self.pre(x))
         return self.post(x, convolved), recent
 
     def pre(self, x: Tensor) -> Tensor:
-        """Return what the convolution reads."""
+        """Return the input of the convolution."""
         return F.relu(self.norms[1](self.narrow(F.relu(self.norms[0](x)))))
 
     def post(self, x: Tensor, convolved: Tensor) -> Tensor:
-        """Widen what was read again and join it to what went around."""
+        """Return the residual sum."""
         return cast(Tensor, self.dropout(self.widen(F.relu(self.norms[2](convolved))), x))
 
 
 class ByteNet(VocabularyModel):
-    """ByteNet; a `Transducer`. ByteNet itself has positions = "none": its places are told apart by counting."""
+    """ByteNet; a `Transducer`. The original has positions = "none"."""
 
     def __init__(self, config: ByteNetConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__(config, source_vocabulary, target_vocabulary)
         self.source_positions = build_positions(config)
         self.target_positions = build_positions(config)
-        self.beyond = nn.Parameter(torch.zeros(config.width))  # stands in each place from the source's end on
+        self.beyond = nn.Parameter(torch.zeros(config.width))  # the input at each position beyond the source
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(ByteNetBlock(config, layer) for layer in range(config.layers))
         self.decoder = nn.ModuleList(ByteNetBlock(config, layer) for layer in range(config.decoder_depth))
@@ -83,7 +83,7 @@ class ByteNet(VocabularyModel):
         initialise_weights(self)
 
     def encode(self, source: Source) -> Memory:
-        """Read `source` (B S, padded with PAD) and unfold it; the memory's mask (B U) has the unfolded lengths."""
+        """Encode a batch of token ids; the memory and its mask (B U) have the unfolded lengths."""
         word = self.source_embedding(source.values) + self.source_positions(0, source.mask.shape[1])  # B S D
         length = source.mask.shape[1]
         unfolded = math.ceil(_LENGTH_FACTOR * length) - length
@@ -97,7 +97,7 @@ class ByteNet(VocabularyModel):
         return Memory(self.encoder_norm(x), mask)
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the last hidden vectors (B T D) over `prefix`."""
+        """Return the last hidden states (B T D) over `prefix` (B T)."""
         length = prefix.shape[1]
         word = self.target_embedding(prefix) + self.target_positions(0, length)  # B T D
         x = self.dropout(word + _unfold_memory(memory, 0, length))
@@ -106,21 +106,21 @@ class ByteNet(VocabularyModel):
         return self.project_output(x)
 
     def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:  # noqa: ARG002
-        """Return nothing: there is no attention to show."""
+        """Return empty lists: there is no attention."""
         return AttentionMaps([], [], [])
 
     def project_output(self, x: Tensor) -> Tensor:
-        """Turn the last block's vectors into hidden ones."""
+        """Return the hidden states of the last block's output."""
         return cast(Tensor, self.exit(F.relu(self.decoder_norm(x))))
 
     def initial_state(self, memory: Memory) -> ConvolutionCache:
-        """Return the state before the first token: one empty prefix a sentence."""
+        """Return the state before the first token: one empty hypothesis per sentence."""
         convolutions = [cast(ByteNetBlock, block).convolution for block in self.decoder]
         return ConvolutionCache.empty(convolutions, [one.map.out_features for one in convolutions], memory.states)
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, ConvolutionCache]:
-        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
-        assert isinstance(state, ConvolutionCache), f"this is the state of another model: {type(state)}"
+        """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
+        assert isinstance(state, ConvolutionCache), f"the state of another model: {type(state)}"
         x = (
             self.target_embedding(token)
             + self.target_positions(state.length, 1)
@@ -134,7 +134,7 @@ class ByteNet(VocabularyModel):
 
 
 def _unfold_memory(memory: Memory, first: int, length: int) -> Tensor:
-    """Return what the encoder left at places first, first + 1, … (B T D): zeros where it left nothing."""
+    """Return the encoder's output at positions first, first + 1, … (B T D): zeros beyond its end."""
     states = memory.states[:, first : first + length]
     states = states.masked_fill(~memory.mask[:, first : first + length, None], 0.0)
     return F.pad(states, (0, 0, 0, length - states.shape[1]))

@@ -1,12 +1,13 @@
-"""ConvS2S (Gehring et al. 2017, "Convolutional Sequence to Sequence Learning"): the paper's fastest rival.
+"""ConvS2S (Gehring et al. 2017, "Convolutional Sequence to Sequence Learning"): gated convolutions.
 
-Both stacks are convolutions of k places with gated linear units; every decoder layer looks at the source once. A place
-sees k - 1 more with each layer, so two words n apart meet after n / (k - 1) layers. Differences from that paper, whose
-vectors have a deviation of 0.1 where ours have 1: scores are divided by √D (unless score = "dot"); what was looked up
-is not multiplied by √S (with that, new hidden vectors had a deviation of 13 after twelve layers, without it 2.7); and
-weights are drawn with its care but not normalised. Adam makes it needless to scale the encoder's gradient.
+Both stacks are convolutions over k positions with gated linear units, and every decoder layer attends to the source.
+Each layer adds k - 1 positions to the receptive field, so two words n apart meet after n / (k - 1) layers. Differences
+from that paper, whose vectors have a standard deviation of 0.1 where ours have 1: scores are divided by √D (unless
+score = "dot"); the attention output is not multiplied by √S (with it, hidden states had a deviation of 13 after twelve
+layers, without it 2.7); and weights are initialised as there but without weight normalisation. With Adam the encoder's
+gradient need not be scaled.
 
-Shapes: B batch, S source positions, T target positions, D width, V vocabulary, W beam, R places that are remembered.
+Shapes: B batch, S source positions, T target positions, D width, V vocabulary, W beam, R cached positions.
 """
 
 import math
@@ -24,69 +25,69 @@ from dragoman.models.layers import Dropout, VocabularyModel, initialise_weights
 from dragoman.models.positions import build_positions
 from dragoman.models.transducer import AttentionMaps, Memory, Source, State, gather_parents
 
-_SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two
-# A gate that is σ(b) lets E[σ(b)²] of a variance through: a quarter while b is small, as that paper's are, but a third
-# at this variance of a and b, of which one is left: our vectors begin with the variance 1.
+_SQRT_HALF = math.sqrt(0.5)  # keeps the variance of a sum of two terms
+# A gate σ(b) passes E[σ(b)²] of the variance: a quarter for small b, as in that paper, but a third for inputs of this
+# variance, which leaves an output of variance 1.
 _GATE_VARIANCE = 2.98
 
 
 class Convolution(nn.Module):
-    """A linear map from k places, `dilation` apart, to one: a product of matrices, for a whole row as for a step."""
+    """A linear map of k positions, `dilation` apart, as one matrix product, for sequences and single steps."""
 
     def __init__(self, width: int, outputs: int, kernel: int, dilation: int = 1) -> None:
         super().__init__()
         self.dilation = dilation
-        self.reach = (kernel - 1) * dilation  # places that an output looks beyond its own
+        self.reach = (kernel - 1) * dilation  # positions beyond its own that an output depends on
         self.map = nn.Linear(kernel * width, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Turn T + reach places into T."""
+        """Map T + reach positions to T."""
         length = x.shape[1] - self.reach
         shifted = [x[:, first : first + length] for first in range(0, self.reach + 1, self.dilation)]
         return cast(Tensor, self.map(torch.cat(shifted, dim=-1)))
 
     def convolve_centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Read as many places behind as ahead (an even kernel: one more ahead), zeros where the mask (B S) is False."""
+        """Convolve around each position (an even kernel: one more after it), with zeros where the mask is False."""
         behind = self.reach // self.dilation // 2 * self.dilation
         x = x.masked_fill(~mask[..., None], 0.0)
         return cast(Tensor, self(F.pad(x, (0, 0, behind, self.reach - behind))))
 
     def convolve_causal(self, x: Tensor) -> Tensor:
-        """Read each place and those behind it; before the first are zeros."""
+        """Convolve over each position and those before it; before the first are zeros."""
         return cast(Tensor, self(F.pad(x, (0, 0, self.reach, 0))))
 
     def step(self, recent: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Read one more place (B W D) after the recent ones (B W R D); return the output and what is recent then."""
-        seen = torch.cat([recent, x[:, :, None]], dim=2)
-        return self.map(seen[:, :, :: self.dilation].flatten(2)), seen[:, :, 1:]
+        """Convolve one more position (B W D) after the recent ones (B W R D); return the output and the recent ones."""
+        inputs = torch.cat([recent, x[:, :, None]], dim=2)
+        return self.map(inputs[:, :, :: self.dilation].flatten(2)), inputs[:, :, 1:]
 
 
 @dataclass(frozen=True)
 class ConvolutionCache:
-    """A convolutional decoder's state: the last places that each layer has read, and how many there were."""
+    """The state of a convolutional decoder: the last inputs of each layer, and the number of positions so far."""
 
     length: int
-    layers: Sequence[Tensor]  # a layer each: B W R D
+    layers: Sequence[Tensor]  # per layer: B W R D
 
     @classmethod
     def empty(cls, convolutions: Sequence[Convolution], widths: Sequence[int], like: Tensor) -> "ConvolutionCache":
-        """Return the state before the first token: zeros, as before the first place of a row."""
+        """Return the state before the first token: zeros."""
         empty = [
             like.new_zeros(len(like), 1, one.reach, width) for one, width in zip(convolutions, widths, strict=True)
         ]
         return cls(0, empty)
 
     def reorder(self, parents: Tensor) -> "ConvolutionCache":
-        """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
+        """Return the state in which hypothesis w of sentence b continues hypothesis parents[b, w] (B W)."""
         return ConvolutionCache(self.length, [gather_parents(layer, parents) for layer in self.layers])
 
     def keep(self, sentences: Tensor) -> "ConvolutionCache":
-        """Forget all sentences but the given ones."""
+        """Return the state of the given sentences."""
         return ConvolutionCache(self.length, [layer[sentences] for layer in self.layers])
 
 
 class ConvS2SEncoderLayer(nn.Module):
-    """Dropout, a convolution, gates, and the way around them."""
+    """Dropout, convolution, gated linear unit and residual connection."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
@@ -94,12 +95,12 @@ class ConvS2SEncoderLayer(nn.Module):
         self.convolution = Convolution(config.width, 2 * config.width, config.kernel)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Let every place (B S D) read its neighbours."""
+        """Apply the layer to B S D."""
         return (x + F.glu(self.convolution.convolve_centred(self.dropout(x), mask))) * _SQRT_HALF
 
 
 class ConvS2SDecoderLayer(nn.Module):
-    """Dropout, a convolution that looks back only, gates, a look at the source, and the way around all of it."""
+    """Dropout, causal convolution, gated linear unit, attention to the source and residual connection."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
@@ -111,31 +112,31 @@ class ConvS2SDecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, word: Tensor, memory: Memory, *, record: bool = False
     ) -> tuple[Tensor, Tensor | None]:  # B T D, and the weights B 1 T S if recorded
-        """Let every place (B T D), at which some word stands, read those before it and the source."""
+        """Apply the layer to B T D; `word` is the embedded target."""
         return self.cross_attention_block(
             x, self.convolution.convolve_causal(self.dropout(x)), word, memory, record=record
         )
 
     def step(self, x: Tensor, word: Tensor, memory: Memory, recent: Tensor) -> tuple[Tensor, Tensor]:
-        """Read one more place of each hypothesis (B W D) after the recent ones (B W R D)."""
+        """Apply the layer to one more position of each hypothesis (B W D) after the recent ones (B W R D)."""
         convolved, recent = self.convolution.step(recent, x)
         return self.cross_attention_block(x, convolved, word, memory)[0], recent
 
     def cross_attention_block(
         self, x: Tensor, convolved: Tensor, word: Tensor, memory: Memory, *, record: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Open the gates, look at the source, and join what went around both."""
+        """Apply the gates, attend to the source and add the residual."""
         gated = F.glu(convolved)
         query = (self.query(gated) + word) * _SQRT_HALF
         key, value = memory.states[:, None].chunk(2, dim=-1)  # B 1 S D
-        seen, weights = attend(
+        attended, weights = attend(
             query[:, None], key, value, memory.mask[:, None, None], score_function=self.score_function, record=record
         )
-        return (x + (gated + seen[:, 0]) * _SQRT_HALF) * _SQRT_HALF, weights
+        return (x + (gated + attended[:, 0]) * _SQRT_HALF) * _SQRT_HALF, weights
 
 
 class ConvS2S(VocabularyModel):
-    """ConvS2S; a `Transducer`. Its memory holds [z; z + e] along D: what is compared, and what is read."""
+    """ConvS2S; a `Transducer`. Its memory holds the keys z and the values z + e, concatenated along D."""
 
     def __init__(self, config: ConvS2SConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__(config, source_vocabulary, target_vocabulary)
@@ -149,7 +150,7 @@ class ConvS2S(VocabularyModel):
         _initialise_gated(self, config.dropout)
 
     def encode(self, source: Source) -> Memory:
-        """Read `source` (B S, padded with PAD)."""
+        """Encode a batch of token ids."""
         word = self.dropout(
             self.source_embedding(source.values) + self.source_positions(0, source.mask.shape[1])
         )  # B S D
@@ -160,15 +161,15 @@ class ConvS2S(VocabularyModel):
         return Memory(torch.cat([z, (z + word) * _SQRT_HALF], dim=-1), source.mask)  # B S 2D
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the last hidden vectors (B T D) over `prefix`."""
+        """Return the last hidden states (B T D) over `prefix` (B T)."""
         return self.run_decoder(prefix, memory)[0]
 
     def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:
-        """Return the weights with which `prefix` reads `source`: one head a layer, and no self-attention."""
+        """Return the cross-attention weights: one head per layer, and no self-attention."""
         return AttentionMaps([], [], self.run_decoder(prefix, self.encode(source), record=True)[1])
 
     def run_decoder(self, prefix: Tensor, memory: Memory, *, record: bool = False) -> tuple[Tensor, list[Tensor]]:
-        """Run the decoder; the second part holds each layer's weights (B 1 T S) if recorded."""
+        """Return the hidden states and, if recorded, the weights of each layer (B 1 T S)."""
         memory = _zero_padding(memory)
         word = self.dropout(self.target_embedding(prefix) + self.target_positions(0, prefix.shape[1]))  # B T D
         x = self.decoder_entrance(word)
@@ -179,17 +180,17 @@ class ConvS2S(VocabularyModel):
         return self.project_output(x), recorded
 
     def project_output(self, x: Tensor) -> Tensor:
-        """Turn the last layer's vectors into hidden ones."""
+        """Return the hidden states of the last layer's output."""
         return cast(Tensor, self.dropout(self.decoder_exit(x)))
 
     def initial_state(self, memory: Memory) -> ConvolutionCache:
-        """Return the state before the first token: one empty prefix a sentence."""
+        """Return the state before the first token: one empty hypothesis per sentence."""
         convolutions = [cast(ConvS2SDecoderLayer, layer).convolution for layer in self.decoder]
         return ConvolutionCache.empty(convolutions, [self.output_weight.shape[1]] * len(convolutions), memory.states)
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, ConvolutionCache]:
-        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
-        assert isinstance(state, ConvolutionCache), f"this is the state of another model: {type(state)}"
+        """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
+        assert isinstance(state, ConvolutionCache), f"the state of another model: {type(state)}"
         memory = _zero_padding(memory)
         word = self.target_embedding(token) + self.target_positions(state.length, 1)  # B W D
         x = self.decoder_entrance(word)
@@ -201,12 +202,12 @@ class ConvS2S(VocabularyModel):
 
 
 def _zero_padding(memory: Memory) -> Memory:
-    """Return a memory with zeros at padding: a weight of zero would not stop a NaN."""
+    """Return a memory with zeros at padding: an attention weight of zero would not stop a NaN."""
     return Memory(memory.masked_states(), memory.mask)
 
 
 def _initialise_gated(model: nn.Module, dropout: float) -> None:
-    """Draw every matrix so that the variance of what passes stays the same (section 3.5); every bias starts at zero."""
+    """Initialise all matrices so that the variance is kept (section 3.5 of that paper), and all biases with zero."""
     initialise_weights(model, lambda weight: nn.init.normal_(weight, std=weight.shape[1] ** -0.5))
     with torch.no_grad():
         for module in model.modules():

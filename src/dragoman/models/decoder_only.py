@@ -1,9 +1,9 @@
-"""The decoder-only Transformer: source and target are one sequence, read by one causal stack.
+"""The decoder-only Transformer: source and target are one sequence in one causal stack.
 
-A layer is an encoder's (self-attention and feed-forward), but every place looks only at itself and at those before it,
-in the source as in the target. Target place t of a sentence whose source has n tokens is place n + t of the sequence,
-however far its row is padded. Without a source it is a language model. A restricted pattern (patterns.py) counts places
-along the whole sequence, so the target's first words still have the source's last ones among their neighbours.
+A layer is an encoder layer (self-attention and feed-forward) in which every position attends to itself and those before
+it, in the source as in the target. Target position t of a sentence whose source has n tokens is position n + t of the
+sequence, whatever the padding. Without a source it is a language model. A restricted pattern (local_attention.py)
+counts positions along the whole sequence, so the first target tokens have the last source tokens as neighbours.
 
 Shapes: B batch, S source positions, T target positions, N = S + T, D width, H heads, K width of one head, L layers,
 V vocabulary, W beam.
@@ -29,22 +29,22 @@ from dragoman.tokens import token_mask
 
 @dataclass(frozen=True)
 class DecoderOnlyCache:
-    """The decoder's state: all that was read of a sentence, by whichever hypothesis, and who descends from what.
+    """The decoder's state: keys and values of all hypotheses of a sentence, and a mask of those of each hypothesis.
 
-    Hypotheses share what they have in common, the source above all, so a beam is reordered by renaming: only `mask`
-    changes. What no hypothesis descends from any more stays, and is not looked at.
+    Hypotheses share their common beginning, above all the source, so reordering a beam changes only `mask`.
+    Positions of discarded hypotheses stay in the cache, masked.
     """
 
-    mask: Tensor  # B W N, True where hypothesis w of sentence b descends from what was read there
-    positions: Tensor  # B N, where in its sequence that stands
-    layers: list[KeyValue]  # a layer each: B H N K, the source first, then W places a step
+    mask: Tensor  # B W N, True at the positions of hypothesis w of sentence b
+    positions: Tensor  # B N, the position in its sequence
+    layers: list[KeyValue]  # per layer: B H N K, the source first, then W positions per step
 
     def reorder(self, parents: Tensor) -> "DecoderOnlyCache":
-        """Let hypothesis w of sentence b continue hypothesis parents[b, w] (B W)."""
+        """Return the state in which hypothesis w of sentence b continues hypothesis parents[b, w] (B W)."""
         return replace(self, mask=gather_parents(self.mask, parents))
 
     def keep(self, sentences: Tensor) -> "DecoderOnlyCache":
-        """Forget all sentences but the given ones."""
+        """Return the state of the given sentences."""
         return DecoderOnlyCache(
             self.mask[sentences],
             self.positions[sentences],
@@ -52,36 +52,36 @@ class DecoderOnlyCache:
         )
 
     def extend(self) -> "DecoderOnlyCache":
-        """Return the state with one more place for each hypothesis, at which only it looks; not yet read."""
+        """Return the state with one more position per hypothesis, whose keys and values are still missing."""
         batch, beam, _ = self.mask.shape
         itself = torch.eye(beam, dtype=torch.bool, device=self.mask.device).expand(batch, -1, -1)
-        place = self.mask[:, :1].sum(dim=2).expand(-1, beam)  # as many as each hypothesis descends from
+        position = self.mask[:, :1].sum(dim=2).expand(-1, beam)  # the length of each hypothesis
         return DecoderOnlyCache(
-            torch.cat([self.mask, itself], dim=2), torch.cat([self.positions, place], dim=1), self.layers
+            torch.cat([self.mask, itself], dim=2), torch.cat([self.positions, position], dim=1), self.layers
         )
 
 
 @dataclass(frozen=True)
 class _AttentionView:
-    """Where T places that are read now may look, of all N read so far, themselves the last."""
+    """The positions, of N in total, that the last T of them may attend to."""
 
     query_length: int  # T
-    positions: Tensor  # B N, where in its sequence each stands
-    mask: Tensor  # B 1 N, False at padding; or B T N, if those that are read now are rivals
+    positions: Tensor  # B N, the position in its sequence
+    mask: Tensor  # B 1 N, False at padding; or B T N, if the T positions are of different hypotheses
 
     @classmethod
     def causal(cls, padding_mask: Tensor, query_length: int) -> "_AttentionView":
-        """Let the last places of padded rows look back; `real` (B N) says what is no padding."""
+        """Return the causal view of the last positions of padded rows; `padding_mask` (B N) is False at padding."""
         return cls(query_length, _token_positions(padding_mask), padding_mask[:, None])
 
     @property
     def is_consecutive(self) -> bool:
-        """Say whether several places are read now, each after the other."""
+        """Whether the T positions follow each other in one sequence."""
         return self.mask.shape[1] < self.query_length
 
     @cached_property
     def attention_mask(self) -> Tensor:
-        """Where each may look, as a mask (B 1 T N)."""
+        """The mask (B 1 T N) of the allowed positions."""
         total = self.mask.shape[2]
         causal = torch.ones(self.query_length, total, dtype=torch.bool, device=self.mask.device).tril(
             total - self.query_length
@@ -92,7 +92,7 @@ class _AttentionView:
 class DecoderOnly(VocabularyModel):
     """The decoder-only Transformer; a `Transducer`.
 
-    Its memory holds the keys and values of the source in every layer, side by side along D: B S L(HK + HK).
+    Its memory holds the keys and values of the source in every layer, concatenated along D: B S L(HK + HK).
     """
 
     def __init__(self, config: DecoderOnlyConfig, source_vocabulary: int, target_vocabulary: int) -> None:
@@ -100,55 +100,55 @@ class DecoderOnly(VocabularyModel):
         self.positions = build_positions(config)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(EncoderLayer(config, number, causal=True) for number in range(config.layers))
-        # Only norm-first needs a last norm: after the paper's order every layer ends with one.
+        # Only pre-norm needs a final norm: with the paper's post-norm every layer ends with one.
         self.norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         initialise_weights(self)
 
     def encode(self, source: Source) -> Memory:
-        """Read `source` (B S, padded with PAD; S may be 0)."""
+        """Encode a batch of token ids, which may be empty (S = 0)."""
         return self.run_source(source)[0]
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
-        """Return the last hidden vectors (B T D) over `prefix`."""
+        """Return the last hidden states (B T D) over `prefix` (B T)."""
         return self.target_states(prefix, memory)[0]
 
     def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:
-        """Return the weights with which `source` and `prefix` are read.
+        """Return the attention weights of every layer over `source` and `prefix`.
 
-        A target place looks at source and target at once, so a row of `cross` and the same row of `decoder` are two
-        parts of one softmax, and only together add up to one.
+        A target position attends to source and target in one softmax, so a row of `cross` and the same row of
+        `decoder` sum to one together.
         """
         memory, encoder = self.run_source(source, record=True)
         _, weights = self.target_states(prefix, memory, record=True)
         length = source.mask.shape[1]
-        cross = [each[..., :length] for each in weights] if length else []  # a language model has nothing to look at
+        cross = [each[..., :length] for each in weights] if length else []  # a language model has no source
         return AttentionMaps(encoder, [each[..., length:] for each in weights], cross)
 
     def run_source(self, source: Source, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
-        """Run the stack over the source; the second part holds each layer's weights (B H S S) if recorded."""
+        """Return the memory of the source and, if recorded, the weights of each layer (B H S S)."""
         mask, length = source.mask, source.mask.shape[1]
-        nothing = self.output_weight.new_zeros(len(source), 0, sum(self.key_value_widths))
+        empty = self.output_weight.new_zeros(len(source), 0, sum(self.key_value_widths))
         if not length:
-            return Memory(nothing, mask), []
+            return Memory(empty, mask), []
         x = self.dropout(self.source_embedding(source.values) + self.positions(0, length))  # B S D
-        before = self.unpack_memory(Memory(nothing, mask[:, :0]))
+        before = self.unpack_memory(Memory(empty, mask[:, :0]))
         _, read, weights = self.run_layers(x, before, _AttentionView.causal(mask, length), record=record)
         return Memory(_pack_memory(read), mask), weights
 
     def target_states(self, prefix: Tensor, memory: Memory, *, record: bool = False) -> tuple[Tensor, list[Tensor]]:
-        """Run the stack over the target; the second part holds each layer's weights (B H T N) if recorded."""
+        """Return the hidden states of the target and, if recorded, the weights of each layer (B H T N)."""
         x, _, _, weights = self.run_target(prefix, memory, record=record)
         return x, weights
 
     def prefill(self, prefix: Tensor, memory: Memory) -> tuple[Tensor, DecoderOnlyCache]:
-        """Read a whole prefix (B T, none padded) at once; return the logits after it (B 1 V) and the state by then."""
+        """Process a prefix (B T, without padding) at once; return the logits after it (B 1 V) and the state."""
         x, read, view, _ = self.run_target(prefix, memory)
         return self.logits(x[:, -1:]), DecoderOnlyCache(view.mask, view.positions, read)
 
     def run_target(
         self, prefix: Tensor, memory: Memory, *, record: bool = False
     ) -> tuple[Tensor, list[KeyValue], _AttentionView, list[Tensor]]:
-        """Run the stack over the target; return the hidden vectors (B T D), what was read, the view and the weights."""
+        """Return the hidden states (B T D), keys and values of the whole sequence, the view and the weights."""
         length = prefix.shape[1]
         view = _AttentionView.causal(torch.cat([memory.mask, token_mask(prefix)], dim=1), length)
         x = self.dropout(self.target_embedding(prefix) + self.position_vectors(view.positions[:, -length:]))  # B T D
@@ -158,47 +158,47 @@ class DecoderOnly(VocabularyModel):
     def run_layers(
         self, x: Tensor, cache: list[KeyValue], view: _AttentionView, *, record: bool = False
     ) -> tuple[Tensor, list[KeyValue], list[Tensor]]:
-        """Run places (B T D) through all layers, after what each layer has read before (B H S K).
+        """Apply all layers to T positions (B T D) that follow those in the cache (B H S K per layer).
 
-        Return them, what each layer has read with them (B H N K), and its weights (B H T N) if recorded.
+        Return the output, the extended cache (B H N K per layer) and, if recorded, the weights (B H T N per layer).
         """
         read: list[KeyValue] = []
         recorded: list[Tensor] = []
         for layer, (keys, values) in zip(cast(Iterable[EncoderLayer], self.layers), cache, strict=True):
-            reading = layer.attention_residual.pre(x)
-            key, value = layer.attention.project_keys_values(reading, view.positions[:, -view.query_length :])
+            normed = layer.attention_residual.pre(x)
+            key, value = layer.attention.project_keys_values(normed, view.positions[:, -view.query_length :])
             read.append((torch.cat([keys, key], dim=2), torch.cat([values, value], dim=2)))
-            seen, weights = _attend_view(layer.attention, reading, *read[-1], view, record=record)
-            x = layer.attention_residual.post(x, seen)
+            attended, weights = _attend_view(layer.attention, normed, *read[-1], view, record=record)
+            x = layer.attention_residual.post(x, attended)
             x = layer.feed_forward_residual.post(x, layer.feed_forward(layer.feed_forward_residual.pre(x)))
             recorded += [weights] if weights is not None else []
         return x, read, recorded
 
     def initial_state(self, memory: Memory) -> DecoderOnlyCache:
-        """Return the state before the first token: one hypothesis a sentence, which has read the source."""
+        """Return the state before the first token: one hypothesis per sentence, with the source in its cache."""
         return DecoderOnlyCache(memory.mask[:, None], _token_positions(memory.mask), self.unpack_memory(memory))
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, DecoderOnlyCache]:  # noqa: ARG002
-        """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
-        assert isinstance(state, DecoderOnlyCache), f"this is the state of another model: {type(state)}"
-        line = state.extend()
-        view = _AttentionView(token.shape[1], line.positions, line.mask)
+        """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
+        assert isinstance(state, DecoderOnlyCache), f"the state of another model: {type(state)}"
+        extended = state.extend()
+        view = _AttentionView(token.shape[1], extended.positions, extended.mask)
         x = self.target_embedding(token) + self.position_vectors(view.positions[:, -view.query_length :])  # B W D
         x, read, _ = self.run_layers(x, state.layers, view)
-        return self.logits(self.norm(x)), replace(line, layers=read)
+        return self.logits(self.norm(x)), replace(extended, layers=read)
 
     def position_vectors(self, positions: Tensor) -> Tensor:
-        """Return the vectors (… D) of places (…)."""
+        """Return the vectors (… D) of positions (…)."""
         return cast(Tensor, self.positions(0, int(positions.max()) + 1)[positions])
 
     @property
     def key_value_widths(self) -> list[int]:
-        """The widths of all keys and values, layer by layer."""
+        """The widths of keys and values, layer by layer."""
         attentions = [cast(EncoderLayer, layer).attention for layer in self.layers]
         return [each.out_features for attention in attentions for each in (attention.key, attention.value)]
 
     def unpack_memory(self, memory: Memory) -> list[KeyValue]:
-        """Return the keys and values (B H S K) of each layer. What stands at padding is never looked at."""
+        """Return the keys and values (B H S K) of each layer, with zeros at padding."""
         states = memory.masked_states()
         heads = cast(EncoderLayer, self.layers[0]).attention.heads
         parts = [
@@ -209,12 +209,12 @@ class DecoderOnly(VocabularyModel):
 
 
 def _pack_memory(layers: list[KeyValue]) -> Tensor:
-    """Lay keys and values (B H S K) of all layers side by side (B S L(HK + HK))."""
+    """Concatenate keys and values (B H S K) of all layers (B S L(HK + HK))."""
     return torch.cat([part.transpose(1, 2).flatten(2) for layer in layers for part in layer], dim=-1)
 
 
 def _token_positions(mask: Tensor) -> Tensor:
-    """Return where in its sequence each place of a padded row (B N) stands: padding takes no place."""
+    """Return the position of each token of padded rows (B N); padding is not counted."""
     return (mask.cumsum(dim=1) - 1).clamp(min=0)
 
 
@@ -227,10 +227,9 @@ def _attend_view(
     *,
     record: bool,
 ) -> tuple[Tensor, Tensor | None]:  # B T D, and the weights B H T N if recorded
-    """Let places look as far as the view and the attention's pattern, if it has one, allow.
+    """Attend where the view and the attention's pattern, if any, allow it.
 
-    A whole sequence is regrouped by the pattern, so that it costs no more than the pattern sees. A single step, or what
-    is recorded, is compared with everything there is, under a mask.
+    A pattern computes whole sequences efficiently. A single step, or a recorded pass, uses full attention under a mask.
     """
     query, pattern = attention.project_queries(query_source, view.positions[:, -view.query_length :]), attention.pattern
     if pattern is not None and view.is_consecutive and not record:
@@ -244,27 +243,27 @@ def _attend_view(
 def _attend_padded_pattern(
     pattern: AttentionPattern, query: Tensor, key: Tensor, value: Tensor, padding_mask: Tensor
 ) -> Tensor:  # B H T K
-    """Attend by a pattern to padded rows, in which some of N places are real (B N) and the last T look.
+    """Attend by a pattern in padded rows of N positions, from the last T of them.
 
-    Patterns count places, so padding in the middle is moved to the end, and back again.
+    Patterns count positions, so padding in the middle is moved to the end, and the result back again.
     """
-    order = (~padding_mask).to(torch.uint8).argsort(dim=1, stable=True)  # B N, the real ones first
-    looking = query.shape[2]
-    query = F.pad(query, (0, 0, key.shape[2] - looking, 0))
+    order = (~padding_mask).to(torch.uint8).argsort(dim=1, stable=True)  # B N, tokens first
+    queries = query.shape[2]
+    query = F.pad(query, (0, 0, key.shape[2] - queries, 0))
     query, key, value = (_reorder_positions(part, order) for part in (query, key, value))
-    seen = pattern.attend(query, key, value, padding_mask.gather(1, order), causal=True)
-    return _reorder_positions(seen, order.argsort(dim=1))[:, :, -looking:]
+    attended = pattern.attend(query, key, value, padding_mask.gather(1, order), causal=True)
+    return _reorder_positions(attended, order.argsort(dim=1))[:, :, -queries:]
 
 
 def _reorder_positions(part: Tensor, order: Tensor) -> Tensor:
-    """Return places (B H N K) in another order (B N)."""
+    """Return positions (B H N K) in another order (B N)."""
     return part.gather(2, order[:, None, :, None].expand(-1, part.shape[1], -1, part.shape[3]))
 
 
 def _pattern_mask(pattern: AttentionPattern, view: _AttentionView) -> Tensor:  # B 1 T N
-    """Say which of N places a pattern lets each of the last T see."""
-    places, row = torch.unique(view.positions[:, -view.query_length :], return_inverse=True)
-    table = torch.zeros(len(places), int(view.positions.max()) + 1, dtype=torch.bool, device=places.device)
-    for seen, place in zip(table, places.tolist(), strict=True):
-        seen[pattern.causal_positions(place).to(places.device)] = True
+    """Return which of N positions a pattern allows for each of the last T."""
+    positions, row = torch.unique(view.positions[:, -view.query_length :], return_inverse=True)
+    table = torch.zeros(len(positions), int(view.positions.max()) + 1, dtype=torch.bool, device=positions.device)
+    for allowed, position in zip(table, positions.tolist(), strict=True):
+        allowed[pattern.causal_positions(position).to(positions.device)] = True
     return table[row[:, :, None], view.positions[:, None]][:, None]

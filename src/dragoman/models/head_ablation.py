@@ -1,7 +1,7 @@
-"""A model without some of its heads: what happens without a head says more of it than where it looks.
+"""Ablation of attention heads: a model in which some heads have no effect.
 
-A head reaches the rest of the model through its columns of W^O alone (section 3.2.2). Where these are zero it has no
-effect, while every shape, and so every compiled loop, stays what it was.
+A head reaches the rest of the model through its columns of W^O only (section 3.2.2). With these set to zero it has no
+effect, and all shapes stay the same, so that native code can be used.
 """
 
 import copy
@@ -20,27 +20,27 @@ HeadIndex = tuple[AttentionKind, int, int]  # kind, layer and head, counted from
 
 
 def can_ablate_heads(model: Transducer) -> TypeGuard[Transformer]:
-    """Say whether a model's attention is in heads that can be switched off: that of its rivals is part of a layer."""
+    """Return whether a model has attention heads that can be ablated."""
     return isinstance(model, Transformer)
 
 
 def ablate_heads(model: Transformer, heads: Iterable[HeadIndex]) -> Transformer:
-    """Return a model in which these heads have no effect; it shares all parameters but a few W^O with `model`."""
+    """Return a model in which these heads have no effect; it shares all parameters but some W^O with `model`."""
     shared = {id(parameter): parameter for parameter in model.parameters()}
-    changed = copy.deepcopy(model, cast(dict[int, object], shared))
+    ablated = copy.deepcopy(model, cast(dict[int, object], shared))
     with torch.inference_mode(False), torch.no_grad():
         for kind, layer, head in heads:
-            attention = find_attention(changed, kind, layer)
+            attention = find_attention(ablated, kind, layer)
             width = attention.output.in_features // attention.heads
             weight = attention.output.weight.clone()
             weight[:, head * width : (head + 1) * width] = 0.0
             attention.output.weight = nn.Parameter(weight, requires_grad=False)
-    return changed.eval()
+    return ablated.eval()
 
 
 def find_attention(model: Transformer, kind: AttentionKind, layer: int) -> MultiHeadAttention:
-    """Return the heads of one layer."""
+    """Return the multi-head attention of one layer."""
     if kind == "encoder":
         return cast(EncoderLayer, model.encoder[layer]).attention
-    found = cast(DecoderLayer, model.decoder[layer])
-    return found.attention if kind == "decoder" else found.cross_attention
+    decoder_layer = cast(DecoderLayer, model.decoder[layer])
+    return decoder_layer.attention if kind == "decoder" else decoder_layer.cross_attention

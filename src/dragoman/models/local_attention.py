@@ -1,17 +1,17 @@
-"""Restricted self-attention (table 1, last row): every place looks at about r others, whatever the length n.
+"""Restricted self-attention (table 1, last row): every position attends to about r others, whatever the length n.
 
-A pattern says where looking is allowed, and attends there by regrouping the places so that each group is a small
-attention of its own: time and memory grow with r·n, and no n×n matrix is made, on the way forward or back. What comes
-out is full attention under `pattern.mask`, to rounding.
+A pattern defines the allowed positions and regroups the sequence so that each group is a small attention of its own:
+time and memory grow with r·n, and no n×n matrix is built, forward or backward. The result is that of full attention
+under `pattern.mask`, up to rounding.
 
-- window: the r nearest places, itself among them; in a decoder itself and the r − 1 before it.
-- dilated: as many places, with a gap between them that doubles from layer to layer (1, 2, 4, …). By layer and not by
-  head, so that all heads are regrouped alike, and so that what a layer skipped its predecessor has already gathered:
-  r places a layer reach about r·2^N places in N layers.
-- sparse: its own block of r places, and the first places of the sequence, which all look at and which (in an encoder)
-  look at all. Every other layer's blocks are shifted by half a block: blocks that never moved would never meet.
+- window: the r nearest positions; in a decoder the position itself and the r − 1 before it.
+- dilated: as many positions with a dilation that doubles from layer to layer (1, 2, 4, …). By layer and not by head, so
+  that all heads are regrouped alike, and a layer skips what the one below has gathered: r positions per layer reach
+  about r·2^N positions in N layers.
+- sparse: the position's own block of r, and the first positions of the sequence, which are global: all attend to them,
+  and in an encoder they attend to all. The blocks of every other layer are shifted by half a block.
 
-Shapes: B batch, H heads, K width of one head, n places, M groups, C places looking in a group, S places looked at.
+Shapes: B batch, H heads, K width of one head, n positions, M groups, C query positions per group, S key positions.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,10 @@ from torch.nn import functional as F
 from dragoman import native
 from dragoman.models.attention import AttentionPattern, attend
 
-_DILATION_CYCLE = 8  # layers after which a dilated window begins with its neighbours again: gaps of 1 … 128
-_GLOBAL_POSITIONS = 8  # places at the beginning of a sequence that a sparse pattern lets everyone see
-_BLOCKS_PER_CHUNK = 16  # blocks whose gradients are in memory at the same time
-_MIN_BLOCK, _MAX_BLOCK = 32, 64  # places that look together: fewer waste calls, more waste what is masked
+_DILATION_CYCLE = 8  # layers until the dilation is 1 again: dilations of 1 … 128
+_GLOBAL_POSITIONS = 8  # first positions of a sequence that a sparse pattern makes global
+_BLOCKS_PER_CHUNK = 16  # blocks whose gradients are computed together
+_MIN_BLOCK, _MAX_BLOCK = 32, 64  # queries per block: fewer waste calls, more waste masked positions
 
 
 def attend_pattern(
@@ -40,34 +40,34 @@ def attend_pattern(
     mask: Tensor | None = None,  # B n, False where padding stands
     causal: bool = False,
 ) -> Tensor:  # B H n K
-    """Equation 1 where the pattern allows it; a row that may look nowhere gets zeros."""
+    """Equation 1 where the pattern allows it; a row without an allowed position gives zeros."""
     return pattern.attend(query, key, value, mask, causal=causal)
 
 
 @dataclass(frozen=True)
 class WindowPattern:
-    """The nearest places: so many, counting the place itself, each so far from the next."""
+    """The `size` nearest positions, itself included, `dilation` apart."""
 
     size: int
     dilation: int = 1
 
     def reach(self, causal: bool) -> tuple[int, int]:
-        """Return how many places before and how many after its own a place looks at."""
+        """Return the number of allowed positions before and after a position."""
         return (self.size - 1, 0) if causal else (self.size // 2, (self.size - 1) // 2)
 
     def mask(self, length: int, causal: bool, device: torch.device | None = None) -> Tensor:
-        """Return n n: where each place may look."""
+        """Return the mask (n n) of the allowed positions."""
         before, after = self.reach(causal)
         place = torch.arange(length, device=device)
         away = place - place[:, None]
         return (away >= -before * self.dilation) & (away <= after * self.dilation) & (away % self.dilation == 0)
 
     def causal_positions(self, position: int) -> Tensor:
-        """Return the places, in their order, that a place of a decoder looks at; the last is its own."""
+        """Return the sorted positions that a decoder position attends to; the last is its own."""
         return torch.arange(position % self.dilation, position + 1, self.dilation)[-self.size :]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
-        """Attend to B H n K: places that are a multiple of the gap apart are a sequence of their own."""
+        """Attend to B H n K: positions that are a multiple of the dilation apart form a sequence of their own."""
         length = query.shape[2]
         if length <= 2 * self.size:
             return _attend_masked(self, query, key, value, mask, causal=causal)
@@ -80,9 +80,9 @@ class WindowPattern:
 
 @dataclass(frozen=True)
 class BlockPattern:
-    """Its own block of so many places, and a few places at the beginning that all share.
+    """The position's own block of `size`, and some global positions at the beginning.
 
-    The first block ends after `first` places (a whole block, if 0). Shared places count as shared, not as of a block.
+    The first block ends after `first_block` positions (a whole block if 0). Global positions belong to no block.
     """
 
     size: int
@@ -90,14 +90,14 @@ class BlockPattern:
     global_positions: int = _GLOBAL_POSITIONS
 
     def mask(self, length: int, causal: bool, device: torch.device | None = None) -> Tensor:
-        """Return n n: where each place may look."""
+        """Return the mask (n n) of the allowed positions."""
         place = torch.arange(length, device=device)
         block = (place + self.first_block_padding) // self.size
         allowed = (block == block[:, None]) | (place < self.global_positions)
         return allowed.tril() if causal else allowed | (place < self.global_positions)[:, None]
 
     def causal_positions(self, position: int) -> Tensor:
-        """Return the places, in their order, that a place of a decoder looks at; the last is its own."""
+        """Return the sorted positions that a decoder position attends to; the last is its own."""
         begins = max(
             (position + self.first_block_padding) // self.size * self.size - self.first_block_padding,
             self.global_positions,
@@ -108,11 +108,11 @@ class BlockPattern:
 
     @property
     def first_block_padding(self) -> int:
-        """Return how many places the first block lacks."""
+        """The number of positions that the first block lacks."""
         return -self.first_block % self.size
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
-        """Attend to B H n K: each block by itself with the shared places before it, and the shared places to all."""
+        """Attend to B H n K: each block to itself and the global positions, and the global positions to all."""
         length = query.shape[2]
         if length <= 2 * self.size + self.global_positions:
             return _attend_masked(self, query, key, value, mask, causal=causal)
@@ -126,7 +126,7 @@ class BlockPattern:
     def attend_blocks(
         self, query: Tensor, key: Tensor, value: Tensor, valid: Tensor, causal: bool
     ) -> Tensor:  # B H n K
-        """Let each block look at itself and at the shared places."""
+        """Attend from each block to itself and the global positions."""
         batch, _, length, _ = query.shape
         before, after = self.first_block_padding, -(length + self.first_block_padding) % self.size
         groups = (before + length + after) // self.size
@@ -144,7 +144,7 @@ class BlockPattern:
         return _concatenate_blocks(seen, batch)[:, :, before : before + length]
 
     def block_mask(self, valid: Tensor, before: int, after: int, causal: bool) -> Tensor:  # B M C G+C
-        """Say where each block may look: at the shared places, then at its own, unless those are shared ones."""
+        """Return the mask of each block: the global positions, then its own that are not global."""
         device = valid.device
         place = torch.arange(-before, valid.shape[1] + after, device=device).view(-1, self.size)  # M C
         common = valid[:, None, None, : self.global_positions].expand(-1, *place.shape, -1)
@@ -156,9 +156,7 @@ class BlockPattern:
         return torch.cat([common, own], dim=-1)
 
 
-PATTERNS: dict[
-    str, Callable[[int, int], AttentionPattern | None]
-] = {  # of so many places, in this layer, counted from 0
+PATTERNS: dict[str, Callable[[int, int], AttentionPattern | None]] = {  # by number of positions and layer index
     "full": lambda _places, _layer: None,
     "window": lambda places, _layer: WindowPattern(places),
     "dilated": lambda places, layer: WindowPattern(places, dilation=2 ** (layer % _DILATION_CYCLE)),
@@ -169,19 +167,19 @@ PATTERNS: dict[
 def _attend_masked(
     pattern: AttentionPattern, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, causal: bool
 ) -> Tensor:  # B H n K
-    """Attend in full under the pattern's mask: the cheapest way for sequences hardly longer than it reaches."""
+    """Attend under the pattern's mask: the fastest way for short sequences."""
     allowed = pattern.mask(query.shape[2], causal, query.device)[None, None]
     return attend(query, key, value, allowed if mask is None else allowed & mask[:, None, None])[0]
 
 
 def _attend_banded(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, before: int, after: int) -> Tensor:
-    """Let each place of B H n K look at so many before and after it, of those that are valid (B n).
+    """Attend from each position of B H n K to so many before and after it that are valid (B n).
 
-    The sequences are laid one behind another and cut into blocks. The C places of a block look at their own and at
-    those around them, all in one view without a copy; what belongs to another sequence is masked.
+    The sequences are concatenated and split into blocks. The C positions of a block attend to the block and its
+    surroundings, a view without a copy; positions of another sequence are masked.
     """
     batch, _, length, _ = query.shape
-    before, after = min(before, length - 1), min(after, length - 1)  # a wide gap leaves only short sequences
+    before, after = min(before, length - 1), min(after, length - 1)  # a large dilation leaves only short sequences
     block = min(max((before + after + 1) // 2, _MIN_BLOCK), _MAX_BLOCK, length)
     around, more, groups = before + after, -length % block, -(-length // block)
     looking = _pad(query.transpose(1, 2), 1, 0, more)  # B n H K
@@ -197,7 +195,7 @@ def _attend_banded(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, bef
 
 
 def _attend_band_blocks(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, before: int, after: int) -> Tensor:
-    """Let blocks (BM H C K) look at sequences (B H n K) where they stand, and so many places before and after."""
+    """Attend from blocks (BM H C K) to their positions in sequences (B H n K) and so many before and after."""
     block, looked_at = mask.shape[2:]
     if native.can_attend(query, key[:, :, :looked_at], value[:, :, :looked_at], mask):
         looking = native.make_rows_contiguous(query.float())
@@ -208,16 +206,15 @@ def _attend_band_blocks(query: Tensor, key: Tensor, value: Tensor, mask: Tensor,
 
 
 class _BandedAttention(Function):
-    """`attend` and `Around` in one, for the compiled kernel: the way back goes through a few blocks at a time.
+    """`attend` and `_SplitBlocks` in one, for the native kernel; the backward pass takes a few blocks at a time.
 
-    Gradients of all blocks at once, each with what it sees around it, would need several times the sequence's memory.
+    The gradients of all blocks with their surroundings at once would need several times the sequence's memory.
     """
 
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, before: int, after: int
     ) -> Tensor:  # BM H C K
-        """Attend, and leave what the way back needs."""
         block = query.shape[2]
         ctx.cut = key.shape, value.shape, before
         key, value = (_split_blocks(part, block, before, after) for part in (key, value))
@@ -227,7 +224,6 @@ class _BandedAttention(Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """Add up what the blocks say, some at a time."""
         query, key = ctx.saved_tensors[:2]
         query_gradient, block = torch.empty_like(query), query.shape[2]
         rows = [_zero_blocks(part, block) for part in (key, ctx.saved_tensors[2])]
@@ -249,17 +245,15 @@ class _BandedAttention(Function):
 
 
 class _SplitBlocks(Function):
-    """`cut` with a way back that adds up whole blocks; that of `unfold` goes number by number."""
+    """`_split_blocks` with a backward pass that adds whole blocks; that of `unfold` adds single elements."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor, block: int, before: int, after: int) -> Tensor:
-        """Cut."""
         ctx.cut = part.shape, block, before
         return _split_blocks(part, block, before, after)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
-        """Add up what each place was told by all the blocks that saw it."""
         shape, block, before = ctx.cut
         row = _zero_blocks(upstream[0], block)
         _accumulate_blocks(row, upstream[0].transpose(1, 2))
@@ -267,7 +261,7 @@ class _SplitBlocks(Function):
 
 
 def _split_blocks(part: Tensor, block: int, before: int, after: int) -> Tensor:
-    """Cut B H n K into blocks with so many places before and after each (BM H S K): a view of a single copy."""
+    """Split B H n K into blocks with so many positions before and after each (BM H S K): a view of one copy."""
     batch, heads, length, width = part.shape
     total = batch * -(-length // block) * block
     row = part.new_zeros(before + total + after, heads, width)
@@ -276,13 +270,13 @@ def _split_blocks(part: Tensor, block: int, before: int, after: int) -> Tensor:
 
 
 def _zero_blocks(blocks: Tensor, block: int) -> Tensor:
-    """Return zeros (M+ C H K) for the sum of all that is told to blocks and what is around them (BM H S K)."""
+    """Return zeros (M+ C H K) for the sum of the gradients of blocks with their surroundings (BM H S K)."""
     groups, heads, seen, width = blocks.shape
     return blocks.new_zeros(groups + -(-seen // block) - 1, block, heads, width)
 
 
 def _accumulate_blocks(row: Tensor, gradients: Tensor) -> None:
-    """Add what was told to some blocks and their surroundings (BM S H K) to the row of all blocks (M+ C H K)."""
+    """Add the gradients of some blocks with their surroundings (BM S H K) to the row of all blocks (M+ C H K)."""
     block, groups = row.shape[1], len(gradients)
     for number, first in enumerate(range(0, gradients.shape[1], block)):
         piece = gradients[:, first : first + block]
@@ -290,7 +284,7 @@ def _accumulate_blocks(row: Tensor, gradients: Tensor) -> None:
 
 
 def _merge_blocks(row: Tensor, shape: torch.Size, before: int) -> Tensor:
-    """Turn a row of blocks (M+ C H K) back into sequences (B H n K)."""
+    """Merge a row of blocks (M+ C H K) into sequences (B H n K)."""
     batch, heads, length, width = shape
     total = batch * -(-length // row.shape[1]) * row.shape[1]
     whole_row = row.flatten(0, 1)[before : before + total]
@@ -298,7 +292,7 @@ def _merge_blocks(row: Tensor, shape: torch.Size, before: int) -> Tensor:
 
 
 def _split_by_dilation(part: Tensor, dilation: int) -> Tensor:
-    """Regroup B H n K by the remainder of the place: BG H n/G K."""
+    """Regroup B H n K by position modulo the dilation: BG H n/G K."""
     if dilation == 1:
         return part
     longer = _pad(part, 2, 0, -part.shape[2] % dilation)
@@ -307,7 +301,7 @@ def _split_by_dilation(part: Tensor, dilation: int) -> Tensor:
 
 
 def _merge_by_dilation(part: Tensor, dilation: int) -> Tensor:
-    """Undo `strided`: BG H n/G K to B H n K."""
+    """Undo `_split_by_dilation`: BG H n/G K to B H n K."""
     if dilation == 1:
         return part
     groups, heads, length, width = part.shape
@@ -315,17 +309,17 @@ def _merge_by_dilation(part: Tensor, dilation: int) -> Tensor:
 
 
 def _concatenate_blocks(seen: Tensor, batch: int) -> Tensor:
-    """Lay the blocks of a sentence one behind another: BM H C K to B H n K."""
+    """Concatenate the blocks of each sequence: BM H C K to B H n K."""
     return seen.transpose(1, 2).reshape(batch, -1, seen.shape[1], seen.shape[3]).transpose(1, 2)
 
 
 def _pad(part: Tensor, axis: int, before: int, after: int) -> Tensor:
-    """Return a tensor with so many zeros more at both ends of an axis."""
+    """Pad an axis with zeros at both ends."""
     if not before and not after:
         return part
     return F.pad(part, (0, 0) * (part.dim() - 1 - axis) + (before, after))
 
 
 def _full_mask(query: Tensor) -> Tensor:
-    """Return the mask (B n) of sequences B H n K without padding."""
+    """Return a mask (B n) of ones for sequences B H n K."""
     return torch.ones(query.shape[0], query.shape[2], dtype=torch.bool, device=query.device)

@@ -1,8 +1,8 @@
-"""A guide that holds the place in the source for a decoder whose output has a token for each word, as a parser's has.
+"""The next source word as an input of the decoder, for outputs with one token per source word, as a parser's.
 
-It counts the words that the output has dealt with, and adds to every place of the decoder what the encoder made of the
-next one. Without it, a decoder has to learn to count before it can learn anything about words that stand far on in a
-sentence. The paper's model has no guide, and needs none with enough data and time.
+The feature counts the source words that the output has completed and adds the encoder's output of the next one to every
+decoder position. Without it, a decoder must learn to count before it can learn about words late in a sentence. It is
+not part of the paper's model, which needs more data and time.
 
 Shapes: B batch, S source positions, T target positions, D width, V vocabulary, W beam.
 """
@@ -17,37 +17,37 @@ from dragoman.models.transducer import Memory, Source
 
 
 class NextWord(Protocol):
-    """What a Transformer asks at every place of its decoder."""
+    """The interface of the feature."""
 
     def word_starts(self, source: Source) -> Tensor | None:
-        """Return where each word of `source` (B S) begins (B S), END for words beyond the last; None if unneeded."""
+        """Return the first position of each word (B S), the last position for words beyond the last; None if unused."""
 
     def count_words(self, token: Tensor) -> Tensor:
-        """Return how many words tokens of the output (B T) deal with, each."""
+        """Return the number of words that each output token (B T) completes."""
 
     def next_word_vectors(self, memory: Memory, counts: Tensor) -> Tensor | float:
-        """Return what to add (B T D) where so many words have been dealt with (B T)."""
+        """Return the vectors to add (B T D) after so many completed words (B T)."""
 
 
 class NoNextWordFeature(nn.Module):
-    """Adds nothing."""
+    """The feature switched off: adds nothing."""
 
     def word_starts(self, source: Source) -> None:
-        """Remember nothing."""
+        """Return None."""
         del source
 
     def count_words(self, token: Tensor) -> Tensor:
-        """Count nothing."""
+        """Return zeros."""
         return torch.zeros_like(token)
 
     def next_word_vectors(self, memory: Memory, counts: Tensor) -> float:
-        """Add nothing."""
+        """Return 0."""
         del memory, counts
         return 0.0
 
 
 class NextWordFeature(nn.Module):
-    """Shows the decoder the next word. Which tokens begin words, and which deal with one, is said once by `mark`."""
+    """The projected encoder output of the next word; `set_word_tokens` tells which tokens start or complete words."""
 
     starts_word: Tensor  # V of the source
     completes_word: Tensor  # V of the target
@@ -59,38 +59,38 @@ class NextWordFeature(nn.Module):
         self.register_buffer("completes_word", torch.zeros(target_vocabulary, dtype=torch.long), persistent=False)
 
     def set_word_tokens(self, starts_word: Tensor, completes_word: Tensor) -> None:
-        """Say how many words each token of the source begins, and each of the target deals with (V)."""
+        """Set how many words each source token starts and each target token completes (V)."""
         self.starts_word.copy_(starts_word)
         self.completes_word.copy_(completes_word)
 
     def word_starts(self, source: Source) -> Tensor:
-        """Return where each word of `source` (B S) begins (B S), and the last token for words beyond the last."""
-        begun = self.starts_word[source.values]
+        """Return the first position of each word (B S), and the last position for words beyond the last."""
+        starts = self.starts_word[source.values]
         last = source.lengths[:, None] - 1  # B 1
         length = source.mask.shape[1]
-        # What begins no word is written to a column of its own, which nobody reads.
-        number = torch.where(begun > 0, begun.cumsum(dim=1) - 1, length).clamp(max=length)
-        places = torch.arange(length, device=source.device).expand_as(begun)
-        found = last.repeat(1, length + 1).scatter(1, number, places)
-        return found[:, :-1]
+        # Tokens that start no word are written to an extra column, which is cut off.
+        number = torch.where(starts > 0, starts.cumsum(dim=1) - 1, length).clamp(max=length)
+        positions = torch.arange(length, device=source.device).expand_as(starts)
+        first = last.repeat(1, length + 1).scatter(1, number, positions)
+        return first[:, :-1]
 
     def count_words(self, token: Tensor) -> Tensor:
-        """Return how many words tokens of the output (B T) deal with, each."""
+        """Return the number of words that each output token (B T) completes."""
         return self.completes_word[token]
 
     def next_word_vectors(self, memory: Memory, counts: Tensor) -> Tensor:
-        """Return what the encoder made of the next word (B T D), where so many have been dealt with (B T)."""
-        assert memory.word_starts is not None, "the encoder of a guided model remembers where words begin"
-        place = memory.word_starts.gather(1, counts.clamp(0, memory.word_starts.shape[1] - 1))  # B T
-        states = memory.states.gather(1, place[..., None].expand(-1, -1, memory.states.shape[2]))
-        found: Tensor = self.projection(states)
-        return found
+        """Return the projected encoder output of the next word (B T D) after so many completed words (B T)."""
+        assert memory.word_starts is not None, "the memory has no word starts"
+        position = memory.word_starts.gather(1, counts.clamp(0, memory.word_starts.shape[1] - 1))  # B T
+        states = memory.states.gather(1, position[..., None].expand(-1, -1, memory.states.shape[2]))
+        vectors: Tensor = self.projection(states)
+        return vectors
 
 
 def build_next_word_feature(
     config: TransformerConfig, source_vocabulary: int, target_vocabulary: int
 ) -> NextWordFeature | NoNextWordFeature:
-    """Build the guide that a recipe asks for."""
+    """Return the feature that a config selects."""
     return (
         NextWordFeature(config.width, source_vocabulary, target_vocabulary) if config.next_word else NoNextWordFeature()
     )

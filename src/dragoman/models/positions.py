@@ -1,4 +1,4 @@
-"""Where a token stands (section 3.5). All kinds are asked the same way: `positions(first, length)` gives T D."""
+"""Positional encodings (section 3.5). Each kind is called as `positions(first, length)` and returns T D."""
 
 import math
 from collections.abc import Callable
@@ -10,17 +10,17 @@ from dragoman.model_config import PositionsConfig
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """Section 3.5's two equations: sines in the even columns, cosines in the odd ones (T D)."""
-    place = torch.arange(length, dtype=torch.float64)[:, None]
-    speed = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
+    """Return the table (T D) of section 3.5: sines in the even columns, cosines in the odd ones."""
+    position = torch.arange(length, dtype=torch.float64)[:, None]
+    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
     table = torch.empty(length, width, dtype=torch.float64)
-    table[:, 0::2] = torch.sin(place * speed)
-    table[:, 1::2] = torch.cos(place * speed)
+    table[:, 0::2] = torch.sin(position * frequency)
+    table[:, 1::2] = torch.cos(position * frequency)
     return table.to(torch.get_default_dtype())
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed waves, for as many places as are asked for."""
+    """Sinusoidal positions; the table grows as needed."""
 
     table: Tensor
 
@@ -29,18 +29,18 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", sinusoids(length, width), persistent=False)
 
     def forward(self, first: int, length: int) -> Tensor:
-        """Return the vectors (T D) of places first, first + 1, …"""
+        """Return the vectors (T D) of positions first, first + 1, …"""
         if first + length > len(self.table):
-            with torch.inference_mode(False):  # a later training may keep them for its way back
+            with torch.inference_mode(False):  # a later training may save the table for its backward pass
                 self.table = sinusoids(2 * (first + length), self.table.shape[1]).to(self.table)
         return self.table[first : first + length]
 
 
 def apply_rotary_embedding(heads: Tensor, table: Tensor) -> Tensor:
-    """Turn each pair of numbers of a head (… T K) by an angle that grows with its place.
+    """Rotate pairs of elements of a head (… T K) by angles proportional to the position (RoPE).
 
-    The product of a query and a key, both turned, depends on how far apart they stand, not on where (Su et al. 2021,
-    arXiv 2104.09864). The angles' sines and cosines are `sinusoids` (… T K); number i is paired with number i + K/2.
+    The product of a rotated query and key depends on their distance, not on their positions (Su et al. 2021,
+    arXiv 2104.09864). `table` holds the sines and cosines of `sinusoids` (… T K); element i is paired with i + K/2.
     """
     sines, cosines = table[..., 0::2], table[..., 1::2]
     left, right = heads.chunk(2, dim=-1)
@@ -48,7 +48,7 @@ def apply_rotary_embedding(heads: Tensor, table: Tensor) -> Tensor:
 
 
 class LearnedPositions(nn.Module):
-    """One learned vector a place (table 3, row E); there are only as many places as were learned."""
+    """One learned vector per position (table 3, row E), for a fixed number of positions."""
 
     def __init__(self, width: int, max_length: int) -> None:
         super().__init__()
@@ -56,13 +56,15 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.table, std=width**-0.5)
 
     def forward(self, first: int, length: int) -> Tensor:
-        """Return the vectors (T D) of places first, first + 1, …"""
-        assert first + length <= len(self.table), f"place {first + length} is beyond the {len(self.table)} learned ones"
+        """Return the vectors (T D) of positions first, first + 1, …"""
+        assert first + length <= len(self.table), (
+            f"position {first + length} is beyond the {len(self.table)} learned ones"
+        )
         return self.table[first : first + length]
 
 
 class NoPositions(nn.Module):
-    """Zeros: the model sees a bag of tokens, but for what the causal mask tells the decoder."""
+    """No positions: zeros. The encoder sees a bag of tokens; the decoder has its causal mask."""
 
     zeros: Tensor
 
@@ -71,7 +73,7 @@ class NoPositions(nn.Module):
         self.register_buffer("zeros", torch.zeros(width), persistent=False)
 
     def forward(self, _first: int, length: int) -> Tensor:
-        """Return the vectors (T D) of as many places, all alike."""
+        """Return zeros (T D)."""
         return self.zeros.new_zeros(length, len(self.zeros))
 
 
@@ -83,5 +85,5 @@ POSITIONS: dict[str, Callable[[PositionsConfig], nn.Module]] = {
 
 
 def build_positions(config: PositionsConfig) -> nn.Module:
-    """Build the positions that a recipe asks for."""
+    """Return the positions that a config selects."""
     return POSITIONS[config.positions](config)

@@ -1,4 +1,4 @@
-"""What a trained model consists of: its parameters, and the running statistics that batch normalisation keeps."""
+"""The weights of a model: its parameters, and the running statistics of batch normalisation."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,24 +9,24 @@ from dragoman.models.transducer import Transducer
 
 
 def named_weights(model: Transducer) -> dict[str, Tensor]:
-    """Return by name all that makes a model what it is; what two parts share, once."""
+    """Return all weights by name; shared parameters once."""
     return {**dict(model.named_parameters()), **running_statistics(model)}
 
 
 def running_statistics(model: Transducer) -> dict[str, Tensor]:
-    """Return by name what a model counts while it is trained: its buffers, but for those it makes anew when built."""
-    kept = model.state_dict().keys()
-    return {name: buffer for name, buffer in model.named_buffers() if name in kept}
+    """Return the saved buffers by name, without those that are computed when the model is built."""
+    saved = model.state_dict().keys()
+    return {name: buffer for name, buffer in model.named_buffers() if name in saved}
 
 
 def clone_tensors(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return tensors as they are now."""
+    """Return copies of tensors."""
     return [tensor.clone() for tensor in tensors]
 
 
 @torch.no_grad()
 def restore_tensors(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Give tensors the values that they had."""
+    """Copy values into tensors."""
     for tensor, value in zip(tensors, values, strict=True):
         tensor.copy_(value)
 
@@ -47,5 +47,5 @@ _RENAMED = {  # parts of the names of weights in files of version 0.1.0
 
 
 def current_name(name: str) -> str:
-    """Return the present name of a weight that a file of an older version names otherwise."""
+    """Return the present name of a weight, given its name in a file of version 0.1.0 or later."""
     return ".".join(_RENAMED.get(part, part) for part in name.split("."))

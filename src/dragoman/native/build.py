@@ -1,4 +1,4 @@
-"""Compile the C files once for each processor and compiler, and keep the result in the user's cache."""
+"""Compile the C files once per processor and compiler and cache the library."""
 
 import ctypes
 import hashlib
@@ -14,12 +14,12 @@ from dragoman.storage import atomic_file
 
 _FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _COMPILERS = ("cc", "gcc", "clang")
-_SWITCH = "DRAGOMAN_KERNELS"  # "off" does without
+_SWITCH = "DRAGOMAN_KERNELS"  # "off" disables native code
 
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Return the compiled functions, or nothing where they cannot be had: no compiler, no place to keep them."""
+    """Return the compiled library, or None without a compiler or a writable cache."""
     compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
     if os.environ.get(_SWITCH) == "off" or compiler is None or platform.system() == "Windows":
         return None
@@ -30,19 +30,19 @@ def load_library() -> ctypes.CDLL | None:
 
 
 def compile_library(compiler: str) -> Path:
-    """Return the shared library for this processor, made now unless it is there."""
+    """Return the path of the library for this processor; compile it if it is missing."""
     sources = sorted(Path(__file__).parent.glob("*.[ch]"))
-    place = default_cache_dir() / f"kernels-{_fingerprint(compiler, sources)}.so"
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
+    path = default_cache_dir() / f"kernels-{_fingerprint(compiler, sources)}.so"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         files = [str(path) for path in sources if path.suffix == ".c"]
-        with atomic_file(place) as temporary:  # several processes may compile at the same time
+        with atomic_file(path) as temporary:  # several processes may compile at the same time
             subprocess.run([compiler, *_FLAGS, "-o", str(temporary), *files, "-lm"], check=True, capture_output=True)
-    return place
+    return path
 
 
 def _fingerprint(compiler: str, sources: list[Path]) -> str:
-    """Return a name for what the compiler would make of these files here: another processor needs another library."""
+    """Return a hash of sources, flags, compiler and processor."""
     version = subprocess.run([compiler, "--version"], check=True, capture_output=True).stdout
     parts = [
         *(path.read_bytes() for path in sources),
@@ -54,7 +54,7 @@ def _fingerprint(compiler: str, sources: list[Path]) -> str:
 
 
 def _describe_processor() -> str:
-    """Describe the processor down to the instructions it has."""
+    """Return the processor's model and instruction sets."""
     facts = Path("/proc/cpuinfo")
     lines = facts.read_text(encoding="utf-8", errors="replace").splitlines() if facts.exists() else []
     kept = [line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))]
