@@ -1,15 +1,18 @@
-"""What a recipe begins with: the settings of each task, and over them those of a named size."""
+"""The table of tasks and the presets: the defaults of recipes, by task and by model size."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 _SettingsTable = dict[str, dict[str, Any]]
 
-# The paper's sizes and its 100,000 steps suit millions of sentences. What the other tasks learn from is small, so each
-# begins with a model and a training that are useful after an hour or so of two cores (docs/results.md): normalised
-# first, with a rate that ends at zero.
+# The paper's sizes and its 100,000 steps suit millions of sentences. The data of the other tasks is small, so their
+# defaults train a useful model in about an hour on two cores (docs/results.md): pre-norm, with a cosine schedule.
 _SHORT_TRAINING: dict[str, Any] = {"schedule": "cosine", "clip": 1.0}
 
-# Words are spelled out in letters, phones and tags, which are few; each side has its own.
+# Words are spelled in letters, phones and tags; each side has its own small vocabulary.
 _SPELLING_TASK: _SettingsTable = {
     "tokenizer": {"kind": "words", "joint": False},
     "model": {
@@ -32,88 +35,111 @@ _SPELLING_TASK: _SettingsTable = {
     "decoding": {"extra_length": 100},
 }
 
-TASK_DEFAULTS: dict[str, _SettingsTable] = {
-    "translate": {},
-    "pronounce": {**_SPELLING_TASK, "tokenizer": {**_SPELLING_TASK["tokenizer"], "target_kind": "words"}},
-    "inflect": _SPELLING_TASK,
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Everything that is registered about a task; objects are named by path, "module:name", and imported on use."""
+
+    task: Any  # the path of a class of tasks/, or an object
+    data_keys: tuple[str, ...]  # settings of [data] that name its files; those of validation begin with "valid_"
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of its recipes, below a preset and the user's settings
+    requirements: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # section and key: values
+    has_word_tokens: bool = False  # whether an output has one token per source word, as [model] next_word needs
+    evaluator: str = "dragoman.cli.evaluations.examples:evaluate_examples"  # of `dragoman evaluate`
+
+
+TASKS: dict[str, TaskSpec] = {
+    "translate": TaskSpec(
+        task="dragoman.tasks.translate:TranslationTask",
+        data_keys=("source", "target", "pairs"),
+        evaluator="dragoman.cli.evaluations.translations:evaluate_translations",
+    ),
+    "pronounce": TaskSpec(
+        task="dragoman.tasks.pronounce:PronunciationTask",
+        data_keys=("file", "corpora"),
+        defaults={**_SPELLING_TASK, "tokenizer": {**_SPELLING_TASK["tokenizer"], "target_kind": "words"}},
+        evaluator="dragoman.cli.evaluations.words:evaluate_pronunciations",
+    ),
+    "inflect": TaskSpec(
+        task="dragoman.tasks.inflect:InflectionTask",
+        data_keys=("file", "corpora"),
+        defaults=_SPELLING_TASK,
+        evaluator="dragoman.cli.evaluations.words:evaluate_inflections",
+    ),
     # Section 6.3 of the paper: beam 21, length penalty 0.3, output of at most 300 tokens more than the input.
-    "parse": {
-        "data": {"longest": 600},
-        "tokenizer": {"kind": "bpe", "target_kind": "words", "size": 4000, "joint": False},
-        "model": {
-            "layers": 4,
-            "width": 128,
-            "inner_width": 512,
-            "heads": 4,
-            "dropout": 0.2,
-            "norm": "pre",
-            "share_embeddings": False,
-            "next_word": True,
-            "rotary": True,
+    "parse": TaskSpec(
+        task="dragoman.tasks.parse:ParsingTask",
+        data_keys=("file",),
+        defaults={
+            "data": {"longest": 600},
+            "tokenizer": {"kind": "bpe", "target_kind": "words", "size": 4000, "joint": False},
+            "model": {
+                "layers": 4,
+                "width": 128,
+                "inner_width": 512,
+                "heads": 4,
+                "dropout": 0.2,
+                "norm": "pre",
+                "share_embeddings": False,
+                "next_word": True,
+                "rotary": True,
+            },
+            "training": {
+                **_SHORT_TRAINING,
+                "steps": 6000,
+                "batch_tokens": 3072,
+                "rate": 0.0025,
+                "warmup": 400,
+                "validation_sample": 100,
+            },
+            "decoding": {"beam": 21, "length_penalty": 0.3, "extra_length": 300},
         },
-        "training": {
-            **_SHORT_TRAINING,
-            "steps": 6000,
-            "batch_tokens": 3072,
-            "rate": 0.0025,
-            "warmup": 400,
-            "validation_sample": 100,
+        has_word_tokens=True,
+        evaluator="dragoman.cli.evaluations.trees:evaluate_trees",
+    ),
+    # A language model has no source; label smoothing would only blur its probabilities, and it must write line ends.
+    "generate": TaskSpec(
+        task="dragoman.tasks.generate:GenerationTask",
+        data_keys=("file",),
+        defaults={
+            "data": {"longest": 256},
+            "model": {
+                "architecture": "decoder_only",
+                "layers": 4,
+                "width": 192,
+                "inner_width": 768,
+                "heads": 6,
+                "norm": "pre",
+                "activation": "gelu",
+            },
+            "training": {
+                **_SHORT_TRAINING,
+                "steps": 5000,
+                "batch_tokens": 2048,
+                "rate": 0.003,
+                "warmup": 200,
+                "label_smoothing": 0.0,
+            },
         },
-        "decoding": {"beam": 21, "length_penalty": 0.3, "extra_length": 300},
-    },
-    # A language model reads nothing but what it has written, and smoothing would only blur its probabilities.
-    "generate": {
-        "data": {"longest": 256},
-        "model": {
-            "architecture": "decoder_only",
-            "layers": 4,
-            "width": 192,
-            "inner_width": 768,
-            "heads": 6,
-            "norm": "pre",
-            "activation": "gelu",
+        requirements={
+            ("model", "architecture"): ("decoder_only",),
+            ("tokenizer", "kind"): ("characters", "bytes", "bpe", "wordpiece"),
         },
-        "training": {
-            **_SHORT_TRAINING,
-            "steps": 5000,
-            "batch_tokens": 2048,
-            "rate": 0.003,
-            "warmup": 200,
-            "label_smoothing": 0.0,
-        },
-    },
-}
-
-# Tasks whose outputs have a token for each word of the source, so that the decoder can be given the next word.
-NEXT_WORD_TASKS = ("parse",)
-
-# Which settings of [data] name the text that a task learns from; its validation text has the same names with "valid_".
-TASK_DATA_KEYS: dict[str, tuple[str, ...]] = {
-    "translate": ("source", "target", "pairs"),
-    "pronounce": ("file", "corpora"),
-    "inflect": ("file", "corpora"),
-    "parse": ("file",),
-    "generate": ("file",),
-}
-# What some tasks cannot do without: setting and values. A language model has one stack, and line ends are no words.
-TASK_REQUIREMENTS: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {
-    "generate": {
-        ("model", "architecture"): ("decoder_only",),
-        ("tokenizer", "kind"): ("characters", "bytes", "bpe", "wordpiece"),
-    },
+        evaluator="dragoman.cli.evaluations.language_model:evaluate_language_model",
+    ),
 }
 DATA_FILE_KEYS = tuple(
     part + name
     for part in ("", "valid_")
-    for name in dict.fromkeys(name for names in TASK_DATA_KEYS.values() for name in names)
+    for name in dict.fromkeys(n for spec in TASKS.values() for n in spec.data_keys)
 )
 
-# Every size comes with the paper's schedule, whatever the task has: its rate falls with the width.
+# Every size has the paper's schedule, whatever the task's default is: its learning rate depends on the width.
 _NOAM_SCHEDULE: dict[str, Any] = {"schedule": "noam", "rate": None}
 
 PRESETS: dict[str, _SettingsTable] = {
     # The paper's 100,000 steps suit its 4.5 million pairs. The two small sizes are for small corpora: they stop when
-    # validation has not got better ten times in a row.
+    # the validation loss has not improved ten times in a row.
     "tiny": {
         "model": {"layers": 4, "width": 128, "inner_width": 256, "heads": 4, "dropout": 0.3},
         "training": {**_NOAM_SCHEDULE, "steps": 20_000, "warmup": 2000, "clip": 1.0, "patience": 10},
@@ -134,5 +160,12 @@ PRESETS: dict[str, _SettingsTable] = {
 
 
 def default_preset(task: str) -> str | None:
-    """Return the size that is meant where none is named: the smallest, unless the task has a size of its own."""
-    return None if "width" in TASK_DEFAULTS.get(task, {}).get("model", {}) else "tiny"
+    """Return the preset to use where none is given: the smallest, unless the task's defaults set a size."""
+    return None if "width" in (TASKS[task].defaults.get("model", {}) if task in TASKS else {}) else "tiny"
+
+
+@lru_cache
+def import_object(path: str) -> Any:
+    """Import the object at a path like "dragoman.tasks.translate:TranslationTask"."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

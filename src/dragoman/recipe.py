@@ -23,7 +23,7 @@ from dragoman.model_config import (
     is_of_version_0_1,
     upgrade_model_table,
 )
-from dragoman.presets import DATA_FILE_KEYS, NEXT_WORD_TASKS, PRESETS, TASK_DATA_KEYS, TASK_DEFAULTS, TASK_REQUIREMENTS
+from dragoman.presets import DATA_FILE_KEYS, PRESETS, TASKS
 from dragoman.recipe_errors import find_field, format_errors
 from dragoman.tokens import RESERVED_TOKENS
 from dragoman.toml import display_value, parse_value, read_toml, toml_value
@@ -40,8 +40,8 @@ def _check_storable(text: str) -> str:
 
 def _check_task(name: str) -> str:
     """Refuse a task that there is not."""
-    if name not in TASK_DEFAULTS:
-        raise ValueError(f"it must be one of {', '.join(map(display_value, TASK_DEFAULTS))}")
+    if name not in TASKS:
+        raise ValueError(f"it must be one of {', '.join(map(display_value, TASKS))}")
     return name
 
 
@@ -203,7 +203,7 @@ class Recipe(Config):
     """Everything that makes a run."""
 
     task: Annotated[str, AfterValidator(_check_task)] = Field(
-        "translate", description=f"what is learned: {', '.join(TASK_DEFAULTS)}"
+        "translate", description=f"what is learned: {', '.join(TASKS)}"
     )
     run: StorableText = Field("runs/model", description="the directory to train into")
     data: DataConfig = Field(default_factory=DataConfig)
@@ -215,13 +215,13 @@ class Recipe(Config):
     def conflicts(self) -> Iterator[str]:
         """Each task has its files; one matrix cannot serve two vocabularies; nothing may reach beyond positions."""
         named = [name for name in DATA_FILE_KEYS if getattr(self.data, name)]
-        foreign = [name for name in named if name.removeprefix("valid_") not in TASK_DATA_KEYS[self.task]]
+        foreign = [name for name in named if name.removeprefix("valid_") not in TASKS[self.task].data_keys]
         if foreign:
             yield (
-                f'task "{self.task}" reads [data] {", ".join(TASK_DATA_KEYS[self.task])}, not {", ".join(foreign)}; '
+                f'task "{self.task}" reads [data] {", ".join(TASKS[self.task].data_keys)}, not {", ".join(foreign)}; '
                 "name another task, or other files"
             )
-        for (part, name), fitting in TASK_REQUIREMENTS.get(self.task, {}).items():
+        for (part, name), fitting in TASKS[self.task].requirements.items():
             found = getattr(getattr(self, part), name)
             if found not in fitting:
                 yield (
@@ -233,8 +233,9 @@ class Recipe(Config):
                 "[model] share_embeddings needs one vocabulary for both languages, but [tokenizer] joint is false; "
                 "set share_embeddings = false too"
             )
-        if isinstance(self.model, TransformerConfig) and self.model.next_word and self.task not in NEXT_WORD_TASKS:
-            yield f'[model] next_word is for task {", ".join(NEXT_WORD_TASKS)}, not for "{self.task}"'
+        if isinstance(self.model, TransformerConfig) and self.model.next_word and not TASKS[self.task].has_word_tokens:
+            names = ", ".join(name for name, spec in TASKS.items() if spec.has_word_tokens)
+            yield f'[model] next_word is for task {names}, not for "{self.task}"'
         source, extra = self.data.longest, self.decoding.extra_length
         is_one_sequence = self.model.architecture == "decoder_only"
         needed = source + extra + (source if is_one_sequence else 0)
@@ -315,8 +316,8 @@ def _upgrade_data_table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _task_defaults(name: Any) -> dict[str, Any]:
-    """Return the settings that a task begins with; those of a task that there is not are nobody's."""
-    return dict(TASK_DEFAULTS.get(name, {})) if isinstance(name, str) else {}
+    """Return a task's defaults; empty if the task is unknown."""
+    return dict(TASKS[name].defaults) if isinstance(name, str) and name in TASKS else {}
 
 
 def preset_settings(name: Any, origin: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ REFUSED = {
     "a number in quotation marks": ('[model]\nlayers = "6"', '[model] layers is "6"; it must be a whole number'),
     "out of range": ("[model]\ndropout = 1.5", "[model] dropout is 1.5; it must be"),
     "not a number": ("[model]\ndropout = nan", "[model] dropout is nan"),
-    "a contradiction": ("[model]\nwidth = 10\nheads = 4", "width 10 cannot be shared by 4 heads; 12 can"),
+    "a contradiction": ("[model]\nwidth = 10\nheads = 4", "width 10 is not divisible by 4 heads; 12 is"),
     "two parts that contradict each other": ("[tokenizer]\njoint = false", "set share_embeddings = false too"),
     "broken TOML": ("[model\nlayers = 6", "recipe.toml: not valid TOML: "),
     "a setting given twice": ("[model]\nlayers = 6\nlayers = 7", "recipe.toml: not valid TOML: Cannot overwrite"),

@@ -116,7 +116,7 @@ def test_a_restricted_model_is_not_left_to_the_compiled_loops(how):
 
 
 def test_a_pattern_compares_by_the_scaled_dot_product_alone():
-    with pytest.raises(AssertionError, match="scaled dot product alone"):
+    with pytest.raises(AssertionError, match="needs the scaled dot product"):
         MultiHeadAttention(16, 2, 8, 8, dot_product, pattern=WindowPattern(3))
 
 

@@ -6,23 +6,10 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.evaluations.examples import evaluate_examples
-from dragoman.cli.evaluations.language_model import evaluate_language_model
 from dragoman.cli.evaluations.options import EvaluateOptions
-from dragoman.cli.evaluations.translations import evaluate_translations
-from dragoman.cli.evaluations.trees import evaluate_trees
-from dragoman.cli.evaluations.words import evaluate_inflections, evaluate_pronunciations
 from dragoman.cli.options import BeamOption, DeviceOption, LengthPenaltyOption, PrecisionOption, ShortlistOption
 from dragoman.errors import UserError, did_you_mean
-from dragoman.presets import TASK_DEFAULTS
-
-_EVALUATORS: dict[str, Callable[[EvaluateOptions], None]] = {
-    "translate": evaluate_translations,
-    "parse": evaluate_trees,
-    "pronounce": evaluate_pronunciations,
-    "inflect": evaluate_inflections,
-    "generate": evaluate_language_model,
-}
+from dragoman.presets import TASKS, import_object
 
 
 def evaluate(
@@ -59,17 +46,15 @@ def evaluate(
     see docs/pronunciation.md.
     """
     named = task or _task_of_run(run)
-    if named not in TASK_DEFAULTS:
-        raise UserError(
-            f'Unknown task "{named}"; expected one of {", ".join(TASK_DEFAULTS)}.'
-            f"{did_you_mean(named, [*TASK_DEFAULTS])}"
-        )
+    if named not in TASKS:
+        raise UserError(f'Unknown task "{named}"; expected one of {", ".join(TASKS)}.{did_you_mean(named, [*TASKS])}')
     decoding = {"beam": beam, "length_penalty": length_penalty, "precision": precision, "shortlist": shortlist}
     question = EvaluateOptions(
         named, run, source, reference, hypotheses, against, worst, output, parameters, sentences, ignore_stress,
         as_json, device, decoding,
     )  # fmt: skip
-    _EVALUATORS.get(named, evaluate_examples)(question)
+    evaluator: Callable[[EvaluateOptions], None] = import_object(TASKS[named].evaluator)
+    evaluator(question)
 
 
 def _task_of_run(run: Path | None) -> str:

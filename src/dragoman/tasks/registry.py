@@ -1,28 +1,19 @@
-"""The table of all tasks; an entry is imported when it is first used."""
+"""The task of a recipe and the class of its models, from the table `presets.TASKS`."""
 
-from functools import lru_cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dragoman.presets import TASKS, import_object
 from dragoman.recipe import Recipe
 from dragoman.tasks.task import Task
 
 if TYPE_CHECKING:
     from dragoman.tasks.sequence_model import SequenceModel
 
-TASKS: dict[str, str | Task] = {  # "module:class", or an object
-    "translate": "dragoman.tasks.translate:TranslationTask",
-    "pronounce": "dragoman.tasks.pronounce:PronunciationTask",
-    "inflect": "dragoman.tasks.inflect:InflectionTask",
-    "parse": "dragoman.tasks.parse:ParsingTask",
-    "generate": "dragoman.tasks.generate:GenerationTask",
-}
-
 
 def get_task(name: str) -> Task:
     """Return the task of this name."""
-    entry = TASKS[name]
-    task: Task = _import_object(entry)() if isinstance(entry, str) else entry
+    entry = TASKS[name].task
+    task: Task = import_object(entry)() if isinstance(entry, str) else entry
     return task
 
 
@@ -33,11 +24,5 @@ def task_for(recipe: Recipe) -> Task:
 
 def model_class_for(recipe: Recipe) -> "type[SequenceModel]":
     """Return the class of the models that are trained with a recipe."""
-    found: type[SequenceModel] = _import_object(get_task(recipe.task).model_class)
+    found: type[SequenceModel] = import_object(get_task(recipe.task).model_class)
     return found
-
-
-@lru_cache
-def _import_object(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
