@@ -128,17 +128,17 @@ def test_several_trees_on_a_line_are_one_sentence():
 
 
 NOT_SCORED = {
-    "nothing": ("", "skipped", "it has no words that count."),
-    "punctuation only": ("(S (. .))", "skipped", "it has no words that count."),
+    "nothing": ("", "skipped", "it has no words that are scored."),
+    "punctuation only": ("(S (. .))", "skipped", "it has no words that are scored."),
     "no words, malformed": ("(S (NP", "skipped", "not closed"),
     "another word": ("(S (A a) (B c))", "error", 'word 2 is "c", in the reference it is "b".'),
     "another case": ("(S (A A) (B b))", "error", 'word 1 is "A", in the reference it is "a".'),
-    "a word more": ("(S (A a) (B b) (C c))", "error", "it has 3 words that count, the reference has 2."),
-    "a word less": ("(S (A a))", "error", "it has 1 words that count, the reference has 2."),
+    "a word more": ("(S (A a) (B b) (C c))", "error", "it has 3 words that are scored, the reference has 2."),
+    "a word less": ("(S (A a))", "error", "it has 1 words that are scored, the reference has 2."),
     "not closed": ("(S (A a) (B b)", "error", "the tree that begins here is not closed"),
-    "closed too often": ("(S (A a) (B b)))", "error", 'a ")" closes no bracket.'),
-    "two words in a bracket": ("(S (A a b) (B b))", "error", 'the bracket "(A a b)" has 2 words in it'),
-    "text outside": ("(S (A a) (B b)) amen", "error", '"amen" stands outside of all brackets.'),
+    "closed too often": ("(S (A a) (B b)))", "error", 'unmatched ")".'),
+    "two words in a bracket": ("(S (A a b) (B b))", "error", 'the bracket "(A a b)" contains 2 words'),
+    "text outside": ("(S (A a) (B b)) amen", "error", '"amen" is outside of all brackets.'),
 }
 
 
@@ -168,7 +168,7 @@ def test_words_that_are_said_to_be_equal_are():
 
 
 def test_short_sentences_are_scored_apart_by_the_length_of_their_reference():
-    """The reference has two words that count and three in all; a trace is not even measured."""
+    """The reference has two words that are scored and three in all; a trace is not even measured."""
     reference = "(S (A a) (B b) (. .) (-NONE- *))"
     found = score_brackets([reference, "(S (A a))"], [reference, "(S (A a))"], replace(COLLINS, cutoff=2))
     assert [sentence.length for sentence in found.sentences] == [3, 1]
@@ -191,7 +191,7 @@ def test_an_apostrophe_taken_for_a_quotation_mark_is_put_back():
 
 def test_a_quotation_mark_on_both_sides_stays_deleted():
     reference, hypothesis = "(S (N a) ('' ') (N b))", "(S (N a) ('' ') (N c) (N b))"
-    assert "it has 3 words that count, the reference has 2" in one(hypothesis, reference, QUOTES).why
+    assert "it has 3 words that are scored, the reference has 2" in one(hypothesis, reference, QUOTES).why
     assert one(reference, reference, QUOTES).words == 2
 
 
@@ -252,10 +252,10 @@ def test_the_rules_of_a_parameter_file_are_read():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("DELET_LABEL TOP", 'there is no parameter "DELET_LABEL". Did you mean "DELETE_LABEL"?'),
-        ("DELETE_LABEL", 'DELETE_LABEL needs LABEL after it, found "".'),
-        ("DELETE_LABEL TOP # the outermost", 'DELETE_LABEL needs LABEL after it, found "TOP # the outermost".'),
-        ("EQ_LABEL ADVP", 'EQ_LABEL needs LABEL LABEL after it, found "ADVP".'),
+        ("DELET_LABEL TOP", 'unknown parameter "DELET_LABEL". Did you mean "DELETE_LABEL"?'),
+        ("DELETE_LABEL", 'DELETE_LABEL must be followed by LABEL, found "".'),
+        ("DELETE_LABEL TOP # the outermost", 'DELETE_LABEL must be followed by LABEL, found "TOP # the outermost".'),
+        ("EQ_LABEL ADVP", 'EQ_LABEL must be followed by LABEL LABEL, found "ADVP".'),
         ("CUTOFF_LEN forty", 'expected a whole number, found "forty".'),
         ("MAX_ERROR -1", 'expected a whole number, found "-1".'),
     ],
@@ -276,7 +276,7 @@ def test_a_score_says_by_what_rules_it_was_made():
 def test_scores_are_plain_values():
     found = to_json(score_brackets([SAW, ""], [SAW, SAW]), [1, 2], each=True)
     assert (found["all"]["f1"], found["short"]["sentences"], found["rules"]["cutoff"]) == (100, 2, 40)
-    assert found["not_scored"] == [{"line": 2, "status": "skipped", "why": "it has no words that count."}]
+    assert found["not_scored"] == [{"line": 2, "status": "skipped", "why": "it has no words that are scored."}]
     assert [sentence["matched"] for sentence in found["sentences"]] == [6, 0]
     assert "sentences" not in to_json(score_brackets([SAW], [SAW]), [1])
 

@@ -32,7 +32,7 @@ def test_a_text_that_was_hopeless_to_predict_has_a_number_all_the_same():
 
 
 def test_there_is_nothing_to_predict_in_an_empty_text():
-    with pytest.raises(UserError, match="the text is empty"):
+    with pytest.raises(UserError, match="The text is empty"):
         Perplexity.from_loss(TextLoss(0.0, 0, 0, 8, 4), "")
 
 

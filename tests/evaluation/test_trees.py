@@ -120,14 +120,14 @@ REFUSED = {
     "not closed": ("(NN a)\n(S (NN b)\n", 'line 2: the tree that begins here is not closed; a ")" is missing'),
     "twice not closed": ("(S (NP (NN b)", 'line 1: the tree that begins here is not closed; 2 ")" are missing'),
     "only opened": ("\n\n(", "line 3: the tree that begins here is not closed"),
-    "closed too often": ("(NN a)\n(S (NN b)))", 'line 2: a ")" closes no bracket. Remove it, or add the "('),
+    "closed too often": ("(NN a)\n(S (NN b)))", 'line 2: unmatched ")". Remove it, or add the missing "('),
     "empty": ("(NN a)\n()", 'line 2: the bracket "()" is empty. Remove it, or write a label and a word'),
     "empty with a label": ("(S\n(NP))", 'line 2: the bracket "(NP)" is empty.'),
-    "two words": ("(NN New York)", 'line 1: the bracket "(NN New York)" has 2 words in it; a word has no spaces.'),
-    "text outside": ("(NN a)\ndog (NN b)", 'line 2: "dog" stands outside of all brackets. Give it a bracket'),
-    "a word before brackets": ("(NP the (NN dog))", 'line 1: "the" stands beside the brackets in (NP …).'),
-    "a word after brackets": ("(NP (DT the)\ndog)", 'line 2: "dog" stands beside the brackets in (NP …).'),
-    "a long word": (f"{'x' * 99}", f'line 1: "{"x" * 40}…" stands outside'),
+    "two words": ("(NN New York)", 'line 1: the bracket "(NN New York)" contains 2 words, expected one.'),
+    "text outside": ("(NN a)\ndog (NN b)", 'line 2: "dog" is outside of all brackets. Give it its own bracket'),
+    "a word before brackets": ("(NP the (NN dog))", 'line 1: "the" is next to brackets in (NP …).'),
+    "a word after brackets": ("(NP (DT the)\ndog)", 'line 2: "dog" is next to brackets in (NP …).'),
+    "a long word": (f"{'x' * 99}", f'line 1: "{"x" * 40}…" is outside'),
 }
 
 
@@ -147,12 +147,12 @@ def test_where_one_tree_is_expected_there_is_one(text, count):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("NN", (), "New York"), '"New York" has a space in it; a label or a word of a tree has none'),
-        (("N N", (), "dog"), '"N N" has a space in it'),
-        (("-LRB-", (), "("), '"(" has a bracket in it; write -LRB- for "("'),
-        (("NP", ()), 'A bracket "NP" needs either a word or other brackets in it'),
-        (("NP", (Tree("NN", word="dog"),), "dog"), 'A bracket "NP" needs either a word or other brackets'),
-        (("", (), "dog"), 'The word "dog" needs a label, as in (NN dog).'),
+        (("NN", (), "New York"), '"New York" contains a space; labels and words of a tree must not'),
+        (("N N", (), "dog"), '"N N" contains a space'),
+        (("-LRB-", (), "("), '"(" contains a bracket; write -LRB- for "("'),
+        (("NP", ()), 'The bracket "NP" must contain either one word or brackets'),
+        (("NP", (Tree("NN", word="dog"),), "dog"), 'The bracket "NP" must contain either one word or brackets'),
+        (("", (), "dog"), 'The word "dog" has no label; expected, for example, (NN dog).'),
     ],
 )
 def test_a_tree_that_could_not_be_read_back_cannot_be_made(arguments, words):

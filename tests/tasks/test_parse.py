@@ -101,11 +101,11 @@ REFUSED = {
         ["(S (VB go))", "(S (VB go)", "(S (VB go))"],
         "trees: line 2: the tree that begins here is not closed",
     ),
-    "too many": (["(S (VB go)))"], 'trees: line 1: a ")" closes no bracket.'),
+    "too many": (["(S (VB go)))"], 'trees: line 1: unmatched ")".'),
     "empty": (["(S (VB go))", "(S )"], 'trees: line 2: the bracket "(S)" is empty.'),
-    "a space in a word": (["(S (VB go on))"], 'trees: line 1: the bracket "(VB go on)" has 2 words in it'),
+    "a space in a word": (["(S (VB go on))"], 'trees: line 1: the bracket "(VB go on)" contains 2 words'),
     "a word that cannot be seen": (["(S (VB go))", "(S (VB \u00a0))"], "trees: line 2: a word of"),
-    "text": (["The dog runs ."], "stands outside of all brackets"),
+    "text": (["The dog runs ."], "is outside of all brackets"),
     "nothing": ([""], "has no trees in it; expected brackets like"),
 }
 

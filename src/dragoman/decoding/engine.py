@@ -1,7 +1,7 @@
-"""The engine: sentences of any length and number in, results in the same order out, batches in between.
+"""The engine: decodes any number of sentences in batches and returns the results in the order of the inputs.
 
-Two ways to batch. The usual one fills a budget of tokens with sentences of like length. The exact one gives every
-matrix product the same shape whatever the neighbours are, so that a sentence's scores are the same to the last bit.
+There are two ways to batch. The default fills a budget of tokens with sentences of similar length. Exact batches give
+every matrix product a shape that does not depend on the other sentences, so that scores are bit-identical.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,18 +29,18 @@ _Result = TypeVar("_Result")
 _TokenIds = Sequence[int]
 _OnSentencesDone = Callable[[int], None]
 
-_EXACT_ROWS = 16  # with fewer than 12 rows a matrix product takes another path and rounds differently
+_EXACT_ROWS = 16  # a matrix product of fewer than 12 rows uses another kernel and rounds differently
 _EXACT_LENGTH_MULTIPLE = 8  # lengths are rounded up to a multiple of this
-_SCORING_WIDTH = 4  # a position that is scored counts as so many: the logits of all positions stand in memory at once
-_BATCHES_PER_THREAD = 4  # of the crew, at least, if there is enough work
-_MIN_BATCH_TOKENS = 512  # tokens in a batch that are worth a call
+_SCORING_WIDTH = 4  # weight of a scored position in the budget: the logits of all positions are in memory at once
+_BATCHES_PER_THREAD = 4  # at least, if there are enough sentences
+_MIN_BATCH_TOKENS = 512  # smaller batches are not worth a call
 _MIN_COUNTED_LENGTH = (
-    16  # shorter sentences count as this long, so that a batch of one-word lines does not have thousands of rows
+    16  # shorter sentences count as this long, so that batches of one-word lines stay below thousands of rows
 )
 
 
 class Engine:
-    """Runs searches on a model that is on `device`."""
+    """Searches, samples and scores with a model on `device`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Engine:
 
     @property
     def search_model(self) -> IncrementalDecoder:
-        """The model as it is searched with: compiled if it can be, restricted to a shortlist, and constrained."""
+        """The model that is searched: compiled if possible, restricted to a shortlist, and constrained."""
         model = compile_model(self.model, self.config.precision)
         return self.constrain(model if self.shortlist is None else ShortlistedTransducer(model, self.shortlist))
 
@@ -75,7 +75,7 @@ class Engine:
         prefix: _TokenIds = (),
         on_step: OnStep | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the `n_best` best hypotheses for each source, the best first; all of them begin with `prefix`."""
+        """Return the `n_best` best hypotheses for each source, the best first; each begins with `prefix`."""
         work = partial(
             beam_search,
             self.search_model,
@@ -110,13 +110,13 @@ class Engine:
         exact: bool = False,
         progress: _OnSentencesDone | None = None,
     ) -> list[Hypothesis]:
-        """Return the scores of given targets, each with its END."""
+        """Return the given targets, each ending with END, with their scores."""
         work = partial(score_targets, self.model, config=self.config)
         scores = self.run_batches(
             sources, work, targets=targets, empty=EMPTY_HYPOTHESIS, width=_SCORING_WIDTH, exact=exact, progress=progress
         )
         return [
-            # An empty source has one translation, the empty one.
+            # The only output for an empty source is the empty one.
             Hypothesis(output_tokens([START, *target]), -torch.inf, -torch.inf, truncated=END not in target)
             if _is_empty(source) and not _is_empty(target)
             else hypothesis
@@ -134,52 +134,52 @@ class Engine:
         exact: bool = False,
         progress: _OnSentencesDone | None = None,
     ) -> list[_Result]:
-        """Return what work(source), or work(source, target), gives for each source, in order.
+        """Return the result of work(source), or work(source, target), for each source, in order.
 
-        `width` is how many hypotheses of a sentence are worked on at a time, `empty` the result for a source without
-        tokens, which the model is never asked for. `progress` is told the number of sentences after each batch.
+        `width` is the number of hypotheses per sentence, `empty` the result for a source without tokens, which is not
+        decoded. `progress` is called after each batch with its number of sentences.
         """
         columns = [sources] if targets is None else [sources, targets]
         results = [empty] * len(sources)
-        asked = [number for number, source in enumerate(sources) if not _is_empty(source)]
-        told = progress or (lambda _: None)
-        told(len(sources) - len(asked))
-        shapes = {number: tuple(len(column[number]) for column in columns) for number in asked}
+        decoded = [index for index, source in enumerate(sources) if not _is_empty(source)]
+        notify = progress or (lambda _: None)
+        notify(len(sources) - len(decoded))
+        shapes = {index: tuple(len(column[index]) for column in columns) for index in decoded}
 
-        def done(batch: list[int]) -> list[_Result]:
+        def decode(batch: list[int]) -> list[_Result]:
             with _inference_context(exact):
                 source, *rest = (self._pad_batch([column[n] for n in batch], exact) for column in columns)
                 return work(Source.from_ids(source), *rest)
 
         jobs = list(exact_batches(shapes) if exact else batches_by_length(shapes, self._batch_budget(shapes, width)))
         with _eval_mode(self.model):
-            for batch, found in zip(jobs, self.pool.map(done, jobs), strict=True):
-                for number, result in zip(batch, found, strict=True):
-                    results[number] = result
-                told(len(set(batch)))
+            for batch, batch_results in zip(jobs, self.pool.map(decode, jobs), strict=True):
+                for index, result in zip(batch, batch_results, strict=True):
+                    results[index] = result
+                notify(len(set(batch)))
         return results
 
     def _batch_budget(self, shapes: dict[int, tuple[int, ...]], width: int) -> int:
-        """Return how many tokens a batch may have: each of the crew gets some batches, so that none waits long."""
+        """Return the tokens per batch, such that each thread gets several batches and none waits long."""
         share = sum(map(max, shapes.values())) // (_BATCHES_PER_THREAD * self.pool.size)
         return min(self.config.batch_tokens // width, max(share, _MIN_BATCH_TOKENS))
 
     def _pad_batch(self, rows: Sequence[_TokenIds], exact: bool) -> Tensor:
-        """Return rows of tokens as one tensor, the shorter ones filled with PAD."""
+        """Return rows of tokens as a tensor, padded with PAD."""
         longest = _round_up_length(max(map(len, rows))) if exact else max(map(len, rows))
         return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], device=self.device)
 
 
 @contextmanager
 def _inference_context(exact: bool) -> Iterator[None]:
-    """Compute without gradients, and if exact by plain products, in this thread."""
+    """Disable gradients in this thread and, if `exact`, fused attention."""
     with torch.inference_mode(), unfused_attention() if exact else nullcontext():
         yield
 
 
 @contextmanager
 def _eval_mode(model: Transducer) -> Iterator[None]:
-    """Run the model without dropout; leave it as it was found."""
+    """Put the model into evaluation mode, and back into training mode afterwards if it was."""
     if not (isinstance(model, nn.Module) and model.training):
         yield
         return
@@ -191,17 +191,17 @@ def _eval_mode(model: Transducer) -> Iterator[None]:
 
 
 def _is_empty(tokens: _TokenIds) -> bool:
-    """Say whether nothing stands before END."""
+    """Return whether there is no token before END."""
     return all(token in (PAD, END) for token in tokens)
 
 
 def _round_up_length(length: int) -> int:
-    """Return the length that a sentence is padded to in an exact batch: a function of that sentence alone."""
+    """Return the padded length in an exact batch, which depends on the sentence alone."""
     return -(-length // _EXACT_LENGTH_MULTIPLE) * _EXACT_LENGTH_MULTIPLE
 
 
 def batches_by_length(shapes: dict[int, tuple[int, ...]], budget: int) -> Iterator[list[int]]:
-    """Yield batches of numbered shapes, the longest first, so that memory runs out at once or not at all."""
+    """Yield batches of indices of `shapes`, the longest first, so that memory runs out at once or not at all."""
     batch: list[int] = []
     longest = 0
     for number in sorted(shapes, key=lambda n: shapes[n], reverse=True):
@@ -216,7 +216,7 @@ def batches_by_length(shapes: dict[int, tuple[int, ...]], budget: int) -> Iterat
 
 
 def exact_batches(shapes: dict[int, tuple[int, ...]]) -> Iterator[list[int]]:
-    """Yield batches of one padded shape and EXACT_ROWS rows each; the last ones repeat a sentence to fill up."""
+    """Yield batches of one padded shape and _EXACT_ROWS rows each; incomplete ones repeat their last sentence."""
 
     def padded_shape(number: int) -> tuple[int, ...]:
         return tuple(map(_round_up_length, shapes[number]))

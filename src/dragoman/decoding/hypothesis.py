@@ -1,4 +1,4 @@
-"""One output that was searched for, drawn or scored, and what the three have in common."""
+"""Hypotheses, and what search, sampling and scoring share."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from dragoman.models.transducer import Source
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
 
-NO_HYPOTHESIS = -torch.inf  # the log-probability, or score, of a place without a hypothesis
+NO_HYPOTHESIS = -torch.inf  # log-probability or score of an unused slot of the beam
 
 
 @dataclass(frozen=True)
@@ -18,29 +18,29 @@ class Hypothesis:
     """One output of a model for one source."""
 
     tokens: tuple[int, ...]  # without START and END
-    score: float  # the log-probability divided by the length penalty: what hypotheses are ranked by
+    score: float  # log-probability divided by the length penalty; hypotheses are ranked by it
     log_probability: float
-    truncated: bool  # stopped at its longest length, without END
+    truncated: bool  # cut at the maximum length, without END
 
 
 EMPTY_HYPOTHESIS = Hypothesis((), score=0.0, log_probability=0.0, truncated=False)
 FAILED_HYPOTHESIS = Hypothesis(
     (), score=-torch.inf, log_probability=-torch.inf, truncated=True
-)  # of a model that gives only NaN
+)  # of a model whose logits are all NaN
 
 
 def max_output_lengths(source: Source, config: DecodingConfig) -> Tensor:
-    """Return for each sentence (B) how many tokens it may produce, END included."""
+    """Return the maximum number of output tokens of each sentence (B), END included."""
     return source.lengths - 1 + config.extra_length  # the source's END is not counted
 
 
 def output_log_probabilities(logits: Tensor, *, first: bool) -> Tensor:
-    """Return log-probabilities (… V) in which PAD and START can never be chosen, nor END as the first token.
+    """Return log-probabilities (… V) with PAD and START, and END as the first token, ruled out.
 
-    Training shows no empty target, but a long sentence can be so improbable in every wording that silence scores best.
+    There is no empty target in training, but every wording of a long sentence can be less probable than no output.
     """
     values = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
-    # Masked only now: the normaliser is that of training and of `score`, and `exp` is slow on very small numbers.
+    # Masked after the softmax: the normaliser is that of training, and `exp` is slow on very small numbers.
     values[..., PAD] = -torch.inf
     values[..., START] = -torch.inf
     if first:
@@ -49,27 +49,27 @@ def output_log_probabilities(logits: Tensor, *, first: bool) -> Tensor:
 
 
 def top_tokens(logits: Tensor, count: int, *, first: bool) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities of the `count` likeliest tokens that can be chosen (… X), and those tokens."""
+    """Return the log-probabilities (… X) of the `count` likeliest allowed tokens, and those tokens."""
     if native.is_supported(logits):
         return native.top_log_probabilities(logits, min(count, logits.shape[-1]), END + 1 if first else END)
     return fast_topk(output_log_probabilities(logits, first=first), count)
 
 
 def sum_dtype(device: torch.device) -> torch.dtype:
-    """Return the type to add log-probabilities in: dozens of float32 roundings would show in a score."""
-    return torch.float32 if device.type == "mps" else torch.float64  # Apple's processors have no float64
+    """Return the dtype for sums of log-probabilities: float32 rounding errors would be visible in a score."""
+    return torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
 
 
 def output_tokens(row: list[int]) -> tuple[int, ...]:
-    """Return what a row holds between START and END (or PAD, or the end of the row)."""
+    """Return the tokens of a row between START and END (or PAD, or the end of the row)."""
     stop = next((place for place, token in enumerate(row) if token in (END, PAD)), len(row))
     return tuple(row[1:stop])
 
 
 def fast_topk(values: Tensor, count: int, *, group: int = 16) -> tuple[Tensor, Tensor]:
-    """Return the `count` largest of the last dimension and where they stand, like `topk` but faster.
+    """Return the `count` largest values of the last dimension and their indices, like `topk` but faster.
 
-    The largest numbers lie in the groups with the largest maxima, and finding those reads each number once.
+    The largest values are in the groups with the largest maxima, and finding those reads each value once.
     """
     groups = values.shape[-1] // group
     if groups <= 2 * count:

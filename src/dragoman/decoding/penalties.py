@@ -1,4 +1,4 @@
-"""What keeps a search from preferring short output: a sum of log-probabilities falls with every token."""
+"""The length penalty: without it a search prefers short outputs, since every token lowers the log-probability."""
 
 from typing import TypeVar
 

@@ -1,4 +1,4 @@
-"""The score of an output that is given, not searched for: what `beam_search` would say of the same tokens."""
+"""Scores of given outputs: equal to those of `beam_search` for the same tokens."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from dragoman.tokens import END, PAD, START, token_mask
 
 
 def score_targets(model: Transducer, source: Source, target: Tensor, config: DecodingConfig) -> list[Hypothesis]:
-    """Return the scores of targets (B T, padded with PAD); one that does not close with END counts as truncated."""
+    """Return the scores of targets (B T, padded with PAD); one without END is truncated."""
     prefix = torch.cat([torch.full_like(target[:, :1], START), target], dim=1)
     logits = model.decode(prefix[:, :-1], model.encode(source))  # B T V
     sums = token_log_probabilities(logits, target).to(sum_dtype(target.device)).sum(dim=1)

@@ -1,9 +1,9 @@
 """Beam search (section 6.1): W hypotheses of each of B sentences, side by side in tensors.
 
-Each step keeps the W best extensions of a sentence's live hypotheses; those that end in END are finished and leave
-the beam. So a beam of one is greedy search, and a beam that is wide enough leaves nothing out. A beam can lose the
-greedy hypothesis half-way and end with something worse; then it goes on beside the beam, so that no search is worse
-than the greedy one. `native/search.c` is the same search for a compiled model.
+Each step keeps the W best extensions of a sentence's live hypotheses; those that end in END are finished and leave the
+beam. A beam of one is greedy search; a beam that is wide enough is exhaustive. A beam can drop the greedy hypothesis
+and end with a worse one, so the greedy hypothesis is kept beside the beam: no search is worse than greedy search.
+`native/search.c` is the same search for a compiled model.
 
 Shapes: B batch, S source positions, T target positions, V vocabulary, W beam, N finished hypotheses that are kept.
 """
@@ -44,11 +44,11 @@ class FinishedHypotheses:
     truncated: Tensor  # B N
 
     def keep(self, sentences: Tensor) -> "FinishedHypotheses":
-        """Return those of the given sentences (a tensor of row numbers) alone."""
+        """Return the hypotheses of the given sentences (a tensor of row indices)."""
         return FinishedHypotheses(*(part[sentences] for part in vars(self).values()))
 
     def merge(self, others: "FinishedHypotheses") -> "FinishedHypotheses":
-        """Return the N best of these and the others; of equal ones these, and the first of the others."""
+        """Return the N best of both; ties go to these, then to the first of the others."""
         longer = F.pad(self.tokens, (0, others.tokens.shape[-1] - self.tokens.shape[-1]), value=PAD)
         both = FinishedHypotheses(
             torch.cat([longer, others.tokens], dim=1),
@@ -65,20 +65,20 @@ class FinishedHypotheses:
 
 @dataclass(frozen=True)
 class Beam:
-    """The search so far: the live hypotheses of each sentence and its best finished ones."""
+    """The state of a search: the live hypotheses of each sentence and its best finished ones."""
 
-    sentences: Tensor  # B       which rows of the source these are
-    max_lengths: Tensor  # B         tokens a sentence may produce
-    highest_penalty: Tensor  # B the length penalty of so many
+    sentences: Tensor  # B       row indices in the source
+    max_lengths: Tensor  # B         maximum output tokens
+    highest_penalty: Tensor  # B length penalty at that length
     tokens: Tensor  # B W T      from START
     log_probabilities: Tensor  # B W
-    greedy: Tensor  # B          the place of the hypothesis that took the likeliest token each time; -1: it has ended
+    greedy: Tensor  # B          index of the greedy hypothesis; -1: it has ended
     finished: FinishedHypotheses
     memory: Memory
     state: State
 
     def keep(self, sentences: Tensor) -> "Beam":
-        """Return the search for the given sentences (a tensor of row numbers) alone."""
+        """Return the search for the given sentences (a tensor of row indices)."""
         return Beam(
             self.sentences[sentences],
             self.max_lengths[sentences],
@@ -92,7 +92,7 @@ class Beam:
         )
 
     def live_sentences(self) -> Tensor:
-        """Return which sentences (B) still have a live hypothesis."""
+        """Return a mask (B) of the sentences that have a live hypothesis."""
         return (self.log_probabilities > NO_HYPOTHESIS).any(dim=1)
 
 
@@ -111,15 +111,13 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return for each sentence of `source` (B S) its `n_best` best hypotheses, the best first.
 
-    With `compact`, sentences that are done leave the batch; without, every step has the same shape. All hypotheses
-    begin with `prefix`. `watch` is shown the beam after each step, before what has ended leaves it.
+    With `compact`, finished sentences leave the batch; otherwise every step has the same shape. All hypotheses begin
+    with `prefix`. `on_step` is called with the beam after each step, before finished hypotheses leave it.
     """
     if n_best < 1:
-        raise UserError(f"n_best {n_best} asks for nothing; ask for 1 or more.")
+        raise UserError(f"n_best must be at least 1, got {n_best}.")
     if n_best > config.beam:
-        raise UserError(
-            f"n_best {n_best} is more than the beam of {config.beam} can hold; widen the beam or ask for fewer."
-        )
+        raise UserError(f"n_best must be at most the beam width, {config.beam}, got {n_best}; use a wider beam.")
     plain, allowed = (
         (model.model, model.shortlist.allowed_tokens(source))
         if isinstance(model, ShortlistedTransducer)
@@ -129,20 +127,20 @@ def beam_search(
         native_results = native_beam_search(plain, source, config, n_best, allowed=allowed)
         if native_results is not None:
             return native_results
-    shown = on_step or (lambda _: None)
+    notify = on_step or (lambda _: None)
     beam = _initial_beam(model, source, config, n_best, prefix_length=len(prefix))
     for token in prefix:
-        shown(beam := _force_token(beam, model, token))
+        notify(beam := _force_token(beam, model, token))
     results: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     while True:
-        shown(beam := _extend_beam(beam, model, config.beam, fixed_shape=not compact))
+        notify(beam := _extend_beam(beam, model, config.beam, fixed_shape=not compact))
         beam = _finish_hypotheses(beam, config.length_penalty)
         live = beam.live_sentences()
         count = int(live.sum())
         if count == 0:
             _collect_results(beam, results)
             return results
-        if compact and 4 * count <= 3 * len(live):  # a smaller batch must pay for copying the state
+        if compact and 4 * count <= 3 * len(live):  # a smaller batch must be worth copying the state
             _collect_results(beam.keep((~live).nonzero().squeeze(1)), results)
             beam = beam.keep(live.nonzero().squeeze(1))
 
@@ -150,7 +148,7 @@ def beam_search(
 def _initial_beam(
     model: IncrementalDecoder, source: Source, config: DecodingConfig, n_best: int, *, prefix_length: int = 0
 ) -> Beam:
-    """Return the beam before the first step: one empty hypothesis a sentence, with room for what is given."""
+    """Return the beam before the first step: one empty hypothesis per sentence."""
     memory = model.encode(source)
     batch = len(source)
     sums = torch.zeros(batch, n_best, dtype=sum_dtype(source.device), device=source.device)
@@ -171,7 +169,7 @@ def _initial_beam(
 
 
 def _force_token(beam: Beam, model: IncrementalDecoder, token: int) -> Beam:
-    """Let every hypothesis go on with a given token, and count what the model thinks of it."""
+    """Extend every hypothesis by a given token, and add its log-probability."""
     logits, state = model.step(beam.tokens[..., -1], beam.memory, beam.state)
     return replace(
         beam,
@@ -182,14 +180,14 @@ def _force_token(beam: Beam, model: IncrementalDecoder, token: int) -> Beam:
 
 
 def _extend_beam(beam: Beam, model: IncrementalDecoder, width: int, *, fixed_shape: bool = False) -> Beam:
-    """Read the last tokens and keep the `width` best ways to go on; fewer while there are fewer.
+    """Read the last tokens and keep the `width` best extensions, or all of them if there are fewer.
 
-    The greedy one has a place beside them when it is not among them, and if `steady` always.
+    The greedy hypothesis is kept beside them if it is not among them; with `fixed_shape` its slot is always there.
     """
     logits, state = model.step(beam.tokens[..., -1], beam.memory, beam.state)
-    # B W X: no hypothesis can place more than `width`.
+    # B W X: at most `width` extensions of a hypothesis can be kept.
     values, tokens = top_tokens(logits, width, first=beam.tokens.shape[-1] == 1)
-    if width == 1:  # there is nothing to choose between
+    if width == 1:  # nothing to compare
         return replace(
             beam,
             tokens=torch.cat([beam.tokens, tokens], dim=-1),
@@ -198,7 +196,7 @@ def _extend_beam(beam: Beam, model: IncrementalDecoder, width: int, *, fixed_sha
         )
     choices = values.shape[-1]
     sums = (beam.log_probabilities[..., None] + values).flatten(1)  # B WX
-    within = sums[:, : width * choices]  # what stands beside the beam competes with nobody
+    within = sums[:, : width * choices]  # the greedy hypothesis beside the beam does not compete
     best, chosen = within.topk(min(width, within.shape[1]))  # B W
     first_choice = torch.where(beam.greedy < 0, -1, beam.greedy * choices)
     missing = (first_choice >= 0) & (chosen != first_choice[:, None]).all(dim=1)
@@ -218,13 +216,13 @@ def _extend_beam(beam: Beam, model: IncrementalDecoder, width: int, *, fixed_sha
 
 
 def _greedy_index(wanted: Tensor, chosen: Tensor, token: Tensor) -> Tensor:
-    """Return where in `chosen` (B W) the wanted choice (B) stands; -1 if its token is END."""
+    """Return the index of the wanted choice (B) in `chosen` (B W); -1 if its token is END."""
     found = (chosen == wanted[:, None]) & (token != END)
     return torch.where(found.any(dim=1), found.int().argmax(dim=1), -1)
 
 
 def _finish_hypotheses(beam: Beam, alpha: float) -> Beam:
-    """Move what has ended to the finished hypotheses, and end the sentences that nothing live can improve."""
+    """Move ended hypotheses to the finished ones, and end sentences that no live hypothesis can improve."""
     produced = beam.tokens.shape[-1] - 1
     sums = beam.log_probabilities
     ended = beam.tokens[..., -1] == END
@@ -234,14 +232,14 @@ def _finish_hypotheses(beam: Beam, alpha: float) -> Beam:
         scores = (sums / length_penalty(float(produced), alpha)).masked_fill(~closing, NO_HYPOTHESIS)
         finished = finished.merge(FinishedHypotheses(beam.tokens, scores, sums, ~ended))
     sums = sums.masked_fill(closing, NO_HYPOTHESIS)
-    # Log-probabilities only fall, so a live hypothesis can at best keep its present one up to the longest length.
+    # Log-probabilities only decrease, so the bound is the present one with the penalty of the maximum length.
     bound = sums.amax(dim=1) / beam.highest_penalty
     hopeless = bound <= finished.scores[:, -1]
     return replace(beam, log_probabilities=sums.masked_fill(hopeless[:, None], NO_HYPOTHESIS), finished=finished)
 
 
 def _collect_results(beam: Beam, results: list[list[Hypothesis]]) -> None:
-    """Write the finished hypotheses to their sentences' places in the results."""
+    """Store the finished hypotheses of each sentence in the results."""
     finished = beam.finished
     rows = (finished.tokens, finished.scores, finished.log_probabilities, finished.truncated)
     for sentence, *parts in zip(beam.sentences.tolist(), *(part.tolist() for part in rows), strict=True):
@@ -253,5 +251,5 @@ def _collect_results(beam: Beam, results: list[list[Hypothesis]]) -> None:
 
 
 def _gather_rows(rows: Tensor, indices: Tensor) -> Tensor:
-    """Return rows (B W T) by place: row w of sentence b becomes row places[b, w]."""
+    """Return rows (B W T) in another order: row w of sentence b becomes row indices[b, w]."""
     return rows.gather(1, indices[..., None].expand(-1, -1, rows.shape[-1]))

@@ -1,4 +1,4 @@
-"""A vocabulary for each sentence: the pieces that may translate it, so that the last product is a small one.
+"""Shortlists: a small output vocabulary per sentence, which makes the output projection cheap.
 
 What a piece of the source may become is a table (`ibm1.py` makes it). A sentence's list depends on its own
 pieces alone, so neighbours in a batch change nothing.
@@ -17,14 +17,14 @@ from dragoman.tokens import RESERVED_TOKENS
 
 @dataclass(frozen=True)
 class Shortlist:
-    """What each source piece may become, and what may always be said."""
+    """Target pieces that may translate each source piece, and those that are always allowed."""
 
-    candidates: Tensor  # V N, of source pieces: target pieces
+    candidates: Tensor  # V N, target pieces for each source piece
     common: Tensor  # K target pieces
-    vocabulary_size: int  # in the target's vocabulary
+    vocabulary_size: int  # of the target
 
     def allowed_tokens(self, source: Source) -> Tensor:
-        """Return which pieces (B V) may be said in translating each sentence of `source` (B S)."""
+        """Return a mask (B V) of the target pieces allowed for each sentence of `source` (B S)."""
         allowed = torch.zeros(len(source), self.vocabulary_size, dtype=torch.bool, device=source.device)
         allowed[:, :RESERVED_TOKENS] = True
         allowed[:, self.common.to(source.device)] = True
@@ -33,18 +33,18 @@ class Shortlist:
 
 @dataclass(frozen=True)
 class ShortlistMemory(Memory):
-    """What an encoder leaves, and which pieces may be said of it."""
+    """The encoder's output with the mask of allowed target pieces."""
 
     allowed: Tensor  # B V
 
     def keep(self, sentences: Tensor) -> "ShortlistMemory":
-        """Return the memory of the given sentences (a tensor of row numbers) alone."""
+        """Return the memory of the given sentences (a tensor of row indices)."""
         plain = super().keep(sentences)
         return ShortlistMemory(plain.states, plain.mask, self.allowed[sentences], word_starts=plain.word_starts)
 
 
 class ShortlistedTransducer:
-    """A transducer that says nothing but what is on each sentence's list."""
+    """A transducer restricted to the shortlist of each sentence."""
 
     def __init__(self, model: IncrementalDecoder, shortlist: Shortlist) -> None:
         self.model, self.shortlist = model, shortlist
@@ -62,6 +62,6 @@ class ShortlistedTransducer:
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, State]:
         """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
-        assert isinstance(memory, ShortlistMemory), f"this memory has no list: {type(memory)}"
+        assert isinstance(memory, ShortlistMemory), f"{type(memory)} has no shortlist"
         logits, state = self.model.step(token, memory, state)
         return logits.masked_fill(~memory.allowed[:, None], -torch.inf), state

@@ -1,7 +1,7 @@
-"""How improbable a language model finds each token of a text that is longer than it can see at once.
+"""The loss of a language model on each token of a text that is longer than its context window.
 
-The text is read in windows that overlap. Every token is predicted once, in the window that shows most of what stands
-before it; only the first window predicts all that it shows.
+The text is read in overlapping windows. Every token is predicted once, in the window with the most context before it;
+only the first window predicts all of its tokens.
 
 Shapes: B windows, T tokens of a window.
 """
@@ -29,7 +29,7 @@ def token_losses(
     device: torch.device,
     progress: Callable[[int], None] | None = None,
 ) -> npt.NDArray[np.float64]:
-    """Return minus the log-probability of each token; all but the first have half a window of context or more."""
+    """Return minus the log-probability of each token, with at least half a window of context after the first half."""
     text = np.asarray(tokens, dtype=np.int64)
     found = np.empty(len(text), dtype=np.float64)
     starts = list(range(0, max(1, len(text) - window + window_stride(window)), window_stride(window)))
@@ -37,7 +37,7 @@ def token_losses(
     for some in (starts[first : first + at_once] for first in range(0, len(starts), at_once)):
         losses = _window_losses(model, [text[start : start + window] for start in some], device)
         for start, row in zip(some, losses, strict=True):
-            seen = window - window_stride(window) if start else 0  # predicted by the window before
+            seen = window - window_stride(window) if start else 0  # predicted by the previous window
             end = min(start + window, len(text))
             found[start + seen : end] = row[seen : end - start]
             if progress:
@@ -46,12 +46,12 @@ def token_losses(
 
 
 def window_stride(window: int) -> int:
-    """Return by how much a window is further than the one before: half of it."""
+    """Return the distance between consecutive windows: half a window."""
     return max(1, window // 2)
 
 
 def _window_losses(model: Transducer, rows: list[_TokenArray], device: torch.device) -> npt.NDArray[np.float64]:
-    """Return minus the log-probabilities (B T) of rows of tokens, each read from START."""
+    """Return minus the log-probabilities (B T) of rows of tokens, each preceded by START."""
     target = torch.full((len(rows), max(map(len, rows))), PAD, dtype=torch.long, device=device)
     for place, row in enumerate(rows):
         target[place, : len(row)] = torch.from_numpy(row).to(device)

@@ -1,6 +1,6 @@
-"""What a beam search looked at on its way: every hypothesis that was ever in the beam, as a tree.
+"""Traces: every hypothesis that was ever in the beam of a search for one sentence, as a tree.
 
-A `Trace` is shown the beam after each step of a search for one sentence. It knows tokens and numbers, no text.
+A `SearchTrace` records the beam after each step. It holds tokens and scores, no text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,18 +12,18 @@ from dragoman.decoding.penalties import length_penalty
 from dragoman.decoding.search import Beam
 from dragoman.tokens import END
 
-TokenPath = tuple[int, ...]  # the tokens of a hypothesis, from the first after START
+TokenPath = tuple[int, ...]  # the tokens of a hypothesis, without START
 
-# chosen: part of the result. finished: ended, but something else won. live: led to one that ended, or was still in the
-# beam when the search stopped. pruned: everything that went on from it was dropped.
+# chosen: part of the result. finished: ended, but not the result. live: has a finished descendant, or was still in the
+# beam when the search stopped. pruned: all of its descendants were dropped.
 NodeStatus = Literal["chosen", "finished", "live", "pruned"]
 
 
 @dataclass(frozen=True)
 class SearchNode:
-    """One token that some hypothesis went on with."""
+    """One token of a hypothesis."""
 
-    parent: int | None  # the place of its parent among the nodes
+    parent: int | None  # index of its parent among the nodes
     path: TokenPath  # all tokens up to this one
     log_probability: float  # of this token
     sum: float  # of the log-probabilities up to it
@@ -32,23 +32,23 @@ class SearchNode:
 
     @property
     def token(self) -> int:
-        """Return the token itself."""
+        """The token itself."""
         return self.path[-1]
 
     @property
     def step(self) -> int:
-        """Return at which step it was written, from 0."""
+        """The step at which it was produced, from 0."""
         return len(self.path) - 1
 
 
 @dataclass
 class SearchTrace:
-    """Keep the hypotheses of the first sentence of a search, with the sums of their log-probabilities."""
+    """Records the hypotheses of the first sentence of a search, with their log-probabilities."""
 
     sums: dict[TokenPath, float] = field(default_factory=dict)
 
     def record_step(self, beam: Beam) -> None:
-        """Add the beam of one step."""
+        """Record the beam after one step; pass this method as `on_step`."""
         for tokens, total in zip(beam.tokens[0].tolist(), beam.log_probabilities[0].tolist(), strict=True):
             if total > NO_HYPOTHESIS:
                 self.sums[tuple(tokens[1:])] = total
@@ -70,7 +70,7 @@ class SearchTrace:
         ]
 
     def _surviving_paths(self) -> set[TokenPath]:
-        """Return all beginnings of what ended or was still in the beam at the last step."""
+        """Return all prefixes of hypotheses that ended or were still in the beam at the last step."""
         last = max(map(len, self.sums), default=0)
         kept = [path for path in self.sums if path[-1] == END or len(path) == last]
         return {beginning for path in kept for beginning in _path_prefixes(path)}

@@ -1,6 +1,6 @@
-"""What a bracket scorer overlooks: labels that do not count, labels and words that count as equal, limits.
+"""Rules of bracket scoring: labels that are ignored, labels and words that count as equal, limits.
 
-The rules are those of EVALB's parameter files (`COLLINS.prm` and its kin), which `read_rules` reads.
+The rules are those of EVALB's parameter files, such as `COLLINS.prm`; `read_rules` reads them.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,38 +15,38 @@ _SymbolPairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class BracketRules:
-    """How brackets are compared; the defaults are EVALB's when it is given no file: nothing is overlooked."""
+    """How brackets are compared. The defaults are those of EVALB without a parameter file: nothing is ignored."""
 
-    labelled: bool = True  # or else only the extent of a bracket counts
-    deleted: tuple[str, ...] = ()  # a word so labelled is left out; a bracket so labelled is, what is in it stays
-    deleted_for_length: tuple[str, ...] = ()  # words so labelled do not count when a sentence is measured
+    labelled: bool = True  # False: only the extent of a bracket counts
+    deleted: tuple[str, ...] = ()  # labels of words to remove, and of brackets to remove without their contents
+    deleted_for_length: tuple[str, ...] = ()  # labels of words that do not count towards the length of a sentence
     equal_labels: _SymbolPairs = ()
     equal_words: _SymbolPairs = ()
-    quotes: tuple[str, ...] = ()  # tags that are easily mistaken for each other at a quotation mark
-    cutoff: int = 40  # sentences up to so many words are also scored apart
-    most_errors: int = 10  # more, and the files do not belong together
+    quotes: tuple[str, ...] = ()  # tags that are easily confused at a quotation mark
+    cutoff: int = 40  # sentences of up to this many words are also scored separately
+    most_errors: int = 10  # more errors mean that the files do not belong together
 
     def labels_match(self, label: str, other: str) -> bool:
-        """Say whether two labels count as equal; this is not transitive."""
+        """Return whether two labels count as equal. This is not transitive."""
         return label == other or (label, other) in self.label_pairs
 
     def words_match(self, word: str, other: str) -> bool:
-        """Say whether two words count as equal."""
+        """Return whether two words count as equal."""
         return word == other or (word, other) in self.word_pairs
 
     @cached_property
     def label_pairs(self) -> frozenset[tuple[str, str]]:
-        """Labels that are equal, both ways round."""
+        """Pairs of labels that count as equal, in both orders."""
         return _symmetric_pairs(self.equal_labels)
 
     @cached_property
     def word_pairs(self) -> frozenset[tuple[str, str]]:
-        """Words that are equal, both ways round."""
+        """Pairs of words that count as equal, in both orders."""
         return _symmetric_pairs(self.equal_words)
 
     @cached_property
     def deleted_brackets(self) -> frozenset[str]:
-        """Labels of brackets that do not count: those named, and their equals. For words only those named are meant."""
+        """Labels of brackets to remove: those in `deleted` and their equals. Words are removed by `deleted` alone."""
         equals = (other for label, other in self.label_pairs if label in self.deleted)
         return frozenset([*self.deleted, *equals])
 
@@ -60,17 +60,17 @@ class BracketRules:
         return "; ".join(filter(None, parts))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rules as plain dictionaries, strings and numbers."""
+        """Return the rules as a JSON object."""
         return asdict(self)
 
 
 def _symmetric_pairs(pairs: _SymbolPairs) -> frozenset[tuple[str, str]]:
-    """Return pairs together with their mirror images."""
+    """Return pairs in both orders."""
     return frozenset(pairs) | {(other, one) for one, other in pairs}
 
 
-# What nearly all figures for the Penn Treebank were made with (COLLINS.prm): punctuation does not count, and a particle
-# may be taken for an adverb phrase.
+# The rules of nearly all published scores on the Penn Treebank (COLLINS.prm): punctuation is ignored, and ADVP and PRT
+# count as equal.
 COLLINS = BracketRules(
     deleted=("TOP", "-NONE-", ",", ":", "``", "''", "."),
     deleted_for_length=("-NONE-",),
@@ -79,7 +79,7 @@ COLLINS = BracketRules(
 
 
 def read_rules(lines: Iterable[str], name: str) -> BracketRules:
-    """Read a parameter file of EVALB's; `name` is the file's, for messages."""
+    """Read the lines of an EVALB parameter file; `name` is the file's name for error messages."""
     rules = BracketRules()
     for number, line in enumerate(lines, start=1):
         if line.strip() and not line.startswith("#"):
@@ -91,17 +91,17 @@ def read_rules(lines: Iterable[str], name: str) -> BracketRules:
 
 
 def _apply_parameter(rules: BracketRules, keyword: str, *values: str) -> BracketRules:
-    """Return the rules with what one line of a parameter file says."""
+    """Return the rules changed by one line of a parameter file."""
     if keyword not in _PARAMETERS:
-        raise ValueError(f'there is no parameter "{keyword}".{did_you_mean(keyword, [*_PARAMETERS])}')
+        raise ValueError(f'unknown parameter "{keyword}".{did_you_mean(keyword, [*_PARAMETERS])}')
     expected, change = _PARAMETERS[keyword]
     if len(values) != len(expected.split()):
-        raise ValueError(f'{keyword} needs {expected} after it, found "{" ".join(values)}".')
+        raise ValueError(f'{keyword} must be followed by {expected}, found "{" ".join(values)}".')
     return change(rules, *values)
 
 
 def _append_to_field(field: str) -> Callable[..., BracketRules]:
-    """Make a function that adds a label, or a pair, to a field."""
+    """Return a function that appends a label, or a pair, to a field."""
 
     def change(rules: BracketRules, *values: str) -> BracketRules:
         more: dict[str, Any] = {field: (*getattr(rules, field), values if len(values) > 1 else values[0])}
@@ -111,7 +111,7 @@ def _append_to_field(field: str) -> Callable[..., BracketRules]:
 
 
 def _set_number_field(field: str, kind: Callable[[int], int] = int) -> Callable[..., BracketRules]:
-    """Make a function that sets a field to a number."""
+    """Return a function that sets a field to a number."""
 
     def change(rules: BracketRules, value: str) -> BracketRules:
         if not value.isdecimal():
@@ -123,7 +123,7 @@ def _set_number_field(field: str, kind: Callable[[int], int] = int) -> Callable[
 
 
 _PARAMETERS: dict[str, tuple[str, Callable[..., BracketRules]]] = {
-    "DEBUG": ("NUMBER", lambda rules, _: rules),  # what EVALB prints beside the scores; `--sentences` does it here
+    "DEBUG": ("NUMBER", lambda rules, _: rules),  # EVALB's verbosity; `--sentences` replaces it here
     "MAX_ERROR": ("NUMBER", _set_number_field("most_errors")),
     "CUTOFF_LEN": ("NUMBER", _set_number_field("cutoff")),
     "LABELED": ("NUMBER", _set_number_field("labelled", bool)),

@@ -1,9 +1,9 @@
-"""How good parse trees are: labelled precision, recall and F1 of their brackets, as EVALB counts them.
+"""Scores of parse trees: labelled precision, recall and F1 of their brackets, as EVALB computes them.
 
-A bracket is right if the reference has one with the same label around the same words. Sentences whose words are not
-the reference's are errors, and those without words are skipped; neither is scored, both are counted. The results are
-EVALB's to the digit (Sekine and Collins, 1997; the version that also prints the F-measure), for sentences of any length
-and depth. Lines in, numbers out: files are read elsewhere.
+A bracket is correct if the reference has a bracket with the same label around the same words. Sentences whose words
+differ from the reference are errors, sentences without words are skipped; neither is scored, both are counted. The
+results equal those of EVALB to the digit (Sekine and Collins, 1997; the version that also prints the F-measure), for
+sentences of any length and depth.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ _SentenceStatus = Literal["scored", "error", "skipped"]
 
 @dataclass(frozen=True)
 class SentenceCounts:
-    """What was counted in one sentence; nothing but its length if it was not scored."""
+    """The counts of one sentence; only its length if it was not scored."""
 
     status: _SentenceStatus
     length: int  # of the reference, in words
@@ -32,27 +32,27 @@ class SentenceCounts:
     crossing: int = 0  # brackets of the hypothesis that cross one of the reference
     words: int = 0
     right_tags: int = 0
-    why: str = ""  # it was not scored
+    why: str = ""  # why it was not scored
 
     @property
     def recall(self) -> float:
-        """How many of the reference's brackets were found, in per cent."""
+        """Percentage of the reference's brackets that are in the hypothesis."""
         return percentage(self.matched, self.in_reference)
 
     @property
     def precision(self) -> float:
-        """How many of the brackets found are right, in per cent."""
+        """Percentage of the hypothesis' brackets that are correct."""
         return percentage(self.matched, self.in_hypothesis)
 
     @property
     def exact(self) -> bool:
-        """Whether all brackets are right; tags do not matter."""
+        """Whether all brackets are correct; tags are ignored."""
         return self.matched == self.in_reference == self.in_hypothesis
 
 
 @dataclass(frozen=True)
 class BracketSummary:
-    """The scores of many sentences together; all but the average are in per cent."""
+    """The scores of a set of sentences; all but the average are percentages."""
 
     sentences: int
     errors: int
@@ -76,7 +76,7 @@ class BracketSummary:
 
 @dataclass(frozen=True)
 class BracketMetric:
-    """One number for a set of trees, in per cent, and what counts in it."""
+    """One score of a set of trees, a percentage, and the rules it was computed with."""
 
     name: str
     value: float
@@ -93,7 +93,7 @@ class BracketMetric:
 
 @dataclass(frozen=True)
 class BracketScores:
-    """What a set of trees scored: all of it, the sentences up to the cut-off, and each sentence."""
+    """The scores of a set of trees: overall, for sentences up to the cut-off, and the counts of each sentence."""
 
     overall: BracketSummary
     short: BracketSummary
@@ -114,7 +114,7 @@ class BracketScores:
 def score_brackets(
     hypotheses: Sequence[str], references: Sequence[str], rules: BracketRules = COLLINS
 ) -> BracketScores:
-    """Score trees, one sentence a string; a malformed hypothesis is an error, a malformed reference is refused."""
+    """Score trees, one sentence per string. A malformed hypothesis is an error; a malformed reference raises."""
     if len(hypotheses) != len(references):
         raise UserError(
             f"There are {len(hypotheses):,} hypotheses but {len(references):,} references; tree n of one must belong "
@@ -129,7 +129,7 @@ def score_brackets(
 
 
 def _reference_spans(number: int, text: str, rules: BracketRules) -> SentenceSpans:
-    """Read a reference, on which all the rest depends."""
+    """Read a reference; a malformed one raises."""
     reference = read_spans(text, rules)
     if reference.fault:
         raise UserError(f"Reference {number:,}: {reference.fault}")
@@ -137,9 +137,9 @@ def _reference_spans(number: int, text: str, rules: BracketRules) -> SentenceSpa
 
 
 def _compare_sentence(hypothesis: SentenceSpans, reference: SentenceSpans, rules: BracketRules) -> SentenceCounts:
-    """Count what is right in one sentence, if both sides have the same words."""
+    """Count matches in one sentence, if both sides have the same words."""
     if not hypothesis.words:
-        return SentenceCounts("skipped", reference.length, why=hypothesis.fault or "it has no words that count.")
+        return SentenceCounts("skipped", reference.length, why=hypothesis.fault or "it has no words that are scored.")
     if len(hypothesis.words) != len(reference.words):
         restore_quotes(hypothesis, reference, rules)
     why = hypothesis.fault or _word_difference(hypothesis.words, reference.words, rules)
@@ -159,9 +159,9 @@ def _compare_sentence(hypothesis: SentenceSpans, reference: SentenceSpans, rules
 
 
 def _word_difference(words: Sequence[str], reference: Sequence[str], rules: BracketRules) -> str | None:
-    """Say where the words of two trees are not the same."""
+    """Return how the words of two trees differ, or None."""
     if len(words) != len(reference):
-        return f"it has {len(words):,} words that count, the reference has {len(reference):,}."
+        return f"it has {len(words):,} words that are scored, the reference has {len(reference):,}."
     for number, (word, other) in enumerate(zip(words, reference, strict=True), start=1):
         if not rules.words_match(word, other):
             return f'word {number:,} is "{word}", in the reference it is "{other}".'
@@ -169,14 +169,14 @@ def _word_difference(words: Sequence[str], reference: Sequence[str], rules: Brac
 
 
 def _count_matches(ours: Sequence[Bracket], theirs: Sequence[Bracket], rules: BracketRules) -> int:
-    """Count the brackets of the reference that have a partner in the hypothesis, each a different one."""
+    """Count the brackets of the reference that match a bracket of the hypothesis, each at most once."""
     free = defaultdict(list)
     for bracket in ours:
         free[bracket.start, bracket.end].append(bracket.label)
     found = 0
     for bracket in theirs:
         labels = free[bracket.start, bracket.end]
-        # The first that fits, as EVALB takes it: equality is not transitive, so that the order matters.
+        # The first match, as in EVALB: equality is not transitive, so the order matters.
         partner = next(
             (label for label in labels if not rules.labelled or rules.labels_match(bracket.label, label)), None
         )
@@ -187,17 +187,17 @@ def _count_matches(ours: Sequence[Bracket], theirs: Sequence[Bracket], rules: Br
 
 
 def _count_crossings(ours: Sequence[Bracket], theirs: Sequence[Bracket]) -> int:
-    """Count the brackets of the hypothesis that begin inside of one of the reference and end outside of it, or so."""
+    """Count the brackets of the hypothesis that cross a bracket of the reference."""
     return sum(any(map(_is_crossing, [bracket] * len(theirs), theirs)) for bracket in ours)
 
 
 def _is_crossing(one: Bracket, other: Bracket) -> bool:
-    """Say whether two brackets share words while neither is inside of the other."""
+    """Return whether two brackets overlap and neither contains the other."""
     return one.start < other.start < one.end < other.end or other.start < one.start < other.end < one.end
 
 
 def _summarise(sentences: Sequence[SentenceCounts]) -> BracketSummary:
-    """Add up what was counted; sentences that were not scored are only counted themselves."""
+    """Compute the scores of a set of sentences from their counts."""
     scored = [sentence for sentence in sentences if sentence.status == "scored"]
     fields = ("matched", "in_reference", "in_hypothesis", "crossing", "words", "right_tags")
     sums = {name: sum(getattr(sentence, name) for sentence in scored) for name in fields}
@@ -221,12 +221,12 @@ def _summarise(sentences: Sequence[SentenceCounts]) -> BracketSummary:
 
 
 def percentage(part: int, whole: int) -> float:
-    """Return how much a part is of the whole; nothing of nothing is nothing."""
+    """Return 100 * part / whole; 0 if the whole is 0."""
     return 100.0 * part / whole if whole else 0.0
 
 
 def to_json(scores: BracketScores, lines: Sequence[int], *, each: bool = False) -> dict[str, Any]:
-    """Return scores as plain dictionaries, strings and numbers, with every sentence and its line if asked for."""
+    """Return scores as a JSON object; with `each`, including the counts of every sentence and its line."""
     sentences = [
         {"line": line, **asdict(sentence), "recall": sentence.recall, "precision": sentence.precision}
         for line, sentence in zip(lines, scores.sentences, strict=True)

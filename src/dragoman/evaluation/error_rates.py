@@ -1,9 +1,8 @@
-"""How good pronunciations and inflected forms are: word and phone error rates, accuracy, mean edit distance.
+"""Scores of pronunciations and inflected forms: word and phone error rates, accuracy, mean edit distance.
 
-A word may have several right answers. It is wrong if its output is none of them; its edits are those to the nearest of
-them (the fewest; of equals the first), and the length of that one is what a phone error rate divides by. jiwer counts
-the edits; this file asks it, and keeps beside every number what makes it repeatable. Texts in, numbers out: it knows
-nothing of models and files.
+A word may have several references. Its output is wrong if it equals none of them. Edits are counted to the nearest
+reference (the one with the fewest edits; the first of equals), whose length is the denominator of the phone error rate.
+jiwer counts the edits. Every score carries a signature that makes it reproducible.
 """
 
 import re
@@ -24,17 +23,15 @@ from dragoman.errors import UserError
 
 _SEED = 12345
 _RESAMPLES = 1000
-_UNIT_SEPARATOR = " "  # between the units that jiwer compares, and in none of them
-_SPACE_SYMBOL = "␣"  # a space that is one of the units
-_STRESS = re.compile(r"(?<=[A-Z])[012]$|[ˈˌ]")  # the digit of ARPAbet's vowels, the marks of IPA; never a tone
+_UNIT_SEPARATOR = " "  # between the units that jiwer compares; never part of a unit
+_SPACE_SYMBOL = "␣"  # a space that is a unit
+_STRESS = re.compile(r"(?<=[A-Z])[012]$|[ˈˌ]")  # the digits of ARPAbet vowels and the marks of IPA, but not tones
 
-_Substitution = tuple[
-    str, str
-]  # the unit that was expected and the one that was found; of one too few or too many, nothing
+_Substitution = tuple[str, str]  # expected and actual unit; empty for an insertion or a deletion
 
 
 class _ErrorCounts(NamedTuple):
-    """What was counted in many words together."""
+    """Counts over a set of words."""
 
     words: float
     wrong: float
@@ -44,11 +41,11 @@ class _ErrorCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class _ErrorMetric:
-    """A way to make one number of what was counted."""
+    """A metric as a function of the counts."""
 
     name: str
     compute: Callable[[_ErrorCounts], float]
-    counts_template: str  # the counts behind the number, to be filled in
+    counts_template: str  # format string that shows the counts
 
 
 _WORD_ERROR_RATE = _ErrorMetric("WER", lambda sums: 100 * sums.wrong / sums.words, "{wrong:,} of {words:,} words wrong")
@@ -65,7 +62,7 @@ _EDIT_DISTANCE = _ErrorMetric(
 
 @dataclass(frozen=True)
 class ScoringScheme:
-    """What the answers of a task are made of, and what is measured in them."""
+    """The units that outputs consist of, and the metrics to compute."""
 
     units: str
     cut: Callable[[str], list[str]]
@@ -74,11 +71,11 @@ class ScoringScheme:
 
 @dataclass(frozen=True)
 class ErrorRate:
-    """A number, how far it may be off, the counts it was made of, and what it takes to get it again."""
+    """A score with its confidence interval, the counts behind it, and the signature that makes it reproducible."""
 
     name: str
     value: float
-    interval: float | None  # half the width of the 95 % interval; None if it was not asked for
+    interval: float | None  # half the width of the 95 % confidence interval; None if not computed
     counted: str
     signature: str
 
@@ -93,7 +90,7 @@ class ErrorRate:
 
 @dataclass(frozen=True)
 class WordResult:
-    """One word, what became of it, and how far that is from the nearest right answer."""
+    """One word with its output, and the edits to the nearest reference."""
 
     number: int  # counted from 1
     source: str
@@ -107,16 +104,16 @@ class WordResult:
 
 @dataclass(frozen=True)
 class Confusion:
-    """How often one unit was found in place of another."""
+    """How often one unit was produced instead of another."""
 
-    expected: str  # empty: there should have been nothing
-    found: str  # empty: it was left out
+    expected: str  # empty: an insertion
+    found: str  # empty: a deletion
     times: int
 
 
 @dataclass(frozen=True)
 class ErrorRates:
-    """What the outputs for many words scored, and the judgement of each word."""
+    """The scores of a set of words, and the result of each word."""
 
     rates: tuple[ErrorRate, ...]
     word_results: tuple[WordResult, ...]
@@ -128,29 +125,29 @@ class ErrorRates:
         return "\n".join(map(str, self))
 
     def worst(self, count: int = 10) -> list[WordResult]:
-        """Return the words with the most edits for their length, the worst first; none that is right."""
+        """Return the wrong words with the most edits per unit, the worst first."""
         wrong = [one for one in self.word_results if one.edits]
         return sorted(wrong, key=lambda one: (-one.edits / one.length, -one.edits, one.number))[:count]
 
     def confusions(self, count: int = 10) -> list[Confusion]:
-        """Return what was most often taken for what."""
+        """Return the most frequent confusions."""
         times = Counter(slip for one in self.word_results for slip in one.slips)
         ranked = sorted(times.items(), key=lambda item: (-item[1], item[0]))
         return [Confusion(*slip, often) for slip, often in ranked[:count]]
 
 
 def _split_phones(text: str) -> list[str]:
-    """Cut a pronunciation at its spaces."""
+    """Split a pronunciation at spaces."""
     return normalize("NFC", text).split()
 
 
 def split_unstressed_phones(text: str) -> list[str]:
-    """Cut a pronunciation at its spaces, without stress: AH0, AH1 and AH2 are all AH, and ˈa is a."""
+    """Split a pronunciation at spaces, without stress: AH0, AH1 and AH2 become AH, ˈa becomes a."""
     return [phone for phone in (_STRESS.sub("", phone) for phone in _split_phones(text)) if phone]
 
 
 def _split_letters(text: str) -> list[str]:
-    """Cut a form into its characters; a space is one, too."""
+    """Split a form into characters, spaces included."""
     return [_SPACE_SYMBOL if letter == _UNIT_SEPARATOR else letter for letter in normalize("NFC", text)]
 
 
@@ -168,7 +165,7 @@ def score_words(
     intervals: bool = True,
     seed: int = _SEED,
 ) -> ErrorRates:
-    """Score one output for each source against all of its references; `seed` makes the intervals repeatable."""
+    """Score one output per source against its references; `seed` makes the confidence intervals reproducible."""
     judgements = _compare_words(sources, outputs, references, scheme)
     counts = np.array([(1, one.edits > 0, one.edits, one.length) for one in judgements], dtype=np.int64)  # words 4
     drawn = _bootstrap_counts(counts, seed) if intervals else None
@@ -180,7 +177,7 @@ def score_words(
 def _compare_words(
     sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], scheme: ScoringScheme
 ) -> tuple[WordResult, ...]:
-    """Compare each output with each of its references, and keep the nearest."""
+    """Compare each output with its references, and keep the nearest."""
     _check_inputs(sources, outputs, references, scheme)
     owners = [number for number, several in enumerate(references) for _ in several]
     right = [reference for several in references for reference in several]
@@ -208,13 +205,13 @@ def _compare_words(
 
 
 def _align(references: list[str], outputs: list[str]) -> list[list[AlignmentChunk]]:
-    """Have jiwer line up each output with its reference; units are between spaces."""
+    """Align each output with its reference, unit by unit."""
     cut = jiwer.ReduceToListOfListOfWords(_UNIT_SEPARATOR)
     return jiwer.process_words(references, outputs, cut, cut).alignments
 
 
 def _count_edits(chunks: Sequence[AlignmentChunk]) -> int:
-    """Count the units that have to be replaced, removed or put in."""
+    """Count substitutions, deletions and insertions."""
     return sum(
         max(chunk.ref_end_idx - chunk.ref_start_idx, chunk.hyp_end_idx - chunk.hyp_start_idx)
         for chunk in chunks
@@ -225,7 +222,7 @@ def _count_edits(chunks: Sequence[AlignmentChunk]) -> int:
 def _substitutions(
     chunks: Sequence[AlignmentChunk], reference: list[str], output: list[str]
 ) -> Iterator[_Substitution]:
-    """Yield what was expected and what was found, edit by edit."""
+    """Yield the expected and the actual unit of each edit."""
     for chunk in chunks:
         if chunk.type != "equal":
             expected = reference[chunk.ref_start_idx : chunk.ref_end_idx]
@@ -237,26 +234,26 @@ def _substitutions(
 def _check_inputs(
     sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], scheme: ScoringScheme
 ) -> None:
-    """Object to what cannot be judged; an empty output can, it is only wrong."""
+    """Raise an error for missing outputs or empty references; an empty output is allowed."""
     if not len(sources) == len(outputs) == len(references):
         raise UserError(
-            f"There are {len(sources):,} words, {len(outputs):,} outputs and references for {len(references):,}; there "
-            "must be one output, and one reference or more, for each word."
+            f"There are {len(sources):,} words, {len(outputs):,} outputs and references for {len(references):,} words; "
+            "each word needs one output and at least one reference."
         )
     if not sources:
-        raise UserError("There are no words to score; at least one is needed.")
+        raise UserError("There are no words to score.")
     for number, (source, several) in enumerate(zip(sources, references, strict=True), 1):
         if not several:
-            raise UserError(f'Word {number:,}, "{source}", has no reference; give at least one right answer.')
+            raise UserError(f'Word {number:,}, "{source}", has no reference; give at least one.')
         if not all(scheme.cut(reference) for reference in several):
             raise UserError(
-                f'Word {number:,}, "{source}", has an empty reference; a right answer has one of the {scheme.units} '
-                "or more. Take it out, or write what is right."
+                f'Word {number:,}, "{source}", has an empty reference; expected at least one of "{scheme.units}". '
+                "Remove the reference, or fill it in."
             )
 
 
 def _bootstrap_counts(counts: npt.NDArray[np.int64], seed: int) -> list[_ErrorCounts]:
-    """Draw as many words as there are, with replacement, again and again, and count in each draw (Efron, 1979)."""
+    """Return the counts of bootstrap resamples (Efron, 1979)."""
     chance, words = np.random.default_rng(seed), len(counts)
     draws = (np.bincount(chance.integers(words, size=words), minlength=words) for _ in range(_RESAMPLES))
     return [_ErrorCounts(*(times @ counts).tolist()) for times in draws]
@@ -265,7 +262,7 @@ def _bootstrap_counts(counts: npt.NDArray[np.int64], seed: int) -> list[_ErrorCo
 def _error_rate(
     metric: _ErrorMetric, counts: npt.NDArray[np.int64], drawn: list[_ErrorCounts] | None, units: str, signature: str
 ) -> ErrorRate:
-    """Make one number of the counts, with its interval if there are draws."""
+    """Compute one score, with its confidence interval if there are resamples."""
     sums = _ErrorCounts(*counts.sum(axis=0).tolist())
     counted = metric.counts_template.format(**sums._asdict(), right=sums.words - sums.wrong, units=units)
     interval = None
@@ -276,7 +273,7 @@ def _error_rate(
 
 
 def _signature(judgements: Sequence[WordResult], scheme: ScoringScheme, seed: int | None) -> str:
-    """Write down all that the numbers depend on besides the texts."""
+    """Return the signature: everything besides the texts that the scores depend on."""
     several = [len(one.references) for one in judgements]
     references = f"{min(several)}" if min(several) == max(several) else f"{min(several)}-{max(several)}"
     resampling = [] if seed is None else [f"bs:{_RESAMPLES}", f"seed:{seed}"]
@@ -284,7 +281,7 @@ def _signature(judgements: Sequence[WordResult], scheme: ScoringScheme, seed: in
 
 
 def to_json(scores: ErrorRates, *, worst: int = 0, confusions: int = 10) -> dict[str, Any]:
-    """Return the scores as plain dictionaries, strings and numbers, with some of the words and of the confusions."""
+    """Return the scores as a JSON object, with the worst words and the most frequent confusions."""
     return {
         **{rate.name.lower().replace(" ", "_"): asdict(rate) for rate in scores},
         "words": len(scores.word_results),

@@ -1,7 +1,7 @@
-"""How well a language model predicts a text: by token, word, character and byte.
+"""Perplexity of a language model on a text, per token, word, character and byte.
 
-The model says how improbable it found each token; the sum, in nats, is the same whatever one divides it by. So models
-with different vocabularies compare by word, character or byte, and never by token.
+The loss of the text in nats is divided by different counts. Models with different vocabularies can be compared per
+word, character or byte, but not per token.
 """
 
 import math
@@ -11,24 +11,24 @@ from typing import Any
 
 from dragoman.errors import UserError
 
-_HUGE = 1e7  # beyond it nobody wants all the digits
-_MAX_NATS = 700.0  # beyond, an exponential is more than a float can hold
+_HUGE = 1e7  # larger values are printed in scientific notation
+_MAX_NATS = 700.0  # exp of more overflows a float
 
 
 @dataclass(frozen=True)
 class TextLoss:
-    """How a text was predicted: all its surprise, and in windows of which kind."""
+    """The loss of a text, and the windows it was computed in."""
 
-    nats: float  # the sum of minus the logarithm of every token's probability
+    nats: float  # sum of minus the log-probabilities of all tokens
     tokens: int
-    unknown: int  # of them, those that stand for what the vocabulary cannot spell
-    window: int  # tokens that the model sees at once
-    stride: int  # tokens that are predicted in each window; the others are context
+    unknown: int  # of these, tokens that are not in the vocabulary
+    window: int  # tokens in the context window
+    stride: int  # tokens predicted per window; the others are context
 
 
 @dataclass(frozen=True)
 class PerplexityMetric:
-    """A number and what it is."""
+    """One score of a language model."""
 
     name: str
     value: float
@@ -39,7 +39,7 @@ class PerplexityMetric:
 
     @property
     def number(self) -> str:
-        """Return the value with as many decimals as people compare."""
+        """Return the value with the usual number of decimals."""
         if self.value >= _HUGE:
             return f"{self.value:.2g}"
         return f"{self.value:.4f}" if self.value < 10 else f"{self.value:.2f}"
@@ -47,18 +47,18 @@ class PerplexityMetric:
 
 @dataclass(frozen=True)
 class Perplexity:
-    """What a model's prediction of a text comes to; lower is better."""
+    """The scores of a language model on a text; lower is better."""
 
     loss: TextLoss
     characters: int
-    words: int  # between blanks
+    words: int  # separated by whitespace
     bytes: int  # of UTF-8
 
     @classmethod
     def from_loss(cls, loss: TextLoss, text: str) -> "Perplexity":
-        """Count what the surprise is divided by."""
+        """Count the characters, words and bytes of the text."""
         if not loss.tokens or not text.strip():
-            raise UserError("There is nothing to predict: the text is empty.")
+            raise UserError("The text is empty; there is nothing to predict.")
         return cls(loss, len(text), len(text.split()), len(text.encode("utf-8", "replace")))
 
     def __iter__(self) -> Iterator[PerplexityMetric]:
@@ -74,32 +74,32 @@ class Perplexity:
 
     @property
     def nats_per_character(self) -> float:
-        """The surprise of a character, in natural units."""
+        """The loss per character in nats."""
         return self.loss.nats / self.characters
 
     @property
     def bits_per_character(self) -> float:
-        """The surprise of a character: how many bits it would take to store it with the model at hand."""
+        """The loss per character in bits: the size of the text if compressed with the model."""
         return self.nats_per_character / math.log(2)
 
     @property
     def nats_per_token(self) -> float:
-        """The surprise of a token: the loss of training."""
+        """The loss per token in nats, as in training."""
         return self.loss.nats / self.loss.tokens
 
     @property
     def per_token(self) -> float:
-        """Among how many tokens the model is, so to speak, undecided."""
+        """The perplexity per token."""
         return math.exp(min(self.nats_per_token, _MAX_NATS))
 
     @property
     def per_word(self) -> float:
-        """The same for words; what is between them counts, too."""
+        """The perplexity per word; the loss of spaces and line ends is included."""
         return math.exp(min(self.loss.nats / self.words, _MAX_NATS))
 
     @property
     def signature(self) -> str:
-        """What makes the numbers repeatable."""
+        """Everything that the scores depend on besides the model."""
         read = self.loss
         unknown = f"|unknown:{read.unknown}" if read.unknown else ""
         return (
@@ -109,14 +109,14 @@ class Perplexity:
 
 
 def to_json(found: Perplexity) -> dict[str, Any]:
-    """Return all numbers as a plain dictionary."""
+    """Return all scores as a JSON object."""
     measures = {measure.name.replace(" ", "_"): measure.value for measure in found}
     counts = {"characters": found.characters, "words": found.words, "bytes": found.bytes}
     return {**measures, **asdict(found.loss), **counts, "signature": found.signature}
 
 
 def perplexity_table(found: Perplexity) -> str:
-    """Write one number a line, and below what makes them repeatable."""
+    """Return a table of one score per line, followed by the signature."""
     width = max(len(measure.name) for measure in found)
     lines = [f"{measure.name:<{width}}  {measure.number:>9}" for measure in found]
     return "\n".join([*lines, "", found.signature])

@@ -1,7 +1,6 @@
-"""How good translations are: BLEU, chrF and TER, as sacrebleu counts them.
+"""Scores of translations: BLEU, chrF and TER, computed by sacrebleu.
 
-sacrebleu does all the counting; this file asks it, keeps the signature beside every number, and makes the resampling
-repeatable. It takes lists of detokenised sentences and knows nothing of models and files.
+Every score carries sacrebleu's signature, and resampling is reproducible. Inputs are lists of detokenised sentences.
 """
 
 import os
@@ -28,11 +27,11 @@ MetricName = Literal["bleu", "chrf", "ter"]
 
 @dataclass(frozen=True)
 class MetricScore:
-    """A number, how far it may be off, and the signature that says how to get it again."""
+    """A score with its confidence interval and the signature that makes it reproducible."""
 
     name: str
     value: float
-    interval: float | None  # half the width of the 95 % interval; None if it was not asked for
+    interval: float | None  # half the width of the 95 % confidence interval; None if not computed
     signature: str
 
     def __str__(self) -> str:
@@ -46,7 +45,7 @@ class MetricScore:
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """What one set of hypotheses scored; more is better, except for TER."""
+    """The scores of a set of translations; higher is better, except for TER."""
 
     bleu: MetricScore
     bleu_lowercase: MetricScore
@@ -63,20 +62,20 @@ class TranslationScores:
 
 @dataclass(frozen=True)
 class LengthRangeScores:
-    """How well the sentences of one range of source lengths did."""
+    """The scores of the sentences in one range of source lengths."""
 
     words: str  # "6–10"
     sentences: int
     bleu: float
     chrf: float
-    ratio: float  # length of the hypotheses over that of the references, in BLEU's tokens
+    ratio: float  # length of the hypotheses divided by that of the references, in BLEU's tokens
 
 
 @dataclass(frozen=True)
 class SentenceScore:
-    """One sentence and how it was translated."""
+    """One sentence with its translation and its chrF."""
 
-    line: int  # counted from 1, as editors do
+    line: int  # from 1
     chrf: float
     source: str
     hypothesis: str
@@ -85,11 +84,11 @@ class SentenceScore:
 
 @dataclass(frozen=True)
 class SystemComparison:
-    """Two sets of hypotheses for the same references, and whether their difference means anything."""
+    """The comparison of two systems on the same references, with a significance test."""
 
     ours: MetricScore
     theirs: MetricScore
-    p_value: float  # how often chance alone makes a difference like this one
+    p_value: float  # probability of such a difference by chance
     verdict: str
 
     def __str__(self) -> str:
@@ -120,7 +119,7 @@ def score_translations(
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Return cased BLEU alone, without an interval: quick enough to ask during training."""
+    """Return cased BLEU without a confidence interval, which is fast enough for validation during training."""
     _check_counts(hypotheses=hypotheses, references=references)
     return float(BLEU(force=True).corpus_score(hypotheses, [references]).score)
 
@@ -128,7 +127,7 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 def score_by_length(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> list[LengthRangeScores]:
-    """Score the sentences apart by the length of their source, in words between spaces; leave out empty ranges."""
+    """Score the sentences by the length of their source in words; empty ranges are left out."""
     _check_counts(sources=sources, hypotheses=hypotheses, references=references)
     lengths = [len(source.split()) for source in sources]
     rows = []
@@ -165,26 +164,26 @@ def compare_systems(
     metric: MetricName = "bleu",
     seed: int = _SEED,
 ) -> SystemComparison:
-    """Tell by paired bootstrap resampling (Koehn, 2004) whether one of two sets of hypotheses is better."""
+    """Compare two systems by paired bootstrap resampling (Koehn, 2004)."""
     _check_counts(**{"hypotheses of ours": ours, "hypotheses of theirs": theirs, "references": references})
     if seed < 1:
-        raise UserError(f"The seed of a comparison is {seed}; sacrebleu needs 1 or more to give the same result twice.")
+        raise UserError(f"The seed of a comparison must be at least 1, got {seed}; sacrebleu takes 0 as no seed.")
     counted = {"bleu": BLEU, "chrf": CHRF, "ter": TER}[metric]()
     with _sacrebleu_seed(seed):
         (their_score, _), (our_score, p_value) = _bootstrap_scores(counted, [theirs, ours], references)
-    assert p_value is not None, "the second of two systems has a p-value"
-    # For two systems that are the same sacrebleu reports its smallest p, since no resample exceeds a difference of 0.
+    assert p_value is not None, "sacrebleu computes a p-value for the second system"
+    # For two identical systems sacrebleu reports its smallest p, since no resample exceeds a difference of 0.
     p_value = 1.0 if our_score.value == their_score.value else p_value
     return SystemComparison(our_score, their_score, p_value, _verdict(our_score, their_score, p_value))
 
 
 def to_json(result: TranslationScores | LengthRangeScores | SentenceScore | SystemComparison) -> dict[str, Any]:
-    """Return a result as plain dictionaries, strings and numbers."""
+    """Return a result as a JSON object."""
     return asdict(result)
 
 
 def _check_counts(**lists: Sequence[str]) -> None:
-    """Refuse lists that are empty or not of one length; their names are used in the message."""
+    """Raise an error if the lists are empty or differ in length; their names appear in the message."""
     counts = {name: len(sentences) for name, sentences in lists.items()}
     first, *others = counts
     for other in others:
@@ -194,13 +193,13 @@ def _check_counts(**lists: Sequence[str]) -> None:
                 "line n of one must belong to line n of the other."
             )
     if not counts[first]:
-        raise UserError(f"There are no {first} to score; at least one sentence is needed.")
+        raise UserError(f"There are no {first} to score.")
 
 
 def _bootstrap_scores(
     metric: Metric, systems: Sequence[Sequence[str]], references: Sequence[str]
 ) -> list[tuple[MetricScore, float | None]]:
-    """Score each system with its interval; give those after the first a p-value for being no other than the first."""
+    """Score each system with its confidence interval; systems after the first get a p-value against the first."""
     # `corpus_score(n_bootstrap=…)` finds the same interval, but fails on mixed number types if a resample happens to
     # hold empty references only. sacrebleu's other test, approximate randomisation, calls a difference in one single
     # sentence significant at p = 0.0001: no shuffling makes it larger, and those that make it as large do not count.
@@ -231,12 +230,12 @@ def _to_score(name: str, result: Result, signature: str) -> MetricScore:
 
 
 def _to_float(number: float | None) -> float | None:
-    """Turn a number of numpy's, which JSON does not know, into Python's own."""
+    """Convert a numpy number, which JSON does not support, to a float."""
     return None if number is None else float(number)
 
 
 def _verdict(ours: MetricScore, theirs: MetricScore, p_value: float) -> str:
-    """Say in one sentence who is better, or that nobody can tell."""
+    """Return the result of a comparison as a sentence."""
     difference = ours.value - theirs.value
     facts = f"{ours.value:.1f} against {theirs.value:.1f} {ours.name}, p = {p_value:.3f}"
     if difference == 0:
@@ -249,13 +248,13 @@ def _verdict(ours: MetricScore, theirs: MetricScore, p_value: float) -> str:
 
 
 def _group_thousands(number: int) -> str:
-    """Write a number with a space between thousands."""
+    """Format a number with spaces between thousands."""
     return f"{number:,}".replace(",", " ")
 
 
 @contextmanager
 def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """Make sacrebleu draw the same resamples every time; the environment is the only way to tell it."""
+    """Set the seed of sacrebleu's resampling, which can only be passed through the environment."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)
     try:

@@ -1,4 +1,4 @@
-"""The words, tags and brackets of a sentence, as a bracket scorer counts them: from which word to which, what label."""
+"""The words, tags and brackets of a sentence as a bracket scorer counts them: labelled spans of words."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _LEAF = re.compile(r"\(([^()\s]*)\s+[^()\s]+\)", re.ASCII)
 
 @dataclass
 class Bracket:
-    """A bracket around the words from `start` up to, but without, `end`."""
+    """A bracket around the words from `start` up to, but excluding, `end`."""
 
     label: str
     start: int
@@ -22,7 +22,7 @@ class Bracket:
 
 @dataclass
 class _Quote:
-    """A word that may be an apostrophe or a quotation mark, and where it stands whether or not it was deleted."""
+    """A word that may be an apostrophe or a quotation mark, with its position even if it was deleted."""
 
     tag: str
     word: str
@@ -33,17 +33,17 @@ class _Quote:
 
 @dataclass
 class SentenceSpans:
-    """A sentence without the words that do not count; quotation marks can be put back."""
+    """A sentence without its ignored words; deleted quotation marks can be restored."""
 
     words: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
-    brackets: list[Bracket] = field(default_factory=list)  # in the order in which they open, empty ones included
+    brackets: list[Bracket] = field(default_factory=list)  # in the order of their opening, empty ones included
     quotes: list[_Quote] = field(default_factory=list)
-    length: int = 0  # in words, with those that do not count otherwise
-    fault: str | None = None  # what is wrong with it, if it is malformed
+    length: int = 0  # in words, including ignored ones
+    fault: str | None = None  # the error if the brackets are malformed
 
     def scored_brackets(self, rules: BracketRules) -> list[Bracket]:
-        """Return the brackets that count, without function tags: not those without words, and not the deleted."""
+        """Return the brackets to score, without function tags: not empty, not deleted."""
         stripped = [
             Bracket(_FUNCTION_TAG.sub("", bracket.label), bracket.start, bracket.end)
             for bracket in self.brackets
@@ -53,7 +53,7 @@ class SentenceSpans:
 
 
 def read_spans(text: str, rules: BracketRules) -> SentenceSpans:
-    """Read the trees of one line; several beside each other are one sentence, and none is an empty one."""
+    """Read the trees of one line; several trees form one sentence."""
     found = SentenceSpans()
     around: list[Bracket] = []
     try:
@@ -71,7 +71,7 @@ def read_spans(text: str, rules: BracketRules) -> SentenceSpans:
 
 
 def _add_word(found: SentenceSpans, leaf: TreeEvent, around: list[Bracket], rules: BracketRules) -> None:
-    """Add a word, unless its label says that it does not count."""
+    """Add a word unless its label is ignored."""
     found.length += leaf.label not in rules.deleted_for_length
     if leaf.label in rules.quotes and leaf.word in _QUOTATION_MARKS:
         quote = _Quote(leaf.label, leaf.word, len(found.words), len(found.brackets), list(around))
@@ -82,14 +82,14 @@ def _add_word(found: SentenceSpans, leaf: TreeEvent, around: list[Bracket], rule
 
 
 def _malformed_words(text: str, rules: BracketRules) -> list[str]:
-    """Return the words that can be made out in a line whose brackets cannot."""
+    """Return the words that can be recognised in a line with malformed brackets."""
     return [leaf[0] for leaf in _LEAF.finditer(text) if leaf[1] not in rules.deleted]
 
 
 def restore_quotes(hypothesis: SentenceSpans, reference: SentenceSpans, rules: BracketRules) -> None:
-    """Where one side took an apostrophe for a quotation mark, which is deleted, undo the deletion.
+    """Restore quotation marks that were deleted on one side because an apostrophe was mistagged.
 
-    The order and the counting of positions are EVALB's own, also where several marks stand side by side.
+    The order and the positions are those of EVALB, also for several adjacent marks.
     """
     for number, mark in enumerate(hypothesis.quotes):
         index = mark.index
@@ -102,7 +102,7 @@ def restore_quotes(hypothesis: SentenceSpans, reference: SentenceSpans, rules: B
 
 
 def _restore_quote(side: SentenceSpans, number: int) -> None:
-    """Put a deleted quotation mark among the words, and move the brackets after it and the ends of those around it."""
+    """Insert a deleted quotation mark, and shift the brackets after it and the ends of those around it."""
     mark = side.quotes[number]
     side.words.insert(mark.index, mark.word)
     side.tags.insert(mark.index, mark.tag)

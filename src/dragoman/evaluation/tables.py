@@ -1,4 +1,4 @@
-"""Scores as plain text for a terminal or a pipe: no colours, no boxes."""
+"""Score tables as plain text."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,18 +16,18 @@ _METRIC_FIELDS = (
 
 
 def scores_table(scores: TranslationScores) -> str:
-    """Write one score a line, numbers under one another, the signature at the end."""
+    """Return a table of one score per line, with its signature."""
     return align_columns([[score.name, score.number, score.signature] for score in scores])
 
 
 def length_table(rows: Sequence[LengthRangeScores]) -> str:
-    """Write the scores by source length, one range a line under a line of headings."""
+    """Return a table of the scores by source length, one range per line."""
     body = [[r.words, f"{r.sentences}", f"{r.bleu:.1f}", f"{r.chrf:.1f}", f"{r.ratio:.2f}"] for r in rows]
     return align_columns([["source words", "sentences", "BLEU", "chrF", "length ratio"], *body], right=True)
 
 
 def worst_sentences_table(sentences: Sequence[SentenceScore]) -> str:
-    """Write each sentence as a block: where it is and how it scored, then source, hypothesis and reference."""
+    """Return a block per sentence: its line and chrF, then source, hypothesis and reference."""
     return "\n\n".join(
         f"line {sentence.line}, chrF {sentence.chrf:.1f}\n"
         f"  source      {sentence.source}\n"
@@ -38,12 +38,12 @@ def worst_sentences_table(sentences: Sequence[SentenceScore]) -> str:
 
 
 def rates_table(rates: ErrorRates) -> str:
-    """Write one rate a line, numbers under one another, then what was counted, the signature at the end."""
+    """Return a table of one score per line, with its counts and signature."""
     return align_columns([[rate.name, rate.number, rate.counted, rate.signature] for rate in rates])
 
 
 def labels_table(by_label: Mapping[str, ErrorRates]) -> str:
-    """Write the rates of each label in a line, and below them their mean, in which every label counts alike."""
+    """Return a table of the scores of each label and their unweighted mean."""
     names = [rate.name for rate in next(iter(by_label.values()))]
     body = [[name, f"{len(each.word_results):,}", *(rate.number for rate in each)] for name, each in by_label.items()]
     columns = zip(*([rate.value for rate in each] for each in by_label.values()), strict=True)
@@ -52,13 +52,13 @@ def labels_table(by_label: Mapping[str, ErrorRates]) -> str:
 
 
 def confusions_table(confusions: Sequence[Confusion]) -> str:
-    """Write what was taken for what, the most frequent first, under a line of headings."""
+    """Return a table of confusions, the most frequent first."""
     body = [[one.expected or _NOTHING, one.found or _NOTHING, f"{one.times:,}"] for one in confusions]
     return align_columns([["expected", "found", "times"], *body])
 
 
 def worst_words_table(judgements: Sequence[WordResult]) -> str:
-    """Write each word as a block: which one it is and how far off, then the output and every right answer."""
+    """Return a block per word: its number and edits, then the output and every reference."""
     return "\n\n".join(
         f"word {one.number}, {one.source.replace(_TAB, ' ')}: {one.edits} edits in {one.length}\n"
         f"  output     {one.output}\n" + "\n".join(f"  reference  {reference}" for reference in one.references)
@@ -67,7 +67,7 @@ def worst_words_table(judgements: Sequence[WordResult]) -> str:
 
 
 def brackets_table(scores: BracketScores) -> str:
-    """Write the scores of trees, one a line: of all sentences, and of the short ones beside them; below, the rules."""
+    """Return a table of the scores of trees, overall and for short sentences, followed by the rules."""
     both = (scores.overall, scores.short)
     counts = [[name, *(f"{getattr(each, name):,}" for each in both)] for name in _COUNT_FIELDS]
     measures = [[name, *(f"{getattr(each, name):.2f}" for each in both)] for name in _METRIC_FIELDS]
@@ -78,7 +78,7 @@ def brackets_table(scores: BracketScores) -> str:
 
 
 def sentence_counts_table(lines: Sequence[int], sentences: Sequence[SentenceCounts]) -> str:
-    """Write what was counted in each sentence, one a line under a line of headings."""
+    """Return a table of the counts of each sentence."""
     headings = [
         "line", "words", "status", "recall", "precision", "matched", "reference", "hypothesis", "crossing", "tagged",
         "right tags", "tagging accuracy",
@@ -89,7 +89,6 @@ def sentence_counts_table(lines: Sequence[int], sentences: Sequence[SentenceCoun
 
 
 def _sentence_cells(line: int, counts: SentenceCounts) -> list[str]:
-    """Write one sentence of the table."""
     accuracy = percentage(counts.right_tags, counts.words)
     numbers = (counts.matched, counts.in_reference, counts.in_hypothesis, counts.crossing)
     return [
@@ -99,7 +98,7 @@ def _sentence_cells(line: int, counts: SentenceCounts) -> list[str]:
 
 
 def align_columns(lines: Sequence[Sequence[str]], *, right: bool = False) -> str:
-    """Pad the cells of each column to one width, with two spaces between columns."""
+    """Return the lines with the cells of each column padded to one width."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     pad = str.rjust if right else str.ljust
     return "\n".join("  ".join(map(pad, line, widths)).rstrip() for line in lines)

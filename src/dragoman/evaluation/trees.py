@@ -1,8 +1,8 @@
 """Bracketed trees, as the Penn Treebank writes them: `(S (NP (DT the) (NN dog)) (VP (VBZ runs)))`.
 
-Text becomes a row of events (a bracket opens, a word stands in its own bracket, a bracket closes), events become a
-`Tree`, and back. Labels and words are kept as they are: function tags, `-LRB-`, `-NONE-`, an outer bracket without a
-label. Nothing here calls itself, so that a tree may be as deep as it likes. Files are read elsewhere.
+Text is read as events (a bracket opens, a word in its own bracket, a bracket closes), from which a `Tree` is built, and
+back. Labels and words are kept unchanged: function tags, `-LRB-`, `-NONE-`, an outer bracket without a label. No
+function is recursive, so that trees of any depth can be read.
 """
 
 import re
@@ -12,23 +12,23 @@ from typing import Literal, NamedTuple
 
 from dragoman.errors import UserError
 
-# Only these six end a word, as in C. A no-break space, or a line separator of Unicode's, is part of one.
+# The whitespace of C. A no-break space or a Unicode line separator is part of a word.
 WHITESPACE = " \t\n\v\f\r"
 _TOKEN = re.compile(rf"[()]|[^(){WHITESPACE}]+")
-_MESSAGE_LENGTH = 40  # characters of a text that are repeated in a message
+_MESSAGE_LENGTH = 40  # characters of a text that are quoted in a message
 
 
 class TreeEvent(NamedTuple):
-    """What is met when a tree is read from left to right."""
+    """An event of reading a tree from left to right."""
 
     kind: Literal["open", "leaf", "close"]
     label: str = ""
     word: str = ""
-    line: int = 0  # where it stands, counted from 1; 0 if it was not read from a file
+    line: int = 0  # from 1; 0 if it was not read from a file
 
 
 class MalformedTreeError(Exception):
-    """Brackets that are no tree: the line, counted from 1, and what is wrong with it."""
+    """Malformed brackets: the line, from 1, and the reason."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -38,7 +38,7 @@ class MalformedTreeError(Exception):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Tree:
-    """A bracket: a label with either one word, or other brackets. Two trees are equal if they are written alike."""
+    """A bracket: a label with either one word or child brackets. Trees are equal if they are written alike."""
 
     label: str
     children: tuple["Tree", ...] = ()
@@ -46,15 +46,15 @@ class Tree:
 
     def __post_init__(self) -> None:
         if bool(self.children) == bool(self.word):
-            raise UserError(f'A bracket "{self.label}" needs either a word or other brackets in it, and not both.')
+            raise UserError(f'The bracket "{self.label}" must contain either one word or brackets, not both.')
         if self.word and not self.label:
-            raise UserError(f'The word "{self.word}" needs a label, as in (NN {self.word}).')
+            raise UserError(f'The word "{self.word}" has no label; expected, for example, (NN {self.word}).')
         _check_symbol(self.label)
         _check_symbol(self.word)
 
     @property
     def words(self) -> list[str]:
-        """Return the sentence."""
+        """The words of the tree."""
         return [event.word for event in tree_events(self) if event.kind == "leaf"]
 
     def __str__(self) -> str:
@@ -71,11 +71,11 @@ class Tree:
 
 
 def _check_symbol(text: str) -> None:
-    """Object to a label or a word that would be read back as something else."""
+    """Raise an error for a label or word that cannot be written: with a space or a bracket."""
     if re.search(rf"[{WHITESPACE}]", text):
-        raise UserError(f'"{text}" has a space in it; a label or a word of a tree has none. Join it with "_".')
+        raise UserError(f'"{text}" contains a space; labels and words of a tree must not. Use "_" instead.')
     if "(" in text or ")" in text:
-        raise UserError(f'"{text}" has a bracket in it; write -LRB- for "(" and -RRB- for ")", as treebanks do.')
+        raise UserError(f'"{text}" contains a bracket; write -LRB- for "(" and -RRB- for ")", as treebanks do.')
 
 
 def read_tree(text: str) -> Tree:
@@ -87,7 +87,7 @@ def read_tree(text: str) -> Tree:
 
 
 def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
-    """Yield the trees of a file, one or more a line or one over several; `name` is the file's, for messages."""
+    """Yield the trees of a file, which may share a line or span several; `name` is for error messages."""
     try:
         yield from build_trees(read_events(lines))
     except MalformedTreeError as error:
@@ -95,10 +95,10 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 
 
 def treebank_sentences(lines: Sequence[str], expected: int | None = None) -> list[tuple[int, str]]:
-    """Return the sentences of a file, each with the line it begins on: a line is one, unless trees go over several.
+    """Return the sentences of a file with their first lines: one per line, unless trees span several lines.
 
-    What is malformed stays in its line. Lines of which one lacks a bracket that another has too many could pass for a
-    tree over both; `expected`, the number of sentences that there should be, tells the two apart.
+    Malformed lines are returned unchanged. A line that lacks a bracket and a line with one too many could be read as
+    one tree over both; `expected`, the number of sentences, resolves this.
     """
     one_a_line = list(enumerate(lines, start=1))
     if all(_find_tree_error(line) is None for line in lines):
@@ -111,10 +111,10 @@ def treebank_sentences(lines: Sequence[str], expected: int | None = None) -> lis
 
 
 def well_formed_treebank_sentences(lines: Sequence[str], name: str) -> list[tuple[int, str]]:
-    """Return the sentences of a file as `sentences` does, but refuse malformed ones."""
+    """Return the sentences of a file like `treebank_sentences`, but raise an error for malformed ones."""
     found = treebank_sentences(lines)
     faults = [(line, fault) for line, text in found if (fault := _find_tree_error(text))]
-    if 2 * len(faults) > len(lines):  # trees over several lines were meant, and only together they show their fault
+    if 2 * len(faults) > len(lines):  # trees span several lines; read them together to find the error
         list(read_trees(lines, name))
     for line, fault in faults:
         raise UserError(f"{name}: line {line:,}: {fault}")
@@ -122,7 +122,7 @@ def well_formed_treebank_sentences(lines: Sequence[str], name: str) -> list[tupl
 
 
 def _find_tree_error(text: str) -> str | None:
-    """Return what is wrong with the brackets of a text, or nothing; empty brackets are not wrong here."""
+    """Return the error in the brackets of a text, or None; empty brackets are no error here."""
     try:
         for _ in read_events([text]):
             pass
@@ -132,7 +132,7 @@ def _find_tree_error(text: str) -> str | None:
 
 
 def _multiline_trees(row: Iterable[TreeEvent]) -> Iterator[tuple[int, str]]:
-    """Yield each tree, written on one line, with the line it began on."""
+    """Yield each tree as one line, with its first line number."""
     tree: list[TreeEvent] = []
     depth = 0
     for event in row:
@@ -144,9 +144,9 @@ def _multiline_trees(row: Iterable[TreeEvent]) -> Iterator[tuple[int, str]]:
 
 
 def read_events(lines: Iterable[str]) -> Iterator[TreeEvent]:
-    """Yield what is met in a text; brackets must balance at its end, and each word must have a bracket of its own."""
+    """Yield the events of a text; brackets must balance, and each word must have its own bracket."""
     open_brackets: list[TreeEvent] = []
-    inside: list[str] | None = None  # what was found since the last "(", until it is known what bracket this is
+    inside: list[str] | None = None  # the tokens since the last "(", until the kind of bracket is known
     start = 0
     for line, token in _tree_tokens(lines):
         if token == "(":
@@ -159,9 +159,7 @@ def read_events(lines: Iterable[str]) -> Iterator[TreeEvent]:
             inside = None
         elif token == ")":
             if not open_brackets:
-                raise MalformedTreeError(
-                    line, 'a ")" closes no bracket. Remove it, or add the "(" that is missing before it.'
-                )
+                raise MalformedTreeError(line, 'unmatched ")". Remove it, or add the missing "(" before it.')
             yield TreeEvent("close", open_brackets.pop().label, line=line)
         elif inside is None:
             raise MalformedTreeError(line, _stray_word_message(token, open_brackets))
@@ -174,27 +172,27 @@ def read_events(lines: Iterable[str]) -> Iterator[TreeEvent]:
 
 
 def _tree_tokens(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield brackets, and what stands between brackets and spaces, each with its line."""
+    """Yield brackets and words, each with its line."""
     for number, line in enumerate(lines, start=1):
         for token in _TOKEN.findall(line):
             yield number, token
 
 
 def _opening_event(inside: Sequence[str], line: int) -> TreeEvent:
-    """Return the event of a bracket that has brackets in it."""
+    """Return the event of a bracket that contains brackets."""
     if len(inside) > 1:
         raise MalformedTreeError(line, _stray_word_message(inside[1], [TreeEvent("open", inside[0])]))
     return TreeEvent("open", "".join(inside), line=line)
 
 
 def _leaf_events(inside: Sequence[str], line: int) -> Iterator[TreeEvent]:
-    """Yield the events of a bracket without brackets in it: a word with its label, or nothing."""
+    """Yield the events of a bracket that contains no brackets: a word with its label, or nothing."""
     if len(inside) > 2:
         whole = _shorten(" ".join(inside))
         raise MalformedTreeError(
             line,
-            f'the bracket "({whole})" has {len(inside) - 1} words in it; a word has no spaces. Give each word a '
-            f'bracket of its own, or join them with "_".',
+            f'the bracket "({whole})" contains {len(inside) - 1} words, expected one. Give each word its own '
+            f'bracket, or join them with "_".',
         )
     if len(inside) == 2:
         yield TreeEvent("leaf", inside[0], inside[1], line)
@@ -204,25 +202,25 @@ def _leaf_events(inside: Sequence[str], line: int) -> Iterator[TreeEvent]:
 
 
 def _stray_word_message(token: str, open_brackets: Sequence[TreeEvent]) -> str:
-    """Say what is wrong with a word that stands where no word may stand."""
-    where = f"beside the brackets in ({open_brackets[-1].label} …)" if open_brackets else "outside of all brackets"
-    return f'"{_shorten(token)}" stands {where}. Give it a bracket and a label of its own, as in (NN dog).'
+    """Return the error for a word outside of a bracket of its own."""
+    where = f"is next to brackets in ({open_brackets[-1].label} …)" if open_brackets else "is outside of all brackets"
+    return f'"{_shorten(token)}" {where}. Give it its own bracket and label, for example (NN dog).'
 
 
 def _unclosed_message(count: int) -> str:
-    """Say how many brackets are missing."""
+    """Return the error for missing closing brackets."""
     missing = 'a ")" is' if count == 1 else f'{count:,} ")" are'
     return f"the tree that begins here is not closed; {missing} missing before the end."
 
 
 def _shorten(text: str) -> str:
-    """Return a text, or its beginning, to be put in a message."""
+    """Return a text, or its beginning, for a message."""
     return text if len(text) <= _MESSAGE_LENGTH else f"{text[:_MESSAGE_LENGTH]}…"
 
 
 def build_trees(row: Iterable[TreeEvent]) -> Iterator[Tree]:
-    """Put events together into trees; a bracket with nothing in it is none."""
-    unfinished: list[list[Tree]] = []  # for each open bracket, what is in it so far
+    """Build trees from events; an empty bracket raises an error."""
+    unfinished: list[list[Tree]] = []  # for each open bracket, its children so far
     for event in row:
         if event.kind == "open":
             unfinished.append([])
@@ -238,12 +236,12 @@ def build_trees(row: Iterable[TreeEvent]) -> Iterator[Tree]:
 
 
 def _empty_bracket_message(label: str) -> str:
-    """Say what is wrong with a bracket that has nothing in it."""
-    return f'the bracket "({label})" is empty. Remove it, or write a label and a word, as in (NN dog).'
+    """Return the error for an empty bracket."""
+    return f'the bracket "({label})" is empty. Remove it, or write a label and a word, for example (NN dog).'
 
 
 def tree_events(tree: Tree) -> Iterator[TreeEvent]:
-    """Yield what is met in a tree, as if it had been read."""
+    """Yield the events of a tree."""
     ahead: list[Tree | TreeEvent] = [tree]
     while ahead:
         item = ahead.pop()
@@ -258,15 +256,15 @@ def tree_events(tree: Tree) -> Iterator[TreeEvent]:
 
 
 def _format_events(row: Iterable[TreeEvent]) -> str:
-    """Write events as brackets on one line."""
+    """Return events as brackets on one line."""
     forms = {"open": " ({0.label}", "leaf": " ({0.label} {0.word})", "close": ")"}
     return "".join(forms[event.kind].format(event) for event in row)[1:]
 
 
 def indent_tree(tree: Tree) -> str:
-    """Write a tree over several lines, each bracket below the one it is in; brackets of words only stay on one."""
+    """Return a tree over several indented lines; brackets that contain only words stay on one line."""
     parts: list[str] = []
-    flat: list[bool] = []  # for each open bracket, whether it has words only and stays on one line
+    flat: list[bool] = []  # for each open bracket, whether it contains only words and stays on one line
     ahead: list[Tree | str] = [tree]
     while ahead:
         item = ahead.pop()
