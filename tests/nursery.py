@@ -3,7 +3,8 @@ kill and to send signals to, several a second instead of one in several seconds.
 
 A request is a JSON object on a line; each is answered by one number. `{"wait": 123}` waits for a process. All others
 start one: `arguments` of the program, `err` the file for its messages, and, where wanted, `pause` [stage, how often to
-pass it first], to stop there for good after making the file err + ".paused"; `file_limit`, the size no file may exceed;
+pass it first], to stop there for good after making the file err + ".paused" (a stage of saving a checkpoint, or
+"prepare"); `file_limit`, the size no file may exceed;
 `folder`, where to be; `unset`, names to take out of the environment.
 """
 
@@ -27,8 +28,9 @@ from dragoman import checkpoints
 
 
 def pause_at(stage: str, passes: int, marker: Path) -> None:
-    """Stop for good in the middle of saving, so that whoever waits for the marker can end the process there."""
+    """Stop for good before preparing the data or in the middle of saving; a test that waits for the marker ends it."""
     passed = 0
+    prepare_data = dragoman.training.trainer.prepare_data
 
     def between(here: str) -> None:
         nonlocal passed
@@ -37,7 +39,12 @@ def pause_at(stage: str, passes: int, marker: Path) -> None:
             marker.touch()
             time.sleep(600)
 
+    def prepare_after_hook(*arguments: Any) -> Any:
+        between("prepare")
+        return prepare_data(*arguments)
+
     checkpoints.save_hook = between
+    dragoman.training.trainer.prepare_data = prepare_after_hook
 
 
 def become(request: dict[str, Any]) -> None:

@@ -36,3 +36,41 @@ def step_losses(run):
     """The training loss of every step."""
     entries = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     return [entry["loss"] for entry in entries if entry["event"] == "train"]
+
+
+RANK_PROGRAM = """
+import os, sys, torch
+from torch import distributed, nn
+from dragoman.training.distributed import init_world
+
+rank = int(os.environ["RANK"])
+distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
+world = init_world()
+assert (world.rank, world.size, world.is_main_process) == (rank, 2, rank == 0)
+assert world.all_reduce_sum(rank + 1.5) == 4.0
+statistics = [torch.full((2,), float(rank)), torch.full((1,), 3.0)]
+world.all_reduce_mean(statistics)
+assert [tensor.tolist() for tensor in statistics] == [[0.5, 0.5], [3.0]]
+parameters = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1))]
+parameters[0].grad = torch.tensor([1.0, rank])
+if rank == 0:  # the other process has no batch left
+    parameters[1].grad = torch.tensor([5.0])
+world.all_reduce_gradients(parameters)
+assert [parameter.grad.tolist() for parameter in parameters] == [[2.0, 1.0], [5.0]]
+with world.main_process_first():
+    if rank == 0:
+        open(sys.argv[1] + ".first", "w").close()
+    assert os.path.exists(sys.argv[1] + ".first")
+"""
+
+
+def test_two_processes_add_gradients_and_average_running_statistics(tmp_path):
+    """Batch normalisation counts in each process; all of them go on with the mean."""
+    arguments = [sys.executable, "-c", RANK_PROGRAM, str(tmp_path / "store")]
+    environment = {**os.environ, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(arguments, env={**environment, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    messages = [process.communicate(timeout=280)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], messages

@@ -90,19 +90,12 @@ def test_a_signal_ends_the_process_with_the_code_for_what_can_be_resumed(number,
     assert "Traceback" not in said
 
 
-def test_an_interrupted_preparation_leaves_without_a_traceback_and_the_next_start_works(
-    nursery, toy_recipe, toy_files, tmp_path
-):
-    for file in toy_files:
-        (tmp_path / file.name).write_bytes(file.read_bytes() * 2000)
-    settings = [f"data.source={tmp_path / toy_files[0].name}", f"data.target={tmp_path / toy_files[1].name}"]
+def test_an_interrupted_preparation_leaves_without_a_traceback_and_the_next_start_works(nursery, toy_recipe, tmp_path):
     recipe = tmp_path / "recipe.toml"
-    recipe.write_text(toy_recipe(tmp_path / "run", *settings).to_toml())
-    process = nursery.start("train", recipe, err=tmp_path / "err")
-    wait_for(tmp_path / "run" / ".lock")
+    recipe.write_text(toy_recipe(tmp_path / "run").to_toml())
+    process = nursery.start("train", recipe, err=tmp_path / "err", pause=["prepare", 0])
+    wait_for(tmp_path / "err.paused")
     os.kill(process, signal.SIGINT)
     assert nursery.wait(process) == 130
     assert "Traceback" not in (tmp_path / "err").read_text()
-    for file in toy_files:
-        (tmp_path / file.name).write_bytes(file.read_bytes())
     assert nursery.run("train", recipe, err=tmp_path / "err") == 0
