@@ -30,7 +30,7 @@ ROUTES = [
     for route in router.routes
     for method in sorted((getattr(route, "methods", None) or set()) - {"HEAD"})
 ]
-EVERY = [*ROUTES, ("GET", "/page/index.html"), ("GET", "/viewer/viewer.js"), ("GET", "/nowhere")]
+EVERY = [*ROUTES, ("GET", "/server/page/index.html"), ("GET", "/viewer/static/viewer.js"), ("GET", "/nowhere")]
 
 
 def test_limits_are_set_for_existing_routes_only():
@@ -60,7 +60,7 @@ def test_the_token_is_accepted_as_bearer_as_password_and_as_api_key(locked):
 
 
 def test_every_response_has_the_security_headers(server):
-    for path in ("/", "/v1/info", "/nowhere", "/docs", "/page/page.js", "/translate"):
+    for path in ("/", "/v1/info", "/nowhere", "/docs", "/server/page/page.js", "/translate"):
         headers = server.get(path).headers
         assert headers["content-security-policy"].startswith("default-src 'self';")
         assert "frame-ancestors 'none'" in headers["content-security-policy"]

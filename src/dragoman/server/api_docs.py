@@ -15,7 +15,7 @@ def render_api_docs(description: dict[str, Any]) -> str:
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Dragoman API</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<link rel="stylesheet" href="page/page.css"><main><h1>Dragoman API</h1>'
+        '<link rel="stylesheet" href="server/page/page.css"><main><h1>Dragoman API</h1>'
         '<p>Machine-readable: <a href="openapi.json">openapi.json</a>. Errors are '
         "<code>{error, code, field, request_id}</code>; 429 and 503 have a <code>Retry-After</code> header.</p>"
         + "".join(routes)

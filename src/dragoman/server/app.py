@@ -136,8 +136,8 @@ def build_app(service: TranslationService, access: AccessPolicy) -> FastAPI:
     app.state.service, app.state.access = service, access
     app.include_router(router)
     app.include_router(libretranslate.router)
-    app.mount("/page", StaticFiles(directory=_PAGE_FILES))
-    app.mount("/viewer", StaticFiles(directory=_VIEWER_FILES))
+    app.mount("/server/page", StaticFiles(directory=_PAGE_FILES))
+    app.mount("/viewer/static", StaticFiles(directory=_VIEWER_FILES))
     return app
 
 

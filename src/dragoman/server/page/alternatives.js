@@ -1,7 +1,7 @@
 // A list of alternative translations, of the whole text or from one word on.
 
 import { ApiError, translate } from "./api.js";
-import { find, make, roveFocus } from "./elements.js";
+import { find, make, roveFocus } from "../../viewer/static/dom.js";
 import { latestOnly } from "./retry.js";
 
 /**

@@ -1,7 +1,7 @@
 // The attention viewer for the translated sentences; loaded when it is first opened.
 
 import { ApiError, fetchAttention, fetchCheckpoints, fetchHeadReport } from "./api.js";
-import { fillSelect, find, make } from "./elements.js";
+import { fillSelect, find, make } from "../../viewer/static/dom.js";
 import { latestOnly } from "./retry.js";
 import { readUrlState, updateUrlState } from "./url-state.js";
 
@@ -16,7 +16,7 @@ import { readUrlState, updateUrlState } from "./url-state.js";
  * @typedef {{ show: (root: HTMLElement, record: AttentionDocument, actions: Actions) => View }} ViewerModule
  */
 
-const VIEWER = new URL("../viewer/", import.meta.url);
+const VIEWER = new URL("../../viewer/static/", import.meta.url);
 const LOAD_ERROR = "The viewer cannot be loaded.";
 const MAX_LABEL_LENGTH = 60;
 const root = find("view", HTMLElement);

@@ -1,6 +1,6 @@
 // The choice of a model: by its languages and, if several models have the same ones or none, by its name.
 
-import { fillSelect, find } from "./elements.js";
+import { fillSelect, find } from "../../viewer/static/dom.js";
 
 /**
  * @typedef {import("./api.js").Model} Model
@@ -50,9 +50,9 @@ export function createModelChooser(models, languages, initialName, onChange) {
     const { source, target, name } = wanted;
     const same = translators.length < models.length ? models : modelsBetween(translators, source, target);
     const targets = translators.filter((each) => each.source === source).map((each) => each.target);
-    fillSelect(from, chooser.sources, source);
-    fillSelect(to, languageOptions(targets, names), target);
-    fillSelect(
+    fillChoice(from, chooser.sources, source);
+    fillChoice(to, languageOptions(targets, names), target);
+    fillChoice(
       model,
       same.map((each) => ({ value: each.name, label: each.name })),
       name,
@@ -68,6 +68,17 @@ export function createModelChooser(models, languages, initialName, onChange) {
   model.onchange = () => choose(models.find(({ name }) => name === model.value));
   choose(first);
   return chooser;
+}
+
+/**
+ * Fill a list with options; disable it if there is only one.
+ * @param {HTMLSelectElement} list
+ * @param {Option[]} options
+ * @param {string} value
+ */
+function fillChoice(list, options, value) {
+  fillSelect(list, options, value);
+  list.disabled = options.length < 2;
 }
 
 /**

@@ -10,7 +10,7 @@ import {
   setToken,
   translate,
 } from "./api.js";
-import { find } from "./elements.js";
+import { find } from "../../viewer/static/dom.js";
 import { inspectSegments } from "./inspection.js";
 import { createModelChooser } from "./languages.js";
 import { showPictures } from "./pictures.js";

@@ -1,6 +1,6 @@
 // Drawings of the output that the server sends: parse trees.
 
-import { find, make } from "./elements.js";
+import { find, make } from "../../viewer/static/dom.js";
 
 const panel = find("pictures", HTMLDivElement);
 

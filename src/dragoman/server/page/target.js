@@ -1,6 +1,6 @@
 // The translation on the page: words that can be clicked, and one text that can be copied.
 
-import { find, make, roveFocus } from "./elements.js";
+import { find, make, roveFocus } from "../../viewer/static/dom.js";
 import { splitWords } from "./segments.js";
 
 /** @typedef {{ start: number, end: number, element: HTMLElement }} TargetWord */
