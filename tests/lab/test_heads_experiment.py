@@ -7,7 +7,6 @@ from toy_lab import toy_lab
 
 from dragoman.corpora.phrasebook import phrasebook, split_words
 from dragoman.lab import heads
-from dragoman.lab.attention_records import record_attention
 from dragoman.lab.heads import ablation_findings, relation_finding, relation_findings
 from dragoman.lab.relations import (
     ANTECEDENT,
@@ -23,6 +22,7 @@ from dragoman.lab.relations import (
     wilson_interval,
     word_attention,
 )
+from dragoman.tasks.attention import record_attention
 from dragoman.viewer.record import ATTENTION_KINDS, AttentionRecord
 
 LAYERS, HEADS, PLANTED = 2, 3, (1, 2)

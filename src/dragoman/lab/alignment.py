@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from dragoman.errors import UserError
 from dragoman.ibm1 import likely_links, link_posteriors
-from dragoman.lab.attention_records import record_attention
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.plots import add_colorbar, draw_heat_map, save_figure, subplots
 from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable
+from dragoman.tasks.attention import record_attention
 from dragoman.tasks.translate import Translator
 from dragoman.viewer.alignment import source_and_target_words, weights_when_read, weights_when_written
 from dragoman.viewer.head_statistics import FloatArray, TokenArray

@@ -19,7 +19,6 @@ from matplotlib.patches import Patch
 from dragoman.corpora.phrasebook import PhrasebookPair, phrasebook
 from dragoman.data.corpus import ParallelCorpus
 from dragoman.evaluation.scores import compare_systems, corpus_bleu
-from dragoman.lab.attention_records import record_attention
 from dragoman.lab.corpus import SentencePairs
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.plots import COLOURS, DPI, add_colorbar, draw_heat_map, label_axes, save_figure, subplots
@@ -43,6 +42,7 @@ from dragoman.lab.relations import (
 )
 from dragoman.models.head_ablation import HeadIndex, can_ablate_heads
 from dragoman.report import Cell, ExperimentReport, Json, ReportPart, ReportPicture, ReportTable, format_difference
+from dragoman.tasks.attention import record_attention
 from dragoman.tasks.events import ProgressUpdate
 from dragoman.tasks.head_report import MeasuredText, load_measured_pairs, measure_heads
 from dragoman.tasks.translate import Translator

@@ -25,6 +25,7 @@ from dragoman.models.head_ablation import HeadIndex, ablate_heads, can_ablate_he
 from dragoman.models.transducer import Memory, Source, Transducer
 from dragoman.recipe import Recipe
 from dragoman.run import Run
+from dragoman.tasks.attention import attention_weights
 from dragoman.tasks.events import OnEvent, ProgressUpdate
 from dragoman.tasks.head_cache import REPORT_FORMAT, HeadReport, cached_head_report, identify_weights, write_head_report
 from dragoman.tasks.inspection import attention_sizes
@@ -33,7 +34,7 @@ from dragoman.tasks.sequence_model import SequenceModel, load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
 from dragoman.viewer.head_statistics import BADGE_THRESHOLDS, BoolArray, HeadStatistics, SentenceAttention
-from dragoman.viewer.record import ATTENTION_KINDS, AttentionKind
+from dragoman.viewer.record import AttentionKind
 
 _MAX_SENTENCES = 1000  # of the validation text, at most
 _BATCH_TOKENS = 4096  # every weight of every head of a batch stands in memory
@@ -247,7 +248,9 @@ def _head_statistics(
     sums: dict[AttentionKind, HeadStatistics] = {}
     done = 0
     for batch in batches:
-        weights = _record_attention(translator, batch)
+        source, prefix = (torch.from_numpy(part).to(translator.device) for part in (batch.source, batch.prefix))
+        recorded = attention_weights(translator.model, source, prefix)
+        weights = {kind: array for kind, array in recorded.items() if array.size}  # a language model has no source
         sums = sums or {kind: HeadStatistics(*array.shape[1:3]) for kind, array in weights.items()}
         for row, number in enumerate(batch.indices.tolist()):
             for kind, reading in text.attention_readings(number, {name: array[row] for name, array in weights.items()}):
@@ -256,16 +259,6 @@ def _head_statistics(
         on_event(ProgressUpdate("Watching the heads read", done, text.count))
     for kind, found in sums.items():
         yield from ({"kind": kind, **head} for head in found.report())
-
-
-@torch.inference_mode()
-def _record_attention(translator: SequenceModel, batch: ArrayBatch) -> dict[AttentionKind, NDArray[np.float32]]:
-    """Return all weights of a batch: B L H T S of each kind that the architecture has."""
-    source, prefix = (torch.from_numpy(part).to(translator.device) for part in (batch.source, batch.prefix))
-    found = translator.model.attention_maps(Source.from_ids(source), prefix)
-    layers = {kind: getattr(found, kind) for kind in ATTENTION_KINDS}
-    seen = {kind: of for kind, of in layers.items() if of and of[0].numel()}  # a language model reads no source
-    return {kind: torch.stack(of, dim=1).float().cpu().numpy() for kind, of in seen.items()}
 
 
 class _AblationJudge:

@@ -15,6 +15,7 @@ from dragoman.errors import UserError
 from dragoman.models.head_ablation import AttentionKind, HeadIndex, ablate_heads, can_ablate_heads, find_attention
 from dragoman.models.transducer import Source, Transducer
 from dragoman.recipe import DecodingConfig
+from dragoman.tasks.attention import attention_weights, build_record
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, PAD, START
 from dragoman.viewer.alignment import best_alignment_layer
@@ -24,7 +25,6 @@ from dragoman.viewer.record import (
     AttentionWeights,
     BeamNode,
     BeamTree,
-    CharSpan,
     DecodingStep,
     TokenChoice,
 )
@@ -139,31 +139,13 @@ def _search_target(
 def _record_attention(
     translator: "SequenceModel", model: Transducer, text: str, source: list[int], written: tuple[int, ...]
 ) -> AttentionRecord:
-    """Read source and target once more and record every weight; teacher forcing makes the weights of each step."""
-    reading, prefix = Source.from_ids(translator.batch_of_one(source)), translator.batch_of_one([START, *written])
+    """Record the weights of a source and a target, and the probability of each target token."""
+    reading, prefix = translator.batch_of_one(source), translator.batch_of_one([START, *written])
+    weights = {kind: array[0] for kind, array in attention_weights(model, reading, prefix).items()}
     with torch.inference_mode():
-        weights = model.eval().attention_maps(reading, prefix)
-        logits = model.decode(prefix, model.encode(reading))[0]
-    target_text = translator.target_tokenizer.decode(written)
-    return AttentionRecord(
-        source_pieces=(*translator.source_tokenizer.spell(source[:-1]), END_PIECE)[: len(source)],
-        target_pieces=(*translator.target_tokenizer.spell(written), END_PIECE),
-        source_text=text,
-        target_text=target_text,
-        encoder=_stack_layers(weights.encoder, len(source), len(source)),
-        decoder=_stack_layers(weights.decoder, len(written) + 1, len(written) + 1),
-        cross=_stack_layers(weights.cross, len(written) + 1, len(source)),
-        title=translator.name,
-        source_spans=_source_spans(translator, text)[: len(source)],
-        target_spans=(*translator.target_tokenizer.spans(written), (len(target_text),) * 2),
-        steps=_output_steps(logits, (*written, END), translator.target_tokenizer),
-    )
-
-
-def _source_spans(translator: "SequenceModel", text: str) -> tuple[CharSpan, ...]:
-    """Return where in a text its pieces stand, and END behind it."""
-    pieces = translator.source_tokenizer.pieces(text) if text else []
-    return (*((piece.start, piece.end) for piece in pieces), (len(text), len(text)))
+        logits = model.decode(prefix, model.encode(Source.from_ids(reading)))[0]
+    steps = _output_steps(logits, (*written, END), translator.target_tokenizer)
+    return build_record(translator, text, source, written, weights, steps)
 
 
 def _output_steps(logits: Tensor, written: Sequence[int], tokenizer: Tokenizer) -> tuple[DecodingStep, ...]:
@@ -232,13 +214,6 @@ def _node_attention(
 def _token_text(tokenizer: Tokenizer, token: int) -> str:
     """Return a token as a person reads it."""
     return END_PIECE if token == END else tokenizer.spell([token])[0]
-
-
-def _stack_layers(layers: list[Tensor], rows: int, columns: int) -> AttentionWeights:
-    """Turn a layer's weights each (1 H T S) into one array: layers, heads, T, S; of no layers, one without content."""
-    if not layers:
-        return np.zeros((0, 0, rows, columns), np.float32)
-    return np.stack([layer[0].float().cpu().numpy() for layer in layers])
 
 
 def attention_sizes(model: Transducer, device: torch.device) -> dict[AttentionKind, tuple[int, int]]:
