@@ -1,7 +1,7 @@
 """At which step should a word alignment be read from cross-attention?
 
-Reads given translations along, links words by each method and each layer, and compares with gold links in Pharaoh's
-format (punctuation marks count as words). Prints the alignment error rate of each and writes one JSON record.
+Aligns given translations by each method and each layer, and compares the alignments with gold links in Pharaoh format
+(punctuation marks count as words). Prints the alignment error rates and writes one JSON record.
 
     python benchmarks/alignment_error.py runs/quickstart --source runs/quickstart/corpus/test.en \
         --target runs/quickstart/corpus/test.de --links runs/quickstart/corpus/test.links --sentences 150
@@ -18,8 +18,8 @@ from dragoman.viewer.alignment import link_words, weights_when_read, weights_whe
 from dragoman.viewer.record import AttentionRecord, AttentionWeights
 
 
-def readings(record: AttentionRecord) -> dict[str, AttentionWeights]:
-    """Return every way to read the weights, by name."""
+def alignment_methods(record: AttentionRecord) -> dict[str, AttentionWeights]:
+    """Return the weights of every method by name."""
     found = {"mean of all, when written": weights_when_written(record.cross.mean((0, 1)))}
     found["mean of all, one step late"] = weights_when_read(record.cross.mean((0, 1)))
     for number, layer in enumerate(record.cross, 1):
@@ -44,7 +44,7 @@ def main() -> None:
         if not source.strip():
             continue
         record, right = model.inspect(source, target=target), set(gold.split())
-        for name, weights in readings(record).items():
+        for name, weights in alignment_methods(record).items():
             ours = {f"{link.source}-{link.target}" for link in link_words(record, weights)}
             common[name] += 2 * len(ours & right)
             total[name] += len(ours) + len(right)

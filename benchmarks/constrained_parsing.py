@@ -1,10 +1,10 @@
-"""Is every output of a parser a tree over exactly the words it was given, whatever the model and whatever the words?
+"""Is every output of a parser a tree over exactly its input words, whatever the model and the words?
 
     python benchmarks/constrained_parsing.py --inputs 10000
 
-Untrained models of several architectures and vocabularies, some of them rigged to want nothing but END, or brackets, or
-never to close one, parse sentences of ordinary, strange and unknown words, by every kind of search. Each output is read
-with a stack that knows nothing of the grammar. Prints a table and writes one JSON record.
+Untrained models of several architectures and vocabularies, some of them biased towards END, towards brackets, or
+against closing brackets, parse sentences of ordinary, unusual and unknown words with every kind of search. Each output
+is checked by an independent parser of brackets. Prints a table and writes one JSON record.
 """
 
 import json
@@ -181,13 +181,13 @@ def rig(network: Any, target: Tokenizer, what: str, strength: float) -> None:
         network.step = step
 
 
-def expected(words: Words) -> Words:
+def expected_words(words: Words) -> Words:
     """Return the words that a tree must have, as treebanks write them."""
     plain = [re.sub("[\ud800-\udfff]", "\ufffd", word) for word in words]
     return ["".join(PARENTHESES.get(letter, letter) for letter in word) for word in plain]
 
 
-def fault(output: str, words: Words) -> str | None:
+def find_error(output: str, words: Words) -> str | None:
     """Read an output with a stack; say what is wrong with it."""
     found: Words = []
     contents: list[int] = []  # for each open bracket, what is in it
@@ -233,15 +233,15 @@ def trials(inputs: int, seed: int) -> Iterator[tuple[tuple[str, ...], str, Words
         with torch.inference_mode():
             found = parse.search([" ".join(words) for _, words in batch], **SEARCHES[search])
         for (name, words), row in zip(batch, found, strict=True):
-            yield way, name, expected(words), [one.text for one in row]
+            yield way, name, expected_words(words), [one.text for one in row]
 
 
-def tallied(inputs: int, seed: int, tell: Callable[[int], None] = lambda _: None) -> dict[str, dict[str, Tally]]:
+def run_trials(inputs: int, seed: int, tell: Callable[[int], None] = lambda _: None) -> dict[str, dict[str, Tally]]:
     """Count inputs, outputs and what is wrong with them, by everything that was varied."""
     groups = ("kind of word pieces", "model", "wants", "search", "sentences")
     tallies: dict[str, dict[str, Tally]] = {group: {} for group in groups}
     for number, (way, name, words, outputs) in enumerate(trials(inputs, seed), start=1):
-        wrong = [why for output in outputs if (why := fault(output, words))]
+        wrong = [why for output in outputs if (why := find_error(output, words))]
         for group, value in zip(groups, (*way, name), strict=True):
             tally = tallies[group].setdefault(value, Tally())
             tally.inputs += 1
@@ -272,7 +272,7 @@ def main(
         if number % 500 == 0:
             typer.echo(f"{number:,} of {inputs:,}", err=True)
 
-    tallies = tallied(inputs, seed, tell)
+    tallies = run_trials(inputs, seed, tell)
     print(table(tallies))
     by_model = tallies["model"].values()
     facts = {

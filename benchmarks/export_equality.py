@@ -1,10 +1,10 @@
-"""Does an export translate like its run? And where it does not, is it the model or the search?
+"""Does an export translate like its run? Where it does not, does the model or the search differ?
 
     python benchmarks/export_equality.py runs/multi30k-en-de --source test.en --reference test.de
 
-Prints a table and writes one JSON record. Besides our search and CTranslate2's there is a third: CTranslate2's rules,
-written down here once more, on our model. If it finds what CTranslate2 finds, the exported model is the same, and all
-other differences belong to the search.
+Prints a table and writes one JSON record. Besides the searches of Dragoman and CTranslate2 there is a third: the rules
+of CTranslate2, implemented here, with Dragoman's model. If it finds what CTranslate2 finds, the exported model is the
+same, and all other differences come from the search.
 """
 
 import json

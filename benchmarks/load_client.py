@@ -1,6 +1,6 @@
-"""A cheap HTTP client for load tests: one asyncio protocol a connection, no library between it and the socket.
+"""A lightweight HTTP client for load tests: one asyncio protocol per connection, without an HTTP library.
 
-What it costs is in the record of `server_load.py` (`client_us`), beside what the front and the worker cost.
+`server_load.py` records its cost (`client_us`) beside those of the front and the worker.
 """
 
 import asyncio

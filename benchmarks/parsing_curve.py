@@ -6,8 +6,8 @@
     done
     python benchmarks/parsing_curve.py runs/genia-* --reference ../shared/data/genia/dev.clean.trees.gz
 
-Parses the words of the reference with every run, counts the trees that each was trained on, prints a table, draws the
-curve beside the points of the literature, and writes one JSON record.
+Parses the words of the reference with every run, counts the training trees of each, prints a table, plots the curve
+beside results of the literature, and writes one JSON record.
 """
 
 import json
@@ -30,7 +30,7 @@ LITERATURE = {
 }
 
 
-def measured(run: Path, reference: str) -> dict[str, object]:
+def score_run(run: Path, reference: str) -> dict[str, object]:
     """Parse the words of the reference with a run and score the trees."""
     model = dragoman.load(run)
     task = ParsingTask()
@@ -44,7 +44,7 @@ def measured(run: Path, reference: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def drawn(rows: list[dict[str, object]], path: Path) -> None:
+def plot_curve(rows: list[dict[str, object]], path: Path) -> None:
     """Draw F1 over the number of trees."""
     figure, (axes,) = subplots()
     points = sorted((float(str(row["trees"])), float(str(row["f1"]))) for row in rows)
@@ -65,14 +65,14 @@ def main(
     ),
 ) -> None:
     """Score every run, print a table, draw the curve."""
-    rows = [measured(run, reference) for run in track(runs, "Parsing")]
+    rows = [score_run(run, reference) for run in track(runs, "Parsing")]
     rows.sort(key=lambda row: int(str(row["trees"])))
     columns = ("f1", "precision", "recall", "exact", "tags")
     print(f"{'trees':>7}  {'  '.join(f'{name:>9}' for name in columns)}  scored        run")
     for row in rows:
         numbers = "  ".join(f"{row[name]:>9.2f}" for name in columns)
         print(f"{row['trees']:>7,}  {numbers}  {row['scored']} of {row['sentences']}  {row['run']}")
-    drawn(rows, output)
+    plot_curve(rows, output)
     record = {"rows": rows, "reference": reference, "rules": str(COLLINS), "versions": {"torch": version("torch")}}
     output.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
 

@@ -1,13 +1,12 @@
-"""What does attention to r neighbours cost, and what does attention to all? Time and memory over the length n.
+"""What do restricted and full attention cost? Time and memory over the length n.
 
     python benchmarks/restricted_attention.py [--heads 8 --width 64 --window 128 --longest 16384]
 
-Compared are full attention (written out with its n×n matrix, and torch's fused kernel, which holds a few rows of it at
-a time) and every pattern of models/local_attention.py, forward and backward. Each measurement is a process of its own:
-its time is the best of some turns, its memory the growth of the resident memory to its peak (VmHWM, so Linux only) from
-the moment when queries, keys and values are there. So what a kernel allocates behind torch's back counts too. What
-would not fit into half of the memory is left out. Prints a table, the exponents fitted over n ≥ 1024, the ratios at
-8192, and writes one JSON record.
+Compares full attention (explicit, with its n×n matrix, and torch's fused kernel) with every pattern of
+models/local_attention.py, forward and backward. Each measurement runs in its own process. The time is the best of
+several turns; the memory is the growth of the resident memory (VmHWM, Linux only) after queries, keys and values were
+created, so that it includes what a kernel allocates without torch. Sizes that exceed half of the memory are left out.
+Prints a table, the exponents fitted over n ≥ 1024, the ratios at 8192, and writes one JSON record.
 """
 
 import json
@@ -37,7 +36,7 @@ LAYER = 2  # of the dilated and the sparse pattern: a gap of 4; the blocks stand
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def ways(window: int) -> dict[str, Attend]:
+def attention_functions(window: int) -> dict[str, Attend]:
     """Return what is compared, by name."""
     patterns = {name: make(window, LAYER) for name, make in PATTERNS.items() if name != "full"}
     return {
@@ -49,14 +48,14 @@ def ways(window: int) -> dict[str, Attend]:
 
 def measure(name: str, length: int, heads: int, width: int, window: int) -> dict[str, Any]:
     """Measure one way at one length: forward, then forward and back."""
-    for work in works(ways(window)[name], parts_of(256, heads, width)).values():
+    for work in workloads(attention_functions(window)[name], parts_of(256, heads, width)).values():
         work()  # libraries are loaded, kernels compiled
-    measured = works(ways(window)[name], parts_of(length, heads, width))
+    measured = workloads(attention_functions(window)[name], parts_of(length, heads, width))
     grown = {what: growth(work) for what, work in measured.items()}  # before any turn leaves memory to be used again
     return {what: {"seconds": best_of(work), "bytes": grown[what]} for what, work in measured.items()}
 
 
-def works(way: Attend, parts: list[Tensor]) -> dict[str, Callable[[], None]]:
+def workloads(way: Attend, parts: list[Tensor]) -> dict[str, Callable[[], None]]:
     """Return what is to be done, by name."""
 
     def forward() -> None:
@@ -130,15 +129,15 @@ def main(
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
     rows: dict[str, dict[int, Any]] = {}
     print("             n   forward ms         MB      both ms         MB")
-    for name in ways(window):
+    for name in attention_functions(window):
         length = FIRST
         while length <= longest and (name != "explicit" or 4 * MATRICES * heads * length**2 < room):
             row = rows.setdefault(name, {})[length] = in_a_process(name, length, heads, width, window)
             cells = [f"{row[w]['seconds'] * 1e3:10.1f} {row[w]['bytes'] / 1e6:10.1f}" for w in ("forward", "both")]
             print(f"{name:>8} {length:>5}  {'  '.join(cells)}", flush=True)
             length *= 2
-    exponents = {name: fitted(row) for name, row in rows.items()}
-    ratios = {name: compared(rows, name) for name in rows if name not in ("explicit", "fused")}
+    exponents = {name: fit_exponents(row) for name, row in rows.items()}
+    ratios = {name: ratios_to_full(rows, name) for name in rows if name not in ("explicit", "fused")}
     for name, found in exponents.items():
         print(f"{name:>8}  time grows with n to the power {found}")
     for name, found in ratios.items():
@@ -148,7 +147,7 @@ def main(
     output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
-def fitted(row: dict[int, Any]) -> dict[str, float]:
+def fit_exponents(row: dict[int, Any]) -> dict[str, float]:
     """Return the exponents of forward, and of forward and back."""
     points = [n for n in row if n >= FITTED_FROM]
     if len(points) < 2:
@@ -156,7 +155,7 @@ def fitted(row: dict[int, Any]) -> dict[str, float]:
     return {way: round(exponent({n: row[n][way]["seconds"] for n in points}), 2) for way in ("forward", "both")}
 
 
-def compared(rows: dict[str, dict[int, Any]], name: str) -> dict[str, float]:
+def ratios_to_full(rows: dict[str, dict[int, Any]], name: str) -> dict[str, float]:
     """Return how many times the time and the memory of a pattern full attention takes."""
     own = rows[name].get(COMPARED_AT)
     return {

@@ -1,8 +1,8 @@
-"""Does the cost grow with the work, and with nothing else? An epoch over twice the text, ten times the sentences.
+"""Is the cost proportional to the work? An epoch over twice the text, and ten times as many sentences.
 
     python benchmarks/scaling.py runs/multi30k-en-de --source train.en --target train.de
 
-Each measurement is a process of its own, so that its peak memory is its own. Prints a table and writes a JSON record.
+Each measurement runs in its own process, because of its peak memory. Prints a table and writes one JSON record.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""How does the service do under load? Throughput beside bulk decoding, mixed answers, overload, slow clients, and more.
+"""How does the service perform under load? Throughput, mixed-up answers, overload, slow clients, and more.
 
     python benchmarks/server_load.py runs/quickstart --source runs/quickstart/corpus/train.en
 
-The server is `dragoman serve` as it comes, on a free port of this machine; the client is a process of its own. Bulk
-decoding of the same sentences with the same model is measured in turns with it. Prints a table, writes a JSON record.
+The server is `dragoman serve` with default options on a free port; the client is another process. Bulk decoding of the
+same sentences with the same model is measured in turns with it. Prints a table and writes one JSON record.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ def main(
             if not only or name in only:
                 how = {"clients": clients, "rounds": rounds, "overload": overload, "slow": slow, "seconds": seconds}
                 record[name] = measure(server, lines, how)
-                show(name, record[name])
+                print_record(name, record[name])
     output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
@@ -111,7 +111,7 @@ def serving(run: Path) -> Iterator[Server]:
 def throughput(server: Server, lines: list[str], how: Record) -> Record:
     """Measure bulk decoding and the server in turns, and compare every answer."""
     rows: list[Record] = []
-    with kept(lines) as file:
+    with write_lines_file(lines) as file:
         for _ in range(how["rounds"]):
             before = cpu_of(server.process.pid), cpu_of(server.worker())
             served = server.apart("client", server.port, file, how["clients"])
@@ -144,13 +144,18 @@ def client_process(_run: Path, port: int, file: str, clients: int) -> Record:
     replies = asyncio.run(closed_loop(("127.0.0.1", port), requests, clients))
     seconds, cpu = time.perf_counter() - began_at, time.process_time() - cpu
     texts = [reply.json()["translations"][0][0]["text"] if reply.status == 200 else None for reply in replies]
-    return {"rate": len(requests) / seconds, **waits(replies), "us": 1e6 * cpu / len(requests), "texts": texts}
+    return {
+        "rate": len(requests) / seconds,
+        **latency_percentiles(replies),
+        "us": 1e6 * cpu / len(requests),
+        "texts": texts,
+    }
 
 
 def under_overload(server: Server, lines: list[str], how: Record) -> Record:
     """Have many times as many clients as can be inside; once they wait as they are told, once they do not."""
     found = {}
-    with kept(lines) as file:
+    with write_lines_file(lines) as file:
         many = how["overload"] * how["clients"]
         for name, count, patient in (("1x", how["clients"], True), ("patient", many, True), ("impatient", many, False)):
             found[name] = server.apart("crowd", server.port, file, count, how["seconds"], patient)
@@ -165,7 +170,8 @@ def crowd_process(_run: Path, port: int, file: str, clients: int, seconds: float
     refused = [reply for reply in replies if reply.status in (429, 503)]
     with_hint = sum(reply.retry_after >= 1 for reply in refused)
     return {
-        "clients": clients, "rate": len(admitted) / seconds, "admitted": waits(admitted), "refused": waits(refused),
+        "clients": clients, "rate": len(admitted) / seconds, "admitted": latency_percentiles(admitted),
+        "refused": latency_percentiles(refused),
         "refused_with_retry_after": with_hint, "lost": len(replies) - len(admitted) - len(refused),
     }  # fmt: skip
 
@@ -189,7 +195,7 @@ async def crowd(port: int, requests: list[bytes], clients: int, seconds: float, 
 
 def beside_slow_clients(server: Server, lines: list[str], how: Record) -> Record:
     """Measure 16 ordinary clients alone, and then beside slow connections."""
-    with kept(lines) as file:
+    with write_lines_file(lines) as file:
         alone = server.apart("crowd", server.port, file, 16, how["seconds"] / 2, True)
         job = json.dumps(["slow", server.port, how["slow"], how["seconds"] / 2 + 5])
         command = [sys.executable, __file__, str(server.run), "--source", "-", "--one", job]
@@ -269,7 +275,7 @@ PROCESSES: dict[str, Callable[..., Record]] = {
 
 
 @contextmanager
-def kept(lines: list[str]) -> Iterator[str]:
+def write_lines_file(lines: list[str]) -> Iterator[str]:
     """Have the sentences in a file, for other processes."""
     file = Path(f"server_load.{os.getpid()}.lines")
     file.write_text(json.dumps(lines), encoding="utf-8")
@@ -279,7 +285,7 @@ def kept(lines: list[str]) -> Iterator[str]:
         file.unlink()
 
 
-def waits(replies: list[Reply]) -> Record:
+def latency_percentiles(replies: list[Reply]) -> Record:
     """Return how many replies there were, and how long they took, in milliseconds."""
     taken = sorted(1000 * reply.seconds for reply in replies)
     at = {f"p{share}_ms": taken[min(len(taken) - 1, len(taken) * share // 100)] for share in (50, 99)} if taken else {}
@@ -298,17 +304,17 @@ def memory_of(process: int) -> int:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def show(name: str, found: Record) -> None:
+def print_record(name: str, found: Record) -> None:
     """Print the rows of one part."""
     for key, value in found.items():
         if key != "rounds":
-            print(f"{name:>12}  {key:<24} {written(value)}", flush=True)
+            print(f"{name:>12}  {key:<24} {format_value(value)}", flush=True)
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value for the table."""
     if isinstance(value, dict):
-        return "  ".join(f"{key} {written(each)}" for key, each in value.items())
+        return "  ".join(f"{key} {format_value(each)}" for key, each in value.items())
     return f"{value:,.3g}" if isinstance(value, float) else str(value)
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/time_to_quality.py recipes/multi30k-en-de-fast.toml --source test.en --reference test.de
 
-The clock starts with the process, and nothing is in the cache: compiling, learning the vocabulary, cutting the text
-into pieces and validations count. The test set is only looked at afterwards. Run it on an otherwise idle machine.
+The time starts with the process and an empty cache, so it includes compiling, learning the vocabulary, tokenizing and
+validations. The test set is used only afterwards. Run it on an otherwise idle machine.
 """
 
 import json

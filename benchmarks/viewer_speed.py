@@ -1,11 +1,11 @@
-"""How soon does the viewer paint, and does pointing at things stay smooth?
+"""How fast does the viewer paint, and at what frame rate does it follow the pointer?
 
     python benchmarks/viewer_speed.py [--run runs/mine] [--text "A sentence."]
 
-Without a run it makes one of 6 layers and 8 heads (48 thumbnails a kind; the words do not matter). A real server and a
-real browser: the time from the answer to `/v1/attention` to the first frame that shows it, when the viewer is opened
-and when the sentence changes, and the frames a second while the pointer wanders over words and thumbnails. Prints a
-table and writes a JSON record.
+Without a run it creates one with 6 layers and 8 heads and random weights. With a real server and a real browser, it
+measures the time from the answer of `/v1/attention` to the first frame that shows it, when the viewer is opened and
+when the sentence changes, and the frames per second while the pointer moves over words and thumbnails. Prints a table
+and writes one JSON record.
 """
 
 import json
@@ -72,15 +72,15 @@ def main(
         place = run or random_run(Path(folder))
         text = text or max((pair.source for pair in phrasebook("train", 2000)), key=len)
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        with served(place) as address:
+        with start_server(place) as address:
             first = [first_paint(browser, address, text) for _ in range(rounds)]
-            page = opened(browser, address, text)
+            page = open_viewer(browser, address, text)
             record = {
                 "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
                 "browser": browser.version, "text": text, "matrices": page.locator("#view canvas").count(),
                 "first_paint_milliseconds": first,
                 "next_paint_milliseconds": [next_paint(page, f"{text} {number}") for number in range(rounds)],
-                "frames_a_second": {what: wandering(page, what, seconds) for what in ("word", "thumbnail")},
+                "frames_a_second": {what: measure_frame_rate(page, what, seconds) for what in ("word", "thumbnail")},
             }  # fmt: skip
         browser.close()
     report(record)
@@ -111,7 +111,7 @@ def random_run(folder: Path) -> Path:
 
 
 @contextmanager
-def served(run: Path) -> Iterator[str]:
+def start_server(run: Path) -> Iterator[str]:
     """Serve a run on a free port."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -130,7 +130,7 @@ def served(run: Path) -> Iterator[str]:
         process.wait(30)
 
 
-def opened(browser: Any, address: str, text: str) -> Any:
+def open_viewer(browser: Any, address: str, text: str) -> Any:
     """Open the page and look inside a text."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(address)
@@ -144,7 +144,7 @@ def opened(browser: Any, address: str, text: str) -> Any:
 
 def first_paint(browser: Any, address: str, text: str) -> float:
     """Return the milliseconds from the first answer to the first frame that shows it, in a page just opened."""
-    page = opened(browser, address, text)
+    page = open_viewer(browser, address, text)
     passed = float(page.evaluate("firstPaint") - page.evaluate(ANSWERED))
     page.close()
     return passed
@@ -157,7 +157,7 @@ def next_paint(page: Any, text: str) -> float:
     return float(page.evaluate("firstPaint") - page.evaluate(ANSWERED))
 
 
-def wandering(page: Any, what: str, seconds: float) -> tuple[float, float]:
+def measure_frame_rate(page: Any, what: str, seconds: float) -> tuple[float, float]:
     """Return the frames a second while the pointer wanders over all of one kind, and the 95th percentile of a frame."""
     page.evaluate("document.querySelector('#view').scrollIntoView()")
     boxes = [box for one in page.locator(SELECTORS[what]).all() if (box := one.bounding_box())]

@@ -20,7 +20,7 @@ def benchmark_script():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_every_output_is_a_tree_over_exactly_the_words_given(benchmark_script, seed):
-    found = benchmark_script.tallied(100, seed)
+    found = benchmark_script.run_trials(100, seed)
     assert sum(tally.inputs for tally in found["sentences"].values()) == 100
     assert [why for tally in found["model"].values() for why in tally.wrong] == []
 
@@ -41,4 +41,4 @@ FAULTS = {
 
 @pytest.mark.parametrize(("output", "fault"), FAULTS.items())
 def test_the_reader_of_outputs_finds_what_is_wrong(benchmark_script, output, fault):
-    assert benchmark_script.fault(output, ["a", "b"]) == fault
+    assert benchmark_script.find_error(output, ["a", "b"]) == fault

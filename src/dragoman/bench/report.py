@@ -138,7 +138,7 @@ def _bulk_decoding_table(report: BenchmarkReport) -> ReportTable:
         "model",
         "beam",
         "engine",
-        "batches",
+        "batch size",
         "sentences/s",
         "output tokens/s",
         f"× best {_REFERENCE_ENGINE}",
