@@ -3,7 +3,7 @@
 import pytest
 
 import dragoman
-from dragoman.tasks.events import TrainingFinished
+from dragoman.training.events import TrainingFinished
 
 
 @pytest.fixture(scope="module")
@@ -27,23 +27,23 @@ def test_lines_come_out_as_they_go_in_without_waiting_for_the_last(model):
         yield from ("a b", "c")
         raise AssertionError("nobody should have asked for a third line yet")
 
-    stream = model.translate_lines(lines(), at_a_time=2)
+    stream = model.translate_lines(lines(), chunk_size=2)
     assert [next(stream), next(stream)] == model.translate(["a b", "c"])
 
 
 def test_attention_is_a_record_of_every_head_of_every_layer(model):
-    record = model.look("a b c")
+    record = model.inspect("a b c")
     assert record.source_text == "a b c"
     assert record.encoder.shape[:2] == record.decoder.shape[:2] == record.cross.shape[:2] == (1, 2)
     assert record.cross.sum(-1) == pytest.approx(1, abs=1e-5)
 
 
-def test_training_takes_a_recipe_from_a_file_and_tells_all_to_whoever_listens(toy_recipe, tmp_path):
+def test_training_takes_a_recipe_from_a_file_and_sends_every_event(toy_recipe, tmp_path):
     (tmp_path / "recipe.toml").write_text(toy_recipe(tmp_path / "run", "training.steps=2").to_toml())
-    heard = []
-    run = dragoman.train(dragoman.Recipe.from_toml(tmp_path / "recipe.toml"), on_event=heard.append)
+    events = []
+    run = dragoman.train(dragoman.Recipe.from_toml(tmp_path / "recipe.toml"), on_event=events.append)
     assert run.folder == tmp_path / "run"
-    assert isinstance(heard[-1], TrainingFinished)
+    assert isinstance(events[-1], TrainingFinished)
 
 
 def test_a_public_name_that_is_not_there_is_missed_in_the_usual_way():
