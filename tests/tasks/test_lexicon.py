@@ -35,7 +35,7 @@ def test_several_lines_of_a_word_are_all_kept(lexicon):
 def test_the_same_line_twice_counts_once_and_is_told(lexicon):
     words = lexicon("read\tR IY D", "the\tDH AH", "read\tR  IY D ", "read\tR EH D", "the\tDH AH")
     assert words.count_pairs() == 3
-    assert words.notices() == (f"{words}: 2 lines repeat an earlier one; each entry is read once.",)
+    assert words.notices() == (f"{words}: 2 lines repeat an earlier one and are ignored.",)
 
 
 def test_cmudict_as_it_is_published_is_understood(lexicon):
@@ -106,11 +106,11 @@ REFUSED = {
     "no tab": (WORDS, ["eau\to", "chat ʃ a"], r"words.tsv: line 2 has no tab between word and phones: 'chat ʃ a'"),
     "nothing but a word": (WORDS, ["eau"], "line 1 has no tab between word and phones: 'eau'"),
     "too many tabs": (WORDS, ["eau\to\tx"], "line 1 has 3 columns; expected 2, word, phones, with a tab between them"),
-    "no word": (WORDS, ["eau\to", "\to"], "line 2 has nothing for word"),
-    "no pronunciation": (WORDS, ["eau\t "], "line 1 has nothing for phones"),
+    "no word": (WORDS, ["eau\to", "\to"], "line 2 has an empty column word"),
+    "no pronunciation": (WORDS, ["eau\t "], "line 1 has an empty column phones"),
     "no phones in CMUdict's manner": (WORDS, ["A  AH0", "B"], "line 2 has no tab"),
     "no tags": (FORMS, ["gehen\tging"], "line 1 has 2 columns; expected 3, lemma, form, tags"),
-    "empty tags": (FORMS, ["gehen\tging\t"], "line 1 has nothing for tags"),
+    "empty tags": (FORMS, ["gehen\tging\t"], "line 1 has an empty column tags"),
     "a table without tabs": (FORMS, ["gehen ging V;PST"], "line 1 has no tab between lemma and form"),
     "comments only": (WORDS, [";;; nothing"], "no entries; expected word, phones on each line"),
     "an empty file": (WORDS, [], "the file is empty"),
@@ -134,10 +134,10 @@ UNNAMED = {
     "nothing": ({}, "names no lexicon to train on"),
     "an unknown label": (
         {"corpora": (corpus("fre", "a.tsv"),), "valid_corpora": (corpus("ger", "b.tsv"),)},
-        'b.tsv: to be validated with the label "ger", but training has one of the labels fre',
+        'b.tsv: validation has the label "ger", expected one of the labels fre',
     ),
     "no label to validate with": (
-        {"corpora": (corpus("fre", "a.tsv"),), "valid_file": "b.tsv"}, 'b.tsv: to be validated with the label ""'
+        {"corpora": (corpus("fre", "a.tsv"),), "valid_file": "b.tsv"}, 'b.tsv: validation has the label ""'
     ),
     "a label only to validate with": (
         {"file": "a.tsv", "valid_corpora": (corpus("ger", "b.tsv"),)}, "training has valid_file, without a label"

@@ -106,7 +106,7 @@ REFUSED = {
     "a space in a word": (["(S (VB go on))"], 'trees: line 1: the bracket "(VB go on)" contains 2 words'),
     "a word that cannot be seen": (["(S (VB go))", "(S (VB \u00a0))"], "trees: line 2: a word of"),
     "text": (["The dog runs ."], "is outside of all brackets"),
-    "nothing": ([""], "has no trees in it; expected brackets like"),
+    "nothing": ([""], "contains no trees; expected brackets like"),
 }
 
 

@@ -169,7 +169,7 @@ def test_words_to_validate_with_that_are_trained_on_and_letters_never_seen_are_t
     train, valid = (Lexicon((("", tmp_path / name),), PronunciationTask.layout) for name in ("train", "valid"))
     told = [(remark.text, remark.serious) for remark in PronunciationTask().check_data(train, valid)]
     assert told == [
-        (f"{valid}: 1 of 2 words are also trained on; on those a score means little.", True),
-        (f"{valid}: never seen in training, so read as unknown: ◌\u0327", False),
+        (f"{valid}: 1 of 2 words are also in the training data; their scores are inflated.", True),
+        (f"{valid}: not in the training data, so read as unknown: ◌\u0327", False),
     ]
     assert not list(PronunciationTask().check_data(train, None))

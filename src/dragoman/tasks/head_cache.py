@@ -1,7 +1,7 @@
-"""Where head reports are kept: `heads/` in the run directory, one file for the model and one for each checkpoint.
+"""Stored head reports: `heads/` in the run directory, one file for the model and one per checkpoint.
 
-A report names the SHA-256 of the weights that it was made from, and is passed over when they are others by now. That of
-a checkpoint that was deleted since stays: it still tells how the heads came to be.
+A report contains the SHA-256 of its weights and is ignored when they have changed. The report of a deleted checkpoint
+is kept, since it is part of the history.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ HeadReport = dict[str, Any]
 
 
 def identify_weights(run: Run, checkpoint: int | None = None) -> tuple[str, str]:
-    """Return the name and the fingerprint of the weights that `load` takes: the model's, or a checkpoint's."""
+    """Return the name and the SHA-256 of the weights that `load` reads: the model's, or a checkpoint's."""
     if checkpoint is None and run.weights_file.exists():
         there = run.require_inside(run.weights_file).stat()
         return _MODEL_NAME, _file_sha256(run.weights_file, there.st_mtime_ns, there.st_size)
@@ -37,13 +37,13 @@ def identify_weights(run: Run, checkpoint: int | None = None) -> tuple[str, str]
 
 @lru_cache(maxsize=16)
 def _file_sha256(path: Path, _changed_at: int, _size: int) -> str:
-    """Return the SHA-256 of a file, worked out once for each time it was written."""
+    """Return the SHA-256 of a file, cached until the file changes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _checkpoint_sha256(path: Path) -> str | None:
-    """Return the SHA-256 of a checkpoint's weights as its manifest has it, or None if there is no manifest."""
+    """Return the SHA-256 of a checkpoint's weights from its manifest, or None without a manifest."""
     try:
         return str(json.loads((path / MANIFEST_FILE).read_bytes())["files"][WEIGHTS_FILE]["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -51,7 +51,7 @@ def _checkpoint_sha256(path: Path) -> str | None:
 
 
 def write_head_report(run: Run, name: str, report: HeadReport) -> None:
-    """Keep a report."""
+    """Store a report in the run directory."""
     make_directory(run.head_reports_dir)
     write_atomically(
         run.head_reports_dir / f"{name}.json", (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode()
@@ -59,7 +59,7 @@ def write_head_report(run: Run, name: str, report: HeadReport) -> None:
 
 
 def _read_head_report(path: Path) -> HeadReport | None:
-    """Read a kept report; None if there is none, or none that this version wrote."""
+    """Read a stored report; None if there is none of this format."""
     try:
         report = json.loads(path.read_bytes())
         known = (
@@ -73,7 +73,7 @@ def _read_head_report(path: Path) -> HeadReport | None:
 
 
 def cached_head_report(run: Run, checkpoint: int | None = None) -> HeadReport | None:
-    """Return the kept report of the run's model or of a checkpoint, if it is about the weights that are there now."""
+    """Return the stored report of the model or of a checkpoint, if it is about the present weights."""
     try:
         name, weights = identify_weights(run, checkpoint)
     except UserError:
@@ -83,7 +83,7 @@ def cached_head_report(run: Run, checkpoint: int | None = None) -> HeadReport | 
 
 
 def cached_head_history(run: Run) -> list[HeadReport]:
-    """Return what is known of the heads over the training: a step, its loss and its heads each, the oldest first."""
+    """Return step, loss and heads of every measured checkpoint, the oldest first."""
     found = []
     for path in sorted(run.head_reports_dir.glob("[0-9]*.json")):
         report, seal = _read_head_report(path), _checkpoint_sha256(run.checkpoints_dir / path.stem)
@@ -93,7 +93,7 @@ def cached_head_history(run: Run) -> list[HeadReport]:
 
 
 def saved_checkpoints(run: Run) -> list[dict[str, Any]]:
-    """Return the checkpoints that can be looked at, the oldest first: step, own validation loss, whether measured."""
+    """Return step, validation loss and whether there is a report of every checkpoint, the oldest first."""
     found = []
     for place in reversed(checkpoint_dirs(run.checkpoints_dir)):
         if _checkpoint_sha256(place) is not None:

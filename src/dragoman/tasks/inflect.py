@@ -1,4 +1,4 @@
-"""Inflection: a lemma and tags, the inflected form."""
+"""Inflection: from a lemma and tags to the inflected form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ _TAG_END = ";"  # of a tag, so that it is never taken for a letter
 
 
 def _spell_with_tags(lemma: str, tags: str) -> str:
-    """Write a question as the model reads it: the tags, then the letters."""
+    """Return the tags and the letters of the lemma as the model reads them."""
     each = (tag.strip().replace(" ", SPACE_SYMBOL) for tag in tags.split(_TAG_END))
     return " ".join([*(tag + _TAG_END for tag in each if tag), spell_word(lemma)])
 
 
 def _read_entry(columns: Sequence[str]) -> Pair:
-    """Return the question and the letters of the form of a line."""
+    """Return what the model reads and writes for a line."""
     lemma, form, tags = columns
     return _spell_with_tags(lemma, tags), spell_word(form)
 
@@ -42,21 +42,21 @@ class InflectionTask(WordTask):
 
     name, noun, gerund, validation_metric = "inflect", "morphological inflector", "Inflecting", "accuracy"
     model_class = "dragoman.tasks.inflect:Inflector"
-    input_hint = "Type a lemma and its tags, with a tab between: lemma\tV;PST"
+    input_hint = "Type a lemma, a tab and its tags: lemma\tV;PST"
     usage_examples = ('dragoman inflect {run} "lemma" --tags "V;PST"', "dragoman evaluate {run} --reference TABLE")
     layout: ClassVar[LexiconLayout] = LexiconLayout(("lemma", "form", "tags"), _read_entry)
     input_columns: ClassVar[tuple[str, ...]] = ("lemma", "tags")
     input_example: ClassVar[str] = "lemma\tV;PST"
 
     def encode_columns(self, columns: Sequence[str]) -> str:
-        """Write lemma and tags as the model reads them."""
+        """Return lemma and tags as the model reads them."""
         lemma, tags = columns
         if not tags.strip(" ;"):
             raise UserError(f'"{lemma}" has no tags; write "lemma⇥V;PST", or give --tags.')
         return _spell_with_tags(lemma, tags)
 
     def decode_columns(self, source: str) -> str:
-        """Write lemma, tab, tags."""
+        """Return lemma, tab, tags."""
         parts = source.split(" ")
         tags = list(takewhile(lambda part: len(part) > 1 and part.endswith(_TAG_END), parts))
         lemma = join_letters(" ".join(parts[len(tags) :]))
@@ -68,6 +68,6 @@ class InflectionTask(WordTask):
         return join_letters(output)
 
     def to_model_target(self, source: str, answer: str) -> str:
-        """Spell the form."""
+        """Return the letters of the form."""
         del source
         return spell_word(answer)

@@ -1,4 +1,4 @@
-"""What is known about a run without computing anything."""
+"""Facts about a run that need no computation."""
 
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def describe_vocabulary(config: TokenizerConfig, source: int, target: int) -> st
 
 
 def run_info(folder: str | Path) -> dict[str, Any]:
-    """Gather the facts about a run, in the order in which one asks for them."""
+    """Return the facts about a run that `dragoman info` prints."""
     run = Run(folder)
     recipe = run.read_recipe()
     source, target = read_tokenizers(run, recipe.tokenizer.joint)

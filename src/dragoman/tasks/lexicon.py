@@ -1,7 +1,7 @@
-"""Lexicons: files with a word and what becomes of it on each line, several files for one model.
+"""Lexicons: files with a word and its output on each line; one model may have several.
 
-Columns have tabs between them. A file of pronunciations without tabs is read as CMUdict is written: the word, spaces,
-its phones; `WORD(2)` is another pronunciation of WORD. Several lines of a word are alternatives, and all are kept.
+Columns are separated by tabs. A file of pronunciations without tabs is read in the format of CMUdict: the word, spaces,
+its phones; `WORD(2)` is another pronunciation of WORD. Several lines of one word are alternatives.
 """
 
 import hashlib
@@ -23,39 +23,39 @@ _MESSAGE_LENGTH = 60  # characters of a line that is objected to
 
 
 def spell_word(word: str) -> str:
-    """Write a word with spaces between its letters; an accent, or a sound of a Korean syllable, is one of its own."""
+    """Return a word with spaces between its letters; accents and the parts of Korean syllables are letters (NFD)."""
     return " ".join(SPACE_SYMBOL if letter.isspace() else letter for letter in normalize("NFD", word))
 
 
 def join_letters(letters: str) -> str:
-    """Write letters as the word that they spell."""
+    """Return the word that letters spell."""
     return normalize("NFC", letters.replace(" ", "").replace(SPACE_SYMBOL, " "))
 
 
 def visible_letter(piece: str) -> str:
-    """Write a letter for a message, an accent on a circle of its own."""
+    """Return a letter for a message; an accent is put on a dotted circle."""
     return f"◌{piece}" if combining(piece[:1] or " ") else piece
 
 
 def label_token(name: str) -> str:
-    """Write a label as the model reads it, before a word."""
+    """Return a label as the model reads it."""
     return f"<{name}>"
 
 
 def split_tabs(line: str) -> list[str]:
-    """Cut a line at its tabs."""
+    """Split a line at its tabs."""
     return [column.strip() for column in line.split("\t")]
 
 
 def split_cmudict(line: str) -> list[str]:
-    """Cut a line of CMUdict; one without phones has one column."""
+    """Split a line of CMUdict; a line without phones has one column."""
     found = _CMUDICT_LINE.fullmatch(line)
     return [found[1], found[2]] if found else [line.strip()]
 
 
 @dataclass(frozen=True)
 class LexiconLayout:
-    """How a task's files are laid out, and what its model reads and writes of a line."""
+    """The columns of a task's files, and how a line becomes a training pair."""
 
     columns: tuple[str, ...]  # what stands in each: "word", "phones"
     to_pair: Callable[[Sequence[str]], Pair]
@@ -63,7 +63,7 @@ class LexiconLayout:
     comments: tuple[str, ...] = ()  # how lines begin that are none
 
     def read_rows(self, path: Path, on_notice: OnFileNotice | None = None) -> Iterator[list[str]]:
-        """Yield the columns of every line that has some, after seeing that all are there."""
+        """Yield the columns of every line that is not empty; raise an error if some are missing."""
         cut = None
         for number, line in enumerate(read_lines(path, on_notice), 1):
             if line.strip() and not line.startswith(self.comments):
@@ -73,7 +73,7 @@ class LexiconLayout:
                 yield columns
 
     def _check_row(self, columns: Sequence[str], where: str, line: str) -> None:
-        """Object to a line that is no entry."""
+        """Raise an error for a line with missing or empty columns."""
         wanted, text = self.columns, repr(line if len(line) <= _MESSAGE_LENGTH else line[:_MESSAGE_LENGTH] + "…")
         if len(columns) == 1:
             raise UserError(f"{where} has no tab between {wanted[0]} and {wanted[1]}: {text}.")
@@ -84,12 +84,12 @@ class LexiconLayout:
             )
         for name, column in zip(wanted, columns, strict=True):
             if not column.strip():
-                raise UserError(f"{where} has nothing for {name}: {text}. Fill it in, or take the line out.")
+                raise UserError(f"{where} has an empty column {name}: {text}. Fill it in, or remove the line.")
 
 
 @dataclass(frozen=True)
 class Lexicon(ScannedCorpus):
-    """The entries of one file, or of several with a label each."""
+    """The entries of one file, or of several files with a label each."""
 
     files: tuple[tuple[str, Path], ...]  # label, which is empty if there is one file, and path
     layout: LexiconLayout
@@ -98,7 +98,7 @@ class Lexicon(ScannedCorpus):
         return " and ".join(str(path) for _, path in self.files)
 
     def pairs(self, on_notice: OnFileNotice | None = None) -> Iterator[Pair]:
-        """Yield what the model reads and writes, each entry once."""
+        """Yield what the model reads and writes for each entry, without duplicates."""
         for name, path in self.files:
             before, seen, repeated = f"{label_token(name)} " if name else "", set[Pair](), 0
             for columns in self.layout.read_rows(path, on_notice):
@@ -109,11 +109,11 @@ class Lexicon(ScannedCorpus):
                 seen.add((source, target))
                 yield before + source, target
             if on_notice and repeated:
-                on_notice(f"{path}: {repeated:,} lines repeat an earlier one; each entry is read once.")
+                on_notice(f"{path}: {repeated:,} lines repeat an earlier one and are ignored.")
 
     @cached_property
     def scan(self) -> CorpusScan:
-        """The number of entries, and the SHA-256 of what the model reads and writes."""
+        """The number of entries and the SHA-256 of what the model reads and writes."""
         for _, path in self.files:
             check_regular_file(path)
         notices, digest, count = list[str](), hashlib.sha256(), 0
@@ -126,7 +126,7 @@ class Lexicon(ScannedCorpus):
 
 
 def open_lexicons(config: DataConfig, layout: LexiconLayout) -> tuple[Lexicon, Lexicon | None]:
-    """Name the files that a recipe trains on and validates with."""
+    """Return the lexicons that a recipe names for training and validation."""
     train = _labelled_files(config.file, config.corpora)
     valid = _labelled_files(config.valid_file, config.valid_corpora)
     if not train:
@@ -135,7 +135,7 @@ def open_lexicons(config: DataConfig, layout: LexiconLayout) -> tuple[Lexicon, L
     for name, path in valid:
         if name not in known:
             expected = f"one of the labels {', '.join(sorted(known))}" if any(known) else "valid_file, without a label"
-            raise UserError(f'{path}: to be validated with the label "{name}", but training has {expected}.')
+            raise UserError(f'{path}: validation has the label "{name}", expected {expected}.')
     return Lexicon(train, layout), Lexicon(valid, layout) if valid else None
 
 

@@ -1,4 +1,4 @@
-"""Parsing: the words of a sentence, its constituents as brackets (section 6.3 of the paper)."""
+"""Constituency parsing (section 6.3 of the paper): from the words of a sentence to a bracketed tree."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -48,35 +48,33 @@ class ParsingTask(BaseTask):
     name, noun, gerund, validation_metric = "parse", "parser", "Parsing", "F1"
     model_class = "dragoman.tasks.parse:Parser"
     unit = "trees"
-    input_hint = "Type a sentence, or several, a line each, with spaces between words and marks: It works ."
+    input_hint = "Type sentences, one per line, with spaces between words and punctuation: It works ."
     usage_examples = ('dragoman parse {run} "The words of a sentence ."', "dragoman evaluate {run} --reference TREES")
 
     def open_corpora(self, config: DataConfig) -> tuple[Treebank, Treebank | None]:
-        """Find the treebanks that the recipe names."""
+        """Open the treebanks that the recipe names."""
         if not config.file:
             raise UserError("The recipe names no treebank to train on: set [data] file.")
         return Treebank(Path(config.file)), Treebank(Path(config.valid_file)) if config.valid_file else None
 
     def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
-        """Each sentence has one tree."""
+        """Make an example of each sentence and its tree."""
         return [Example(source, (self.from_model_output(source, target),)) for source, target in pairs]
 
     def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
-        """Read a treebank, and perhaps a text that must have its words."""
+        """Read a treebank, and check that the text, if given, has its words."""
         if reference is None:
-            raise UserError(
-                "There is nothing to compare with: give --reference, a file of trees; its words are parsed."
-            )
+            raise UserError("--reference is missing: give a file of trees, whose words are parsed.")
         trees = well_formed_treebank_sentences(list(read_lines(reference, on_notice)), reference)
         found = [_tree_example(text, f"{reference}: line {line:,}") for line, text in trees if text.strip()]
         if not found:
-            raise UserError(f"{reference}: has no trees in it; expected brackets like (TOP (S (NP (NN dog)) …)).")
+            raise UserError(f"{reference}: contains no trees; expected brackets like (TOP (S (NP (NN dog)) …)).")
         if source is not None:
             self._check_words(found, source, reference, on_notice)
         return found
 
     def _check_words(self, examples: Sequence[Example], source: str, reference: str, on_notice: OnNotice) -> None:
-        """Object to a text that is not, line by line, the words of the trees."""
+        """Raise an error unless line n of a text has the words of tree n."""
         lines = [self.to_model_input(line) for line in read_lines(source, on_notice)]
         if len(lines) != len(examples):
             raise UserError(
@@ -91,18 +89,18 @@ class ParsingTask(BaseTask):
                 )
 
     def to_model_input(self, text: str) -> str:
-        """Return the words with a single space between them, and with brackets written as treebanks do."""
+        """Return the words separated by single spaces, with brackets written as in treebanks."""
         return " ".join(
             _escape_brackets(word) for word in _WHITESPACE_RUN.split(replace_surrogates(text)) if word.strip()
         )
 
     def from_model_output(self, source: str, output: str) -> str:
-        """Put the words into the brackets; what is no tree is shown as nothing."""
+        """Insert the words into the brackets; return an empty string if the output is not a tree."""
         tree = attach_words(source.split(" "), output.split(" ")) if output else None
         return str(tree) if tree else ""
 
     def to_model_target(self, source: str, answer: str) -> str:
-        """Take the words out of a tree; what has brackets and tags alone is taken as it is."""
+        """Remove the words from a tree; brackets and tags without words are returned unchanged."""
         if not answer or attach_words(source.split(" "), answer.split(" ")):
             return answer
         tree = _read_one_tree(answer, "The tree given")
@@ -122,60 +120,59 @@ class ParsingTask(BaseTask):
         return self.score(examples, outputs).overall.f1
 
     def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> BracketScores:
-        """Return precision, recall, F1 and more, as EVALB counts them."""
+        """Return precision, recall, F1 and more, as EVALB computes them."""
         return brackets.score_brackets(outputs, [example.references[0] for example in examples])
 
     def constrain(
         self, model: IncrementalDecoder, tokenizers: tuple[Tokenizer, Tokenizer], config: DecodingConfig
     ) -> TreeConstraint:
-        """Return the model held to trees over the words of its source."""
+        """Return the model constrained to trees over the words of its source."""
         source, target = tokenizers
         return TreeConstraint(model, _tree_grammar(target), word_start_counts(source), config)
 
     def word_counts(self, source: Tokenizer, target: Tokenizer) -> tuple[Tensor, Tensor]:
-        """Count the words on one side and their tags on the other."""
+        """Return the number of words that each source piece begins, and 1 for each target piece that is a tag."""
         return word_start_counts(source), _tree_grammar(target).tags
 
 
 def _tree_example(text: str, where: str) -> Example:
-    """Return the words of a tree as a person would give them, and the tree as a parser learns it."""
+    """Return the words of a tree and the cleaned tree as an example."""
     tree = _read_one_tree(text, where)
     return Example(" ".join(tree.words), (str(tree),))
 
 
 def _read_one_tree(text: str, where: str) -> Tree:
-    """Return the tree that a text is, as a parser learns it."""
+    """Read one tree and clean it."""
     trees = [tree for _, tree in read_numbered_trees([text], where)]
     whole = [clean for clean in map(clean_tree, trees) if clean is not None]
     if len(trees) != 1 or not whole:
-        raise UserError(f"{where}: expected one tree with words in it, found {len(whole)}.")
+        raise UserError(f"{where}: expected one tree with words, found {len(whole)}.")
     check_visible_words(whole[0], where)
     return whole[0]
 
 
 def _escape_brackets(word: str) -> str:
-    """Write the brackets of a word so that they are not taken for brackets of the tree, as the Penn Treebank does."""
+    """Escape brackets in a word as the Penn Treebank does."""
     return "".join(_PARENTHESES.get(letter, letter) for letter in word)
 
 
 def _shorten(text: str) -> str:
-    """Return a text, or its beginning, to be put in a message."""
+    """Return a text, or its beginning, for a message."""
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 @lru_cache(maxsize=4)
 def _tree_grammar(target: Tokenizer) -> TreeGrammar:
-    """Return what each piece of a vocabulary does to a tree."""
     if not target.is_word_level:
         raise UserError(
-            'A parser writes brackets and tags as whole pieces: train with [tokenizer] target_kind = "words".'
+            'A parser needs brackets and tags as whole pieces: train with [tokenizer] target_kind = "words".'
         )
     return TreeGrammar.from_vocabulary(target.spellings)
 
 
 @lru_cache(maxsize=4)
 def word_start_counts(source: Tokenizer) -> Tensor:
-    """Return how many words (V) each piece of a text begins, whose words have a single space between them.
+    """Return the number of words (V) that each piece begins, for a text with single spaces between words.
 
     A piece is a word where text is cut at spaces. Otherwise spaces are counted: pieces of bytes have one before each
     word, the first one too, and never lose one; in front of the first of many characters there is none, so END counts.

@@ -1,4 +1,4 @@
-"""Pronunciation: a word in letters, its pronunciation in phones."""
+"""Pronunciation: from the letters of a word to its phones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ def _read_entry(columns: Sequence[str]) -> Pair:
 
 
 def _normalize_phones(phones: str) -> str:
-    """Write phones with a single space between them, each in one way."""
+    """Return phones in NFC, separated by single spaces."""
     return " ".join(normalize("NFC", phones).split())
 
 
@@ -31,14 +31,14 @@ class Pronouncer(SequenceModel):
 
 @dataclass(frozen=True)
 class PronunciationTask(WordTask):
-    """From spelling to sound."""
+    """From the letters of a word to its phones."""
 
     labels: tuple[str, ...] = ()
     scheme: ScoringScheme = PRONUNCIATION
 
     name, noun, gerund, validation_metric = "pronounce", "pronouncer", "Pronouncing", "WER"
     model_class = "dragoman.tasks.pronounce:Pronouncer"
-    input_hint = "Type a word, or several, each on a line of its own"
+    input_hint = "Type words, one per line"
     usage_examples = ('dragoman pronounce {run} "word"', "dragoman evaluate {run} --reference LEXICON")
     layout: ClassVar[LexiconLayout] = LexiconLayout(
         ("word", "phones"), _read_entry, split_untabbed=split_cmudict, comments=(";;;",)
@@ -47,7 +47,7 @@ class PronunciationTask(WordTask):
     input_example: ClassVar[str] = "word"
 
     def encode_columns(self, columns: Sequence[str]) -> str:
-        """Spell the word."""
+        """Return the letters of the word."""
         (word,) = columns
         return spell_word(word)
 
@@ -56,6 +56,6 @@ class PronunciationTask(WordTask):
         return join_letters(source)
 
     def to_model_target(self, source: str, answer: str) -> str:
-        """Put the phones as lexicons are read."""
+        """Normalise the phones as those of lexicons."""
         del source
         return _normalize_phones(answer)

@@ -1,4 +1,4 @@
-"""A run's shortlist: made from the text that it was trained on, kept beside its weights."""
+"""The shortlist of a run: learned from its training text, stored beside its weights."""
 
 import os
 
@@ -21,7 +21,7 @@ _CANDIDATES_PER_PIECE, _COMMON_PIECES = 100, 100
 def write_shortlist(
     run: str | os.PathLike[str], on_event: OnEvent, *, likely: int = _CANDIDATES_PER_PIECE, common: int = _COMMON_PIECES
 ) -> int:
-    """Learn which pieces translate which from the run's training text; return how many pairs that were."""
+    """Learn a shortlist from the run's training text; return the number of pairs."""
     place = Run(run)
     recipe = place.read_recipe()
     task = task_for(recipe)
@@ -36,8 +36,8 @@ def write_shortlist(
     progress = progress_callback(on_event, "Tokenizing the training text", corpus.count_pairs())
     pairs = task.tokenize_corpus(corpus, (source, target), recipe.data.longest, part, progress)
     if not len(pairs):
-        raise UserError(f"{corpus}: there is no pair to learn a shortlist from.")
-    on_event(ProgressUpdate("Learning which pieces translate which", 0))
+        raise UserError(f"{corpus}: has no pairs to learn a shortlist from.")
+    on_event(ProgressUpdate("Learning the translation table", 0))
     table = {
         "likely": torch.from_numpy(translation_table(pairs, len(source), likely)).int(),
         "common": torch.from_numpy(np.argsort(-np.bincount(pairs.target_tokens), kind="stable")[:common]).int(),
@@ -47,23 +47,22 @@ def write_shortlist(
 
 
 def read_shortlist(run: Run, source: Tokenizer, target: Tokenizer) -> Shortlist:
-    """Read a run's shortlist, or say how one is made."""
+    """Read the shortlist of a run."""
     where = run.shortlist_file
     if not where.exists():
-        raise UserError(f"{run} has no shortlist; `dragoman shortlist {run}` makes one from its training text.")
+        raise UserError(f"{run} has no shortlist; `dragoman shortlist {run}` learns one from its training text.")
     tensors, facts = read_tensors(run.require_inside(where))
     again = f"`dragoman shortlist {run}` makes it anew."
     if not _fingerprints(source, target).items() <= facts.items():
-        raise UserError(f"{where} was made for other vocabularies than those of this run; {again}")
+        raise UserError(f"{where} belongs to other vocabularies than those of this run; {again}")
     likely, common = tensors.get("likely"), tensors.get("common")
     if likely is None or common is None or likely.dim() != 2 or common.dim() != 1 or len(likely) != len(source):
-        raise UserError(f"{where} is damaged: its tables have not the shape of the vocabularies; {again}")
+        raise UserError(f"{where} is damaged: the shapes of its tables do not match the vocabularies; {again}")
     pieces = torch.cat([likely.flatten(), common])
     if pieces.dtype != torch.int32 or int(pieces.min()) < 0 or int(pieces.max()) >= len(target):
-        raise UserError(f"{where} is damaged: it names pieces that the vocabulary does not have; {again}")
+        raise UserError(f"{where} is damaged: it contains ids that are not in the vocabulary; {again}")
     return Shortlist(likely.long(), common.long(), len(target))
 
 
 def _fingerprints(source: Tokenizer, target: Tokenizer) -> dict[str, str]:
-    """Say which vocabularies a shortlist belongs to."""
     return {"source_tokenizer": source.fingerprint, "target_tokenizer": target.fingerprint}

@@ -1,4 +1,4 @@
-"""Translation: two files of sentences, line by line, or one with a tab between source and target."""
+"""Translation: the model class, and the task of sentence-aligned files (two files, or one with tabs)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
@@ -29,7 +29,7 @@ class TranslationTask(BaseTask):
     has_language_pair = True
 
     def open_corpora(self, config: DataConfig) -> tuple[ParallelCorpus, ParallelCorpus | None]:
-        """Find the files that the recipe names."""
+        """Open the files that the recipe names."""
         if not (config.source or config.pairs):
             raise UserError("The recipe names no text to train on: set [data] source and target, or pairs.")
         given = bool(config.valid_source or config.valid_pairs)
@@ -39,19 +39,19 @@ class TranslationTask(BaseTask):
         return ParallelCorpus.from_files(config.source, config.target, config.pairs), valid
 
     def check_data(self, corpus: TextPairs, valid: TextPairs | None) -> Iterator[DataWarning]:
-        """Pass on what `dragoman check` finds serious."""
+        """Yield the errors and warnings of `dragoman check`."""
         for finding in check_corpus(cast(ParallelCorpus, corpus), cast("ParallelCorpus | None", valid)):
             if finding.severity != "note":
                 yield DataWarning("\n".join(format_finding(finding)))
 
     def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
-        """Each pair is a sentence with one translation."""
+        """Make an example of each pair."""
         return [Example(source, (target,)) for source, target in pairs]
 
     def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
         """Read a text and its translation."""
         if source is None or reference is None:
-            raise UserError("Give --source, a text to translate, and --reference, what it should become line by line.")
+            raise UserError("Give --source, a text to translate, and --reference, its translation line by line.")
         sources, references = list(read_lines(source, on_notice)), list(read_lines(reference, on_notice))
         if len(sources) != len(references):
             raise UserError(

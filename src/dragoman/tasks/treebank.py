@@ -1,8 +1,8 @@
-"""Treebanks: bracketed trees, as the model reads and writes them.
+"""Treebanks: files of bracketed trees.
 
-A model reads the words of a sentence and writes its tree without them: "(NP DT NN )NP", a tag for each word, and every
-closing bracket with the label of what it closes. Trees as they were annotated are brought to the form that parsers are
-trained on: without empty elements, function tags and indices, and with TOP around each.
+A model reads the words of a sentence and writes its tree without them, as "(NP DT NN )NP": a tag per word, and closing
+brackets with their labels. Annotated trees are cleaned as usual for parsers: empty elements, function tags and indices
+are removed, and TOP is the root of each tree.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _CLEANED_NOTICE = "empty elements, function tags and indices were left out: of {
 
 @dataclass(frozen=True)
 class Treebank(ScannedCorpus):
-    """The trees of a file, one or more a line or one over several, without what a parser does not learn."""
+    """The cleaned trees of a file, which may share a line or span several."""
 
     file: Path
 
@@ -34,7 +34,7 @@ class Treebank(ScannedCorpus):
 
     @cached_property
     def scan(self) -> CorpusScan:
-        """The number of trees, and the SHA-256 of them, however they are laid out."""
+        """The number of trees and the SHA-256 of their normalised text."""
         check_regular_file(self.file)
         notices: list[str] = []
         digest, count = hashlib.sha256(), 0
@@ -42,16 +42,16 @@ class Treebank(ScannedCorpus):
             digest.update(f"{tree}\n".encode())
             count += 1
         if not count:
-            raise UserError(f"{self.file}: has no trees in it; expected brackets like (TOP (S (NP (NN dog)) …)).")
+            raise UserError(f"{self.file}: contains no trees; expected brackets like (TOP (S (NP (NN dog)) …)).")
         return CorpusScan(count, digest.hexdigest(), tuple(dict.fromkeys(notices)))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield the words and the brackets of every tree."""
+        """Yield the words and the linearised brackets of every tree."""
         for _, tree in self.trees():
             yield " ".join(tree.words), " ".join(linearise_tree(tree))
 
     def trees(self, on_notice: OnFileNotice | None = None) -> Iterator[tuple[int, Tree]]:
-        """Yield every tree with the line that it begins on; `notice` is told, once, if something is left out."""
+        """Yield every tree with its first line; `on_notice` is called once if something was removed."""
         told = on_notice is None
         for line, tree in read_numbered_trees(read_lines(self.file, on_notice), str(self.file)):
             clean = clean_tree(tree)
@@ -66,7 +66,7 @@ class Treebank(ScannedCorpus):
 
 
 def read_numbered_trees(lines: Iterable[str], name: str) -> Iterator[tuple[int, Tree]]:
-    """Yield each tree with the line that it begins on; `name` is the file's, for messages."""
+    """Yield each tree with its first line; `name` is the file's name for error messages."""
     row: list[TreeEvent] = []
     depth = 0
     try:
@@ -81,8 +81,8 @@ def read_numbered_trees(lines: Iterable[str], name: str) -> Iterator[tuple[int, 
 
 
 def clean_tree(tree: Tree) -> Tree | None:
-    """Return a tree as a parser learns it, with a bracket at its root; None if nothing but empty elements is in it."""
-    kept: list[list[TreeEvent]] = [[]]  # for each open bracket, what is in it
+    """Return a cleaned tree with a labelled root; None if it contains only empty elements."""
+    kept: list[list[TreeEvent]] = [[]]  # for each open bracket, its contents
     for event in tree_events(tree):
         if event.kind == "open":
             kept.append([])
@@ -96,20 +96,20 @@ def clean_tree(tree: Tree) -> Tree | None:
 
 
 def _label_root(tree: Tree) -> Tree:
-    """Return a tree whose root is a bracket with a label."""
+    """Return a tree whose root is a labelled bracket."""
     return Tree(_ROOT_LABEL, (tree,)) if tree.word else tree if tree.label else replace(tree, label=_ROOT_LABEL)
 
 
 def _shorten_tree(tree: Tree | None) -> str:
-    """Return a tree, or its beginning, to be put in a message."""
+    """Return a tree, or its beginning, for a message."""
     text = str(tree or "nothing")
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def check_visible_words(tree: Tree, where: str) -> None:
-    """Object to words that nobody can see: a no-break space and its kin, of which only treebanks could make words."""
+    """Raise an error for words that consist of Unicode whitespace, such as a no-break space."""
     if any(not word.strip() for word in tree.words):
-        raise UserError(f"{where}: a word of {_shorten_tree(tree)} is nothing but a space of Unicode's. Remove it.")
+        raise UserError(f"{where}: a word of {_shorten_tree(tree)} consists of Unicode whitespace. Remove it.")
 
 
 def linearise_tree(tree: Tree) -> Iterator[str]:
@@ -119,7 +119,7 @@ def linearise_tree(tree: Tree) -> Iterator[str]:
 
 
 def attach_words(words: Sequence[str], brackets: Sequence[str]) -> Tree | None:
-    """Put words back into the brackets and tags that were written for them; None if they make no tree together."""
+    """Insert words into brackets and tags; return None if the result is not a tree."""
     waiting = iter(words)
     opened: list[str] = []
     row: list[TreeEvent] = []

@@ -1,4 +1,4 @@
-"""What tasks share whose input is one word: lexicons, labels, several right answers, error rates."""
+"""What tasks whose input is one word share: lexicons, labels, several references per word, error rates."""
 
 import re
 from abc import ABC, abstractmethod
@@ -29,70 +29,70 @@ _MAX_LISTED_LETTERS = 12  # letters that a remark lists, at most
 
 @dataclass(frozen=True)
 class WordTask(BaseTask, ABC):
-    """From the letters of a word to something else; with labels, one model for several kinds of word."""
+    """A task whose source is the letters of a word; with labels, one model serves several languages or kinds."""
 
-    labels: tuple[str, ...]  # of which each word has one; none, if the model has learned from one file
+    labels: tuple[str, ...]  # each word has one; none if the model was trained on one file
     scheme: ScoringScheme  # of scoring
 
-    max_scored_examples = 20_000  # words are short, and a model of ten languages should tell about all of them
+    max_scored_examples = 20_000  # words are short, and a model may have ten languages
     layout: ClassVar[LexiconLayout]
-    input_columns: ClassVar[tuple[str, ...]]  # what a person gives, with tabs between
-    input_example: ClassVar[str]  # an example of that
+    input_columns: ClassVar[tuple[str, ...]]  # what a person enters, separated by tabs
+    input_example: ClassVar[str]  # an example of an input
     output_column: ClassVar[int] = 1  # the column of the files that the model writes
 
     def configure(self, config: DataConfig) -> Self:
-        """Return the task with the labels that a recipe gives its files."""
+        """Return the task with the labels of the recipe's files."""
         return replace(self, labels=tuple(dict.fromkeys(corpus.label for corpus in config.corpora)))
 
     @abstractmethod
     def encode_columns(self, columns: Sequence[str]) -> str:
-        """Write what a person gives, column by column, as the model reads it."""
+        """Convert the columns that a person enters to what the model reads."""
 
     @abstractmethod
     def decode_columns(self, source: str) -> str:
-        """Write what the model reads as a person gives it."""
+        """Convert what the model reads to what a person enters."""
 
     def open_corpora(self, config: DataConfig) -> tuple[Lexicon, Lexicon | None]:
-        """Find the lexicons that the recipe names."""
+        """Open the lexicons that the recipe names."""
         return open_lexicons(config, self.layout)
 
     def check_data(self, corpus: TextPairs, valid: TextPairs | None) -> Iterator[DataWarning]:
-        """Compare what there is to validate with to what there is to learn from."""
+        """Yield warnings about validation words that are in the training data, and letters that are not."""
         if valid is None:
             return
         learned, others = ({source for source, _ in pairs.pairs()} for pairs in (corpus, valid))
         both = len(others & learned)
         if both:
             yield DataWarning(
-                f"{valid}: {both:,} of {len(others):,} words are also trained on; on those a score means little."
+                f"{valid}: {both:,} of {len(others):,} words are also in the training data; their scores are inflated."
             )
         unseen = sorted(_distinct_symbols(others) - _distinct_symbols(learned))
         if unseen:
             listed = " ".join(map(visible_letter, unseen[:_MAX_LISTED_LETTERS])) + (
                 " …" if len(unseen) > _MAX_LISTED_LETTERS else ""
             )
-            yield DataWarning(f"{valid}: never seen in training, so read as unknown: {listed}", serious=False)
+            yield DataWarning(f"{valid}: not in the training data, so read as unknown: {listed}", serious=False)
 
     def split_validation(self, corpus: TextPairs, recipe: Recipe) -> CorpusSplit:
-        """Hold some words out, each with all of its answers."""
+        """Hold out some words, each with all of its references."""
         return split_held_out(corpus, recipe.data.held_out, recipe.training.seed, by_source=True)
 
     def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
-        """Several lines of one word are one example with several answers."""
+        """Make one example of all lines of a word."""
         answers: dict[str, list[str]] = {}
         for source, target in pairs:
             answers.setdefault(source, []).append(self.from_model_output(source, target))
         return [Example(self._labelled_source(source), tuple(targets)) for source, targets in answers.items()]
 
     def _labelled_source(self, source: str) -> str:
-        """Write what the model reads as a person gives it, the label first."""
+        """Convert what the model reads to what a person enters, with its label first."""
         if not self.labels:
             return self.decode_columns(source)
         name, _, rest = source.partition(" ")
         return f"{name[1:-1]}\t{self.decode_columns(rest)}"
 
     def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
-        """Read a lexicon; of a model with labels one or more, each with its own, as in fre=french.tsv,dut=dutch.tsv."""
+        """Read a lexicon, or several with labels, as in fre=french.tsv,dut=dutch.tsv."""
         if source is not None or reference is None:
             raise UserError(
                 f"Give --reference alone, a file with {', '.join(self.layout.columns)} on each line: it has what to do "
@@ -104,14 +104,14 @@ class WordTask(BaseTask, ABC):
         return self.examples_from_pairs(lexicon.pairs())
 
     def _reference_files(self, reference: str) -> tuple[tuple[str, Path], ...]:
-        """Return the labels and paths of a reference; a comma before a known label begins another."""
+        """Return the labels and paths of a reference; a comma before a known label starts the next file."""
         if not self.labels:
             return (("", Path(reference)),)
         another = f",(?=(?:{'|'.join(map(re.escape, self.labels))})=)"
         return tuple(self._reference_file(part) for part in re.split(another, reference))
 
     def _reference_file(self, reference: str) -> tuple[str, Path]:
-        """Return the label and the path of a part of a reference."""
+        """Return the label and the path of one file of a reference."""
         name, _, path = reference.partition("=")
         if not path or Path(reference).exists():
             raise UserError(
@@ -122,7 +122,7 @@ class WordTask(BaseTask, ABC):
         return name, Path(path)
 
     def to_model_input(self, text: str) -> str:
-        """Turn a word, or what else there is to it, into what the model reads; nothing stays nothing."""
+        """Convert a word, with label and tags if the task has them, to what the model reads."""
         if not text.strip():
             return ""
         columns = split_tabs(text)
@@ -135,7 +135,7 @@ class WordTask(BaseTask, ABC):
         return f"{label_token(columns[0])} {self.encode_columns(columns[1:])}"
 
     def _format_error(self, text: str) -> UserError:
-        """Say what is missing or too much."""
+        """Return the error for an input with missing or extra columns."""
         sample = f"{self.labels[0]}\t{self.input_example}" if self.labels else self.input_example
         shape = " and ".join((*(("a label",) if self.labels else ()), *(f"the {name}" for name in self.input_columns)))
         tabs = ", with a tab between" if "\t" in sample else ", without tabs"
@@ -146,7 +146,7 @@ class WordTask(BaseTask, ABC):
         return UserError(f'"{_show_tabs(text)}" is not {shape}{tabs}. Write "{_show_tabs(sample)}"{options}.{known}')
 
     def _check_label(self, label: str) -> None:
-        """Object to a label that the model has not learned."""
+        """Raise an error for a label that the model was not trained with."""
         if label not in self.labels:
             raise UserError(
                 f'The model has no label "{label}"; it has {self._label_list}.{did_you_mean(label, [*self.labels])}'
@@ -154,11 +154,11 @@ class WordTask(BaseTask, ABC):
 
     @property
     def _label_list(self) -> str:
-        """The labels, to be named in a message."""
+        """The labels, for a message."""
         return ", ".join(self.labels)
 
     def read_outputs(self, path: str, examples: Sequence[Example], on_notice: OnNotice) -> list[str]:
-        """Read answers made elsewhere: one a line for each word in turn, or beside the words, as in a lexicon."""
+        """Read outputs of another program: one line per word, or a lexicon with a word and its output per line."""
         lines = list(read_lines(path, on_notice))
         if not any("\t" in line for line in lines):
             if len(lines) != len(examples):
@@ -180,22 +180,22 @@ class WordTask(BaseTask, ABC):
         return [answers[one.source] for one in examples]
 
     def format_entry(self, example: Example, output: str) -> str:
-        """Write an answer as a line of a lexicon, behind its label if there are labels."""
+        """Return an output as a line of a lexicon, after its label if there are labels."""
         columns = example.source.split("\t")
         columns.insert(self.output_column + bool(self.labels), output)
         return "\t".join(columns)
 
     def validation_score(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
-        """Return the task's own measure."""
+        """Return the value of the task's validation metric."""
         found = self._error_rates(examples, outputs, intervals=False)
         return next(rate.value for rate in found if rate.name == self.validation_metric)
 
     def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> ErrorRates:
-        """Return error rates with their intervals."""
+        """Return error rates with confidence intervals."""
         return self._error_rates(examples, outputs, intervals=True)
 
     def score_by_label(self, examples: Sequence[Example], outputs: Sequence[str]) -> dict[str, ErrorRates]:
-        """Score the examples of each label by themselves; without labels there is nothing to take apart."""
+        """Return the scores of each label; an empty dictionary if there are no labels."""
         if not self.labels:
             return {}
         parts: dict[str, list[tuple[Example, str]]] = {}
@@ -204,16 +204,15 @@ class WordTask(BaseTask, ABC):
         return {name: self.score(*zip(*part, strict=True)) for name, part in parts.items()}
 
     def _error_rates(self, examples: Sequence[Example], outputs: Sequence[str], *, intervals: bool) -> ErrorRates:
-        """Have the edits to the nearest right answer counted."""
         sources, references = [one.source for one in examples], [one.references for one in examples]
         return error_rates.score_words(sources, outputs, references, self.scheme, intervals=intervals)
 
 
 def _distinct_symbols(sources: Iterable[str]) -> set[str]:
-    """Return every letter, tag and label."""
+    """Return all letters, tags and labels."""
     return {piece for source in sources for piece in source.split(" ")}
 
 
 def _show_tabs(text: str) -> str:
-    """Write a text so that its tabs can be seen."""
+    """Return a text with visible tabs."""
     return text.replace("\t", "⇥")
