@@ -70,7 +70,7 @@ def write(
 
 def test_the_page_waits_for_a_training_and_follows_it(page, growing):
     page.goto(growing.address)
-    page.get_by_text("Waiting for a training to begin").wait_for()
+    page.get_by_text("Waiting for the training to start").wait_for()
     assert page.locator(".curve:visible").count() == 0
     write(growing.run, range(1, 11))
     page.get_by_text("10 of 100").wait_for()
@@ -96,7 +96,7 @@ def test_the_curve_of_the_score_has_the_name_of_its_measure(page, growing):
     write(growing.run, range(11, 21), [], {"score": 31.5, "measure": "WER"})
     page.get_by_role("heading", name="WER").wait_for()
     assert page.get_by_role("slider", name="WER").get_attribute("aria-valuetext").endswith("31.5")
-    page.get_by_text("The numbers as a table").click()
+    page.get_by_text("Show as a table").click()
     assert "WER" in page.locator("#table thead").inner_text()
     assert page.get_by_text("BLEU").count() == 0
 
@@ -104,7 +104,7 @@ def test_the_curve_of_the_score_has_the_name_of_its_measure(page, growing):
 def test_a_sentence_is_proposed_but_not_to_one_who_is_about_to_type(page, growing):
     shutil.rmtree(growing.run, ignore_errors=True)
     page.goto(growing.address)
-    sentence = page.get_by_label("Sentence to look at")
+    sentence = page.get_by_label("Sentence to inspect")
     sentence.focus()
     write(growing.run, range(1, 11), [{"source": "a cat", "reference": "eine Katze", "translation": "eine Kuh"}])
     page.get_by_text("10 of 100").wait_for()
@@ -132,7 +132,7 @@ def test_keys_walk_a_curve_and_all_curves_follow(page, site):
 
 def test_the_numbers_are_there_as_a_table(page, site):
     page.goto(site.address)
-    page.get_by_text("The numbers as a table").click()
+    page.get_by_text("Show as a table").click()
     rows = page.locator("#table tbody tr")
     rows.first.wait_for()
     assert rows.locator("th").all_inner_texts()[-2:] == ["8", "4"]
@@ -141,8 +141,8 @@ def test_the_numbers_are_there_as_a_table(page, site):
 
 def test_one_looks_inside_a_checkpoint_with_the_viewer(page, site):
     page.goto(site.address)
-    page.get_by_label("Sentence to look at").fill("a b c")
-    page.get_by_role("button", name="Look inside").click()
+    page.get_by_label("Sentence to inspect").fill("a b c")
+    page.get_by_role("button", name="Show attention").click()
     page.get_by_text("Checkpoint of step 8.").wait_for()
     page.locator("#viewer canvas").first.wait_for()
     assert page.locator("#viewer").inner_text().split()[:4] == ["a", "b", "c", "⟨end⟩"]
@@ -159,7 +159,7 @@ def test_axe_finds_nothing_to_complain_about_in_light_and_dark(page, site):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
     page.goto(site.address)
     page.locator(".curve .line").first.wait_for()
-    page.get_by_text("The numbers as a table").click()
+    page.get_by_text("Show as a table").click()
     page.locator("#table tbody tr").first.wait_for()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)

@@ -53,7 +53,7 @@ def test_nothing_else_can_be_read(site, path):
 
 def test_the_summary_is_that_of_the_run(site):
     told = site.get("summary").json()
-    assert (told["situation"], told["step"]) == ("finished", 8)
+    assert (told["status"], told["step"]) == ("finished", 8)
 
 
 def test_events_tell_of_a_file_that_grows(site):
@@ -75,15 +75,15 @@ def test_samples_are_answered_by_validation(site):
 
 
 def test_a_look_is_made_when_it_is_asked_for(site):
-    newest = site.get("look?text=a+b+c").json()
+    newest = site.get("inspect?text=a+b+c").json()
     assert newest["checkpoint"] == 8
     assert newest["source"]["text"] == "a b c"
     assert newest["kinds"]["cross"]["heads"] == 2
-    earlier = site.get("look?text=a+b+c&checkpoint=4").json()
+    earlier = site.get("inspect?text=a+b+c&checkpoint=4").json()
     assert earlier["checkpoint"] == 4
     assert earlier["kinds"]["cross"]["weights"] != newest["kinds"]["cross"]["weights"]
     head = urllib.parse.quote('[["cross", 0, 1]]')
-    assert site.get(f"look?text=a+b+c&without={head}").json()["ablated_heads"] == [["cross", 0, 1]]
+    assert site.get(f"inspect?text=a+b+c&ablate_heads={head}").json()["ablated_heads"] == [["cross", 0, 1]]
     assert [each["step"] for each in site.get("checkpoints").json()] == [4, 6, 8]
 
 
@@ -92,12 +92,12 @@ def test_a_look_is_made_when_it_is_asked_for(site):
     [
         "", "text=", "text=%20", "text=" + "a" * 1001, "text=" + "+a" * 450,
         "text=a&checkpoint=x", "text=a&checkpoint=-1", "text=a&checkpoint=5",
-        "text=a&without=x", "text=a&without=7", "text=a&without={}", "text=a&without=[[1]]",
-        'text=a&without=[["cross",9,9]]', 'text=a&without=[["cross","0",1]]',
+        "text=a&ablate_heads=x", "text=a&ablate_heads=7", "text=a&ablate_heads={}", "text=a&ablate_heads=[[1]]",
+        'text=a&ablate_heads=[["cross",9,9]]', 'text=a&ablate_heads=[["cross","0",1]]',
     ],
 )  # fmt: skip
 def test_a_look_that_makes_no_sense_is_refused_in_words(site, question):
-    answer = site.get("look?" + question.replace('"', "%22"))
+    answer = site.get("inspect?" + question.replace('"', "%22"))
     assert answer.status == 422
     assert len(answer.json()["error"]) > 20
 
@@ -164,11 +164,11 @@ def test_a_looker_that_dies_is_an_answer_and_the_next_one_is_another(trained, mo
     async def asked():
         asking = inspector.Inspector(trained)
         monkeypatch.setattr(sys, "executable", shutil.which("true"))
-        process = await asking._running_process()
+        child = await asking._running_child()
         with pytest.raises(Problem, match="try again"):
             await asking.request(text="a")
-        assert asking.process is None
+        assert asking.child is None
         assert asking.waiting == 0
-        await process.communicate()
+        await child.process.wait()
 
     asyncio.run(asked())

@@ -10,38 +10,24 @@ import sys
 import numpy as np
 import pytest
 
-from dragoman.run import MANIFEST_FILE, Run
+from dragoman.run import Run
 from dragoman.watch import run_status
 from dragoman.watch.summary import MAX_POINTS, WatchedRun, downsample
 
 
-def test_the_files_are_those_that_a_run_has(tmp_path):
-    run = Run(tmp_path)
-    named = (
-        run_status.RECIPE_FILE,
-        run_status.METRICS_FILE,
-        run_status.LOCK_FILE,
-        run_status.CARD_FILE,
-        run_status.CHECKPOINTS_FOLDER,
-    )
-    own = (run.recipe_file, run.metrics_file, run.lock_file, run.card_file, run.checkpoints_dir)
-    assert named == tuple(path.name for path in own)
-    assert run_status.MANIFEST_FILE == MANIFEST_FILE
-
-
 def test_a_finished_run_is_told_whole(trained):
     told = WatchedRun(trained).summary()
-    assert (told["run"], told["situation"], told["step"], told["steps"]) == ("trained", "finished", 8, 8)
+    assert (told["run"], told["status"], told["step"], told["steps"]) == ("trained", "finished", 8, 8)
     assert told["checkpoints"] == [4, 6, 8]
     assert told["validations"] == [4, 8]
     assert [step for step, _ in told["curves"]["loss"]["training"]] == list(range(1, 9))
     assert [step for step, _ in told["curves"]["score"]["validation"]] == [4, 8]
     assert set(told["curves"]) == {"loss", "perplexity", "score", "rate", "speed"}
     assert told["measure"] == "BLEU"
-    assert told["best"]["step"] in (4, 8)
+    assert told["best_validation"]["step"] in (4, 8)
     assert set(told["samples"][0]) == {"source", "reference", "translation"}
     assert told["facts"]["Model"] == "1 + 1 layers, width 16, 2 heads"
-    assert told["left"] is None
+    assert told["seconds_left"] is None
     json.dumps(told, allow_nan=False)
 
 
@@ -85,7 +71,7 @@ def test_a_run_that_is_not_there_or_half_written_is_waited_for(tmp_path, content
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "recipe.toml").write_text(content)
     told = WatchedRun(tmp_path / "run").summary()
-    assert (told["situation"], told["step"], told["steps"], told["checkpoints"]) == ("missing", 0, None, [])
+    assert (told["status"], told["step"], told["steps"], told["checkpoints"]) == ("missing", 0, None, [])
     assert told["curves"]["loss"] == {"training": [], "validation": []}
 
 
@@ -95,7 +81,7 @@ def test_a_run_that_is_erased_and_begun_anew_is_followed(trained, tmp_path):
     assert watched.summary()["step"] == 8
     Run(run).erase()
     told = watched.summary()
-    assert (told["situation"], told["step"]) == ("missing", 0)
+    assert (told["status"], told["step"]) == ("missing", 0)
     (run / "metrics.jsonl").write_text('{"event": "train", "step": 1, "nll": 3.0}\n')
     assert watched.summary()["step"] == 1
 
@@ -114,45 +100,45 @@ def test_a_training_that_holds_its_lock_is_going_on_until_it_dies(tmp_path):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout
     holder.stdout.readline()
-    assert run_status.training_status(run) == "preparing"
+    assert run_status.training_status(Run(run)) == "preparing"
     (run / "metrics.jsonl").write_text('{"event": "train", "step": 1}\n')
-    assert run_status.training_status(run) == "training"
+    assert run_status.training_status(Run(run)) == "training"
     holder.kill()
     holder.wait()
-    assert run_status.training_status(run) == "stopped"
+    assert run_status.training_status(Run(run)) == "stopped"
     (run / "README.md").write_text("done")
-    assert run_status.training_status(run) == "finished"
+    assert run_status.training_status(Run(run)) == "finished"
 
 
 def test_a_process_that_only_has_the_number_of_the_trainer_is_none(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     (tmp_path / ".lock").write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname()}))
-    assert run_status.training_status(tmp_path) == "stopped"
+    assert run_status.training_status(Run(tmp_path)) == "stopped"
 
 
 def test_looking_never_takes_the_lock(trained, tmp_path):
     run = shutil.copytree(trained, tmp_path / "run")
     with Run(run).lock():
-        run_status.training_status(run)
+        run_status.training_status(Run(run))
     before = (run / ".lock").read_bytes()
-    run_status.training_status(run)
+    run_status.training_status(Run(run))
     assert (run / ".lock").read_bytes() == before
 
 
 def test_a_training_on_another_machine_is_known_by_its_writing(tmp_path):
     (tmp_path / ".lock").write_text(json.dumps({"process": 1, "host": "elsewhere"}))
     (tmp_path / "metrics.jsonl").write_text("{}\n")
-    assert run_status.training_status(tmp_path) == "training"
+    assert run_status.training_status(Run(tmp_path)) == "training"
     os.utime(tmp_path / "metrics.jsonl", (1, 1))
-    assert run_status.training_status(tmp_path) == "stopped"
+    assert run_status.training_status(Run(tmp_path)) == "stopped"
 
 
 def test_the_time_left_is_that_of_the_steps_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_status, "is_held", lambda _: True)
+    monkeypatch.setattr(run_status, "is_locked", lambda _: True)
     (tmp_path / "recipe.toml").write_text("[training]\nsteps = 100\n")
     lines = [json.dumps({"event": "train", "step": step, "seconds": 2.0 * step}) + "\n" for step in range(1, 61)]
     (tmp_path / "metrics.jsonl").write_text("".join(lines))
-    assert WatchedRun(tmp_path).summary()["left"] == pytest.approx(80)
+    assert WatchedRun(tmp_path).summary()["seconds_left"] == pytest.approx(80)
 
 
 def test_a_long_training_is_drawn_with_few_points_that_keep_its_level_and_its_end():

@@ -1,1 +1,1 @@
-"""A live page of a training: reads the files of a run directory, and nothing else."""
+"""The live page of a training, which only reads files of the run directory."""

@@ -1,4 +1,4 @@
-"""The routes of a training's page. All of them only read."""
+"""The routes of the live page, which only read files of the run directory."""
 
 import asyncio
 import json
@@ -14,18 +14,19 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dragoman.server.problems import EXCEPTION_HANDLERS, Problem
+from dragoman.viewer.record import ATTENTION_KINDS
 from dragoman.watch.inspector import Inspector
 from dragoman.watch.summary import WatchedRun
 
 _PAGE_FILES = Path(str(files("dragoman.watch"))) / "page"
 _VIEWER_FILES = Path(str(files("dragoman.viewer"))) / "static"
-_POLL_SECONDS = 1.0  # the files are looked at
-_PING_SECONDS = 15.0  # after which a silent client is asked whether it is still there
-_MAX_CHARACTERS = 1000  # of a sentence to look at
+_POLL_SECONDS = 1.0  # interval between reads of the files
+_PING_SECONDS = 15.0  # interval of comments in an idle event stream, which detect closed connections
+_MAX_CHARACTERS = 1000  # of a sentence to inspect
 
 
 class RunMonitor:
-    """Looks at the run for all who watch: once a second, however many they are."""
+    """Reads the run once per second for all clients."""
 
     def __init__(self, folder: Path) -> None:
         self.run = WatchedRun(folder)
@@ -35,7 +36,7 @@ class RunMonitor:
         self.summary_json = ""
 
     async def summary(self) -> str:
-        """Return the document of this moment as JSON."""
+        """Return the current summary as JSON."""
         async with self.lock:
             now = asyncio.get_running_loop().time()
             if now - self.polled_at >= _POLL_SECONDS / 2:
@@ -44,7 +45,7 @@ class RunMonitor:
         return self.summary_json
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Yield the document whenever it has changed."""
+        """Yield the summary as a server-sent event whenever it changes."""
         sent, quiet = "", 0.0
         while True:
             text = await self.summary()
@@ -52,80 +53,74 @@ class RunMonitor:
                 yield b"data: " + text.encode() + b"\n\n"
                 sent, quiet = text, 0.0
             elif quiet >= _PING_SECONDS:
-                yield b": still here\n\n"
+                yield b": ping\n\n"
                 quiet = 0.0
             await asyncio.sleep(_POLL_SECONDS)
             quiet += _POLL_SECONDS
 
 
 async def _page(_request: Request) -> Response:
-    """Return the page."""
     return FileResponse(_PAGE_FILES / "index.html")
 
 
 async def _summary(request: Request) -> Response:
-    """Return where the training stands."""
     return Response(await _monitor(request).summary(), media_type="application/json")
 
 
 async def _events(request: Request) -> Response:
-    """Tell where the training stands, again and again."""
     return StreamingResponse(_monitor(request).events(), media_type="text/event-stream")
 
 
 async def _samples(request: Request) -> Response:
-    """Return the sentences of one validation."""
     await _monitor(request).summary()
-    found = _monitor(request).run.samples(request.path_params["step"])
-    if found is None:
+    samples = _monitor(request).run.samples(request.path_params["step"])
+    if samples is None:
         raise Problem(404, "no_validation", "There was no validation at this step.")
-    return JSONResponse(found)
+    return JSONResponse(samples)
 
 
 async def _checkpoints(request: Request) -> Response:
-    """List the checkpoints that can be looked at."""
     return JSONResponse((await _monitor(request).inspector.request(checkpoints=True))["checkpoints"])
 
 
 async def _inspect(request: Request) -> Response:
-    """Show a translation from inside."""
-    return JSONResponse((await _monitor(request).inspector.request(**_inspection_options(request)))["look"])
+    return JSONResponse((await _monitor(request).inspector.request(**_inspection_options(request)))["record"])
 
 
 def _inspection_options(request: Request) -> dict[str, Any]:
-    """Read what is to be looked at."""
-    asked = request.query_params
-    text, step = asked.get("text", ""), asked.get("checkpoint")
+    """Return the options of an inspection from the query parameters."""
+    query = request.query_params
+    text, step = query.get("text", ""), query.get("checkpoint")
     if not text.strip() or len(text) > _MAX_CHARACTERS:
-        raise Problem(422, "invalid", f"Give a sentence of up to {_MAX_CHARACTERS} characters.", field="text")
+        raise Problem(422, "invalid", f"text must have 1 to {_MAX_CHARACTERS} characters.", field="text")
     if step is not None and not (step.isascii() and step.isdigit() and len(step) < 12):
-        raise Problem(422, "invalid", "A checkpoint is named by its step.", field="checkpoint")
+        raise Problem(422, "invalid", "checkpoint must be the step of a checkpoint.", field="checkpoint")
     return {
         "text": text,
         "checkpoint": None if step is None else int(step),
-        "prefix": asked.get("prefix", "")[:_MAX_CHARACTERS],
-        "trace": asked.get("trace") == "true",
-        "without": _parse_heads(asked.get("without", "[]")),
+        "prefix": query.get("prefix", "")[:_MAX_CHARACTERS],
+        "trace": query.get("trace") == "true",
+        "without": _parse_heads(query.get("ablate_heads", "[]")),
     }
 
 
 def _parse_heads(text: str) -> list[list[Any]]:
-    """Read a list of heads: kind, layer and head, counted from 0."""
+    """Parse a JSON list of heads: kind, layer and head, counted from 0."""
     try:
-        found = json.loads(text)
-        good = all(len(one) == 3 and one[0] in ("encoder", "decoder", "cross") for one in found)
-        whole = all(type(number) is int for one in found for number in one[1:])
+        heads: list[list[Any]] = json.loads(text)
+        is_valid = isinstance(heads, list) and all(
+            kind in ATTENTION_KINDS and type(layer) is int and type(head) is int for kind, layer, head in heads
+        )
     except (ValueError, TypeError, RecursionError):
-        good = whole = False
-    if not (good and whole and isinstance(found, list)):
-        raise Problem(422, "invalid", 'Heads are written as [["cross", 0, 1]].', field="without")
-    return found
+        is_valid = False
+    if not is_valid:
+        raise Problem(422, "invalid", 'ablate_heads must be a list such as [["cross", 0, 1]].', field="ablate_heads")
+    return heads
 
 
 def _monitor(request: Request) -> RunMonitor:
-    """Return what looks at the run."""
-    found: RunMonitor = request.app.state.watcher
-    return found
+    monitor: RunMonitor = request.app.state.monitor
+    return monitor
 
 
 _ROUTES: list[BaseRoute] = [
@@ -134,14 +129,14 @@ _ROUTES: list[BaseRoute] = [
     Route("/events", _events),
     Route("/samples/{step:int}", _samples),
     Route("/checkpoints", _checkpoints),
-    Route("/look", _inspect),
+    Route("/inspect", _inspect),
     Mount("/watch/page", StaticFiles(directory=_PAGE_FILES)),
     Mount("/viewer/static", StaticFiles(directory=_VIEWER_FILES, check_dir=False)),
 ]
 
 
 def build_app(folder: Path) -> Starlette:
-    """Return the application that shows the training in a folder; the guard stands before it."""
+    """Return the application for the run in a folder, without access control."""
     app = Starlette(routes=_ROUTES, exception_handlers=EXCEPTION_HANDLERS)
-    app.state.watcher = RunMonitor(folder)
+    app.state.monitor = RunMonitor(folder)
     return app

@@ -1,7 +1,6 @@
-"""The page of a training, in a process of its own beside it: `python -m dragoman.watch.background RUN SOCKET`.
+"""The live page in a background process: `python -m dragoman.watch.background FD RUN LISTENER_FD`.
 
-It works behind everybody else on the machine, says nothing on the terminal, and ends when the training does: the
-training holds the other end of its standard input.
+The process has the lowest priority, prints nothing, and ends with the training that started it.
 """
 
 import asyncio
@@ -10,42 +9,41 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-_EXIT_SECONDS = 2.0  # for the process to end by itself
+from dragoman.processes import ChildProcess, parent_socket
+
+_EXIT_SECONDS = 2.0
 
 
 @contextmanager
 def background_page(folder: Path, listener: socket.socket) -> Iterator[None]:
-    """Show a run on a page while something else goes on; whatever happens to the page, that goes on."""
+    """Serve the live page of a run while the block runs. Errors of the page do not affect the block."""
     with listener:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dragoman.watch.background", str(folder), str(listener.fileno())],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            pass_fds=(listener.fileno(),), start_new_session=True,  # Ctrl-C is for the training
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-    assert process.stdin, "it is a pipe"
+        child = ChildProcess(
+            "dragoman.watch.background",
+            folder,
+            listener.fileno(),
+            threads=1,
+            pass_fds=[listener.fileno()],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     try:
         yield
     finally:
-        with suppress(OSError):
-            process.stdin.close()
-        try:
-            process.wait(_EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        child.stop(_EXIT_SECONDS)
 
 
-def main(folder: str, file_descriptor: str) -> None:
-    """Serve until the standard input ends."""
+def main(descriptor: str, folder: str, listener_descriptor: str) -> None:
+    """Serve until the parent closes its end of the socket."""
     os.nice(19)
     from dragoman.watch.server import serve
 
-    with socket.socket(fileno=int(file_descriptor)) as listening:
-        asyncio.run(serve(Path(folder), listening, parent_pipe=sys.stdin.buffer))
+    parent = parent_socket(descriptor).socket
+    with socket.socket(fileno=int(listener_descriptor)) as listener:
+        asyncio.run(serve(Path(folder), listener, parent=parent))
 
 
 if __name__ == "__main__":

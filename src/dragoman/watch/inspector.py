@@ -1,79 +1,66 @@
-"""Looks inside checkpoints on request, by a process of its own that is there only while somebody looks."""
+"""Inspect checkpoints on request, in a child process that runs only while it is needed."""
 
 import asyncio
-import json
-import os
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dragoman.processes import AsyncChildProcess
 from dragoman.server.problems import Problem, server_busy
 
-_MAX_ANSWER_BYTES = 64 << 20  # more can only be a fault
-_ANSWER_SECONDS = 120.0  # for one look, the start of the process included: it works behind the training
-_IDLE_SECONDS = 300.0  # after which its memory is given back
-_MAX_WAITING = 4  # looks at a time
+_ANSWER_SECONDS = 120.0  # includes the start of the process, which has the lowest priority
+_IDLE_SECONDS = 300.0  # after which the process is stopped
+_MAX_WAITING = 4  # concurrent requests
 
 
 class Inspector:
-    """Asks the looker, one question after the other."""
+    """Sends requests to the worker process, one at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.process: asyncio.subprocess.Process | None = None
+        self.child: AsyncChildProcess | None = None
         self.lock = asyncio.Lock()
         self.waiting = 0
         self.idle_timer: asyncio.TimerHandle | None = None
 
     async def request(self, **options: Any) -> dict[str, Any]:
-        """Return the answer to a question, or raise the problem that it is."""
+        """Return the answer of the worker; raise a Problem if it is an error."""
         if self.waiting >= _MAX_WAITING:
             raise server_busy(5)
         self.waiting += 1
         try:
             async with self.lock:
-                said = await self._exchange(options)
+                answer = await self._exchange(options)
         finally:
             self.waiting -= 1
-        if "error" in said:
-            raise Problem(422, "refused", str(said["error"]))
-        return said
+        if "error" in answer:
+            raise Problem(422, "refused", str(answer["error"]))
+        return answer
 
     async def _exchange(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Send a question and wait for its answer; a looker that is too slow, or dies, makes room for another."""
+        """Send a request and wait for its answer; stop the worker if it is too slow or has ended."""
         if self.idle_timer:
             self.idle_timer.cancel()
-        process = await self._running_process()
-        assert process.stdin and process.stdout, "both are pipes"
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                process.stdin.write(json.dumps(options).encode() + b"\n")
-                await process.stdin.drain()
-                line = await process.stdout.readline()
-            said: dict[str, Any] = json.loads(line)
-        except (TimeoutError, OSError, ValueError):
+                child = await self._running_child()
+                child.send(options)
+                answer: dict[str, Any] = await child.receive()
+        except (TimeoutError, OSError, EOFError, ValueError):
             self.stop()
-            raise Problem(503, "no_look", "The look was not finished; try again.", retry_after=5) from None
-        except asyncio.CancelledError:  # nobody waits any more, and the answer must not be taken for the next one's
+            raise Problem(503, "no_inspection", "The inspection did not finish; try again.", retry_after=5) from None
+        except asyncio.CancelledError:  # the pending answer must not be taken for that of the next request
             self.stop()
             raise
         self.idle_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self.stop)
-        return said
+        return answer
 
-    async def _running_process(self) -> asyncio.subprocess.Process:
-        """Return the looker, started if it is not there."""
-        if self.process is None or self.process.returncode is not None:
-            self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "dragoman.watch.inspector_worker", str(self.folder),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_MAX_ANSWER_BYTES,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-        return self.process
+    async def _running_child(self) -> AsyncChildProcess:
+        if self.child is None or self.child.process.returncode is not None:
+            self.child = await AsyncChildProcess.start("dragoman.watch.inspector_worker", self.folder, threads=1)
+        return self.child
 
     def stop(self) -> None:
-        """End the looker."""
-        process, self.process = self.process, None
-        if process:
-            with suppress(ProcessLookupError):
-                process.kill()
+        """Stop the worker process."""
+        child, self.child = self.child, None
+        if child:
+            child.kill()

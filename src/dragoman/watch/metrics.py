@@ -1,7 +1,7 @@
-"""The numbers of a training, read from metrics.jsonl as it grows.
+"""The metrics of a training, read incrementally from metrics.jsonl.
 
-The file is somebody else's: its last line may be half written, it may not be there yet, and it may be replaced by
-another at any moment. What cannot be read now is read next time.
+Another process writes the file: its last line may be incomplete, it may not exist yet, and it may be replaced at any
+time. What cannot be read is read at the next refresh.
 """
 
 import json
@@ -14,25 +14,25 @@ from pathlib import Path
 from typing import Any
 
 _READ_BYTES = 1 << 22  # bytes read at a time
-_SIGNATURE_BYTES = 256  # bytes by which a file is known again
+_SIGNATURE_BYTES = 256  # first bytes, which identify a file
 _TRAINING_FIELDS = ("step", "loss", "nll", "rate", "gradient_norm", "tokens_per_second", "seconds")
 
 
 @dataclass
 class ValidationEntry:
-    """What a validation found."""
+    """The results of one validation."""
 
     step: int
     loss: float | None
     perplexity: float | None
-    score: float | None  # of some examples that were tried
-    measure: str  # what kind of score that is: "BLEU"
+    score: float | None  # of the samples
+    measure: str  # the name of the score, as "BLEU"
     samples: list[dict[str, str]]
 
 
 @dataclass
 class MetricsHistory:
-    """All that the file has said up to now."""
+    """All entries that were read."""
 
     training: dict[str, "array[float]"] = field(default_factory=lambda: {name: array("d") for name in _TRAINING_FIELDS})
     validations: list[ValidationEntry] = field(default_factory=list)
@@ -41,7 +41,7 @@ class MetricsHistory:
         return len(self.training["step"])
 
     def add(self, entry: dict[str, Any]) -> None:
-        """Take an event into account."""
+        """Add an entry."""
         if entry["event"] == "train":
             for name, values in self.training.items():
                 values.append(_finite_or(entry.get(name), nan))
@@ -53,21 +53,21 @@ class MetricsHistory:
 
 
 class MetricsFile:
-    """A metrics file that is followed."""
+    """A growing metrics file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Discard everything that was read."""
         self.metrics = MetricsHistory()
         self.offset = 0
         self.signature = b""
-        self.file_identity: tuple[int, int, int] | None = None  # file number, size, time of change
+        self.file_identity: tuple[int, int, int] | None = None  # inode, size, modification time
 
     def refresh(self) -> bool:
-        """Read what is new, and say whether there was anything."""
+        """Read new entries and return whether the file has changed."""
         try:
             there = self.path.stat()
             if _file_identity(there) == self.file_identity:
@@ -81,7 +81,7 @@ class MetricsFile:
         return True
 
     def _read_new_lines(self, there: stat_result) -> None:
-        """Read the whole lines that are new; of another file than last time, all."""
+        """Read the complete new lines, or all lines if the file was replaced."""
         with self.path.open("rb") as file:
             opening = file.read(_SIGNATURE_BYTES)
             replaced = self.file_identity is not None and there.st_ino != self.file_identity[0]
@@ -98,12 +98,11 @@ class MetricsFile:
 
 
 def _file_identity(there: stat_result) -> tuple[int, int, int]:
-    """Return what changes whenever a file is written to or replaced."""
     return there.st_ino, there.st_size, there.st_mtime_ns
 
 
 def _parse_entries(lines: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the events on some lines; what is none is passed over."""
+    """Yield the entries of some lines; other lines are skipped."""
     for line in lines.split(b"\n"):
         try:
             entry = json.loads(line)
@@ -114,22 +113,22 @@ def _parse_entries(lines: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _finite_or(value: Any, default: Any) -> Any:
-    """Return a finite number, or something else in its place."""
+    """Return a finite number as a float, or the default."""
     try:
         return float(value) if isinstance(value, int | float) and isfinite(value) else default
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # an integer that is too large for a float
         return default
 
 
 def _validation_score(entry: dict[str, Any]) -> tuple[float | None, str]:
-    """Return a validation's score and what kind it is; earlier versions knew one kind, and named the score after it."""
+    """Return the score of a validation and its name; early versions wrote "bleu" only."""
     if "bleu" in entry:
         return _finite_or(entry["bleu"], None), "BLEU"
     return _finite_or(entry.get("score"), None), str(entry.get("measure") or "")
 
 
 def _validation_samples(entry: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the examples of a validation; earlier versions wrote one, without its reference."""
+    """Return the samples of a validation; early versions wrote a single one, without a reference."""
     listed = entry.get("samples")
     found = listed if isinstance(listed, list) else [entry] if entry.get("source") else []
     names = ("source", "reference", "translation")

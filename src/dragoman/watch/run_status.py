@@ -1,4 +1,4 @@
-"""Where a training stands, as far as the files of its run directory tell."""
+"""The status of a training, read from the files of its run directory."""
 
 import json
 import os
@@ -10,66 +10,60 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.presets import DATA_FILE_KEYS
+from dragoman.run import Run
 
-RECIPE_FILE, METRICS_FILE, LOCK_FILE, CARD_FILE, CHECKPOINTS_FOLDER = (
-    "recipe.toml",
-    "metrics.jsonl",
-    ".lock",
-    "README.md",
-    "checkpoints",
-)
-MANIFEST_FILE = "manifest.json"  # the last file of a checkpoint to be written
 _SYSTEM_LOCKS = Path("/proc/locks")
-_QUIET_SECONDS = 120.0  # after which a training on another machine counts as stopped
+_QUIET_SECONDS = 120.0  # without a write, after which a training on another machine counts as stopped
 
 TrainingStatus = Literal["missing", "preparing", "training", "finished", "stopped"]
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """What a run directory says, apart from its numbers."""
+    """The status of a run, without its metrics."""
 
     status: TrainingStatus
-    steps: int | None  # that the recipe plans
+    steps: int | None  # training.steps of the recipe
     facts: dict[str, str]
     checkpoints: list[int]  # steps, the oldest first
 
 
 def run_status(folder: Path) -> RunStatus:
-    """Look at a run directory."""
-    recipe = _read_recipe_table(folder / RECIPE_FILE)
+    """Return the status of the run in a folder."""
+    run = Run(folder)
+    recipe = _read_recipe_table(run.recipe_file)
     steps = _subtable(recipe, "training").get("steps")
     return RunStatus(
-        training_status(folder),
+        training_status(run),
         steps if type(steps) is int else None,
         _recipe_facts(recipe),
-        _saved_steps(folder / CHECKPOINTS_FOLDER),
+        run.complete_checkpoints(),
     )
 
 
-def training_status(folder: Path) -> TrainingStatus:
-    """Say whether a training goes on, and if not, how it ended."""
-    if not folder.is_dir():
+def training_status(run: Run) -> TrainingStatus:
+    """Return whether a training is in progress, and if not, how it ended."""
+    if not run.folder.is_dir():
         return "missing"
-    if is_held(folder):
-        return "training" if _has_content(folder / METRICS_FILE) else "preparing"
-    if (folder / CARD_FILE).exists():
+    if is_locked(run):
+        return "training" if _has_content(run.metrics_file) else "preparing"
+    if run.card_file.exists():
         return "finished"
-    return "stopped" if _has_content(folder / METRICS_FILE) else "missing"
+    return "stopped" if _has_content(run.metrics_file) else "missing"
 
 
-def is_held(folder: Path) -> bool:
-    """Say whether a process holds the run, without taking the lock: a training that begins just then must get it."""
+def is_locked(run: Run) -> bool:
+    """Return whether a process holds the lock of a run, without taking the lock, which would block a new training."""
     try:
-        owner = json.loads((folder / LOCK_FILE).read_text(encoding="utf-8"))
+        owner = json.loads(run.lock_file.read_text(encoding="utf-8"))
         process, host = int(owner["process"]), owner["host"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return _holds_lock(process) if host == socket.gethostname() else _was_changed_recently(folder / METRICS_FILE)
+    return _holds_lock(process) if host == socket.gethostname() else _was_changed_recently(run.metrics_file)
 
 
 def _holds_lock(process: int) -> bool:
-    """Say whether a process is there and, where the system tells, holds a lock: numbers of processes come again."""
+    """Return whether a process holds a file lock, or, on systems without /proc/locks, whether it exists."""
     try:
         return any(
             " FLOCK " in line and line.split()[4] == str(process) for line in _SYSTEM_LOCKS.read_text().splitlines()
@@ -79,7 +73,6 @@ def _holds_lock(process: int) -> bool:
 
 
 def _is_alive(process: int) -> bool:
-    """Say whether there is a process of this number."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -90,7 +83,6 @@ def _is_alive(process: int) -> bool:
 
 
 def _was_changed_recently(path: Path) -> bool:
-    """Say whether a file was written to lately."""
     try:
         return time.time() - path.stat().st_mtime < _QUIET_SECONDS
     except OSError:
@@ -98,7 +90,6 @@ def _was_changed_recently(path: Path) -> bool:
 
 
 def _has_content(path: Path) -> bool:
-    """Say whether a file is there and not empty."""
     try:
         return path.stat().st_size > 0
     except OSError:
@@ -106,7 +97,7 @@ def _has_content(path: Path) -> bool:
 
 
 def _read_recipe_table(path: Path) -> dict[str, Any]:
-    """Read a recipe as it stands, without insisting on anything."""
+    """Read a recipe without validating it; empty if it cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -114,13 +105,12 @@ def _read_recipe_table(path: Path) -> dict[str, Any]:
 
 
 def _subtable(recipe: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a part of a recipe, empty if it is not there."""
-    part = recipe.get(name)
-    return part if isinstance(part, dict) else {}
+    table = recipe.get(name)
+    return table if isinstance(table, dict) else {}
 
 
 def _recipe_facts(recipe: dict[str, Any]) -> dict[str, str]:
-    """Return what one wants to know of a training besides its numbers."""
+    """Return the settings that the page shows."""
     model, data, training = (_subtable(recipe, name) for name in ("model", "data", "training"))
     if not model:
         return {}
@@ -138,10 +128,3 @@ def _recipe_facts(recipe: dict[str, Any]) -> dict[str, str]:
         "Batch": f"{training.get('batch_tokens')} tokens × {training.get('accumulate')}",
         "Schedule": f"{training.get('schedule')}, warm-up {training.get('warmup')}",
     }
-
-
-def _saved_steps(folder: Path) -> list[int]:
-    """Return the steps of the checkpoints that are there whole, the oldest first."""
-    return sorted(
-        int(place.parent.name) for place in folder.glob(f"[0-9]*/{MANIFEST_FILE}") if place.parent.name.isdigit()
-    )

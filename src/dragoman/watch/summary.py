@@ -1,4 +1,4 @@
-"""What the page shows, as one JSON document: curves of a few hundred points, however long the training was."""
+"""The summary of a run as a JSON document, with curves of at most a few hundred points."""
 
 from array import array
 from collections.abc import Iterable
@@ -8,25 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dragoman.run import Run
 from dragoman.watch.metrics import MetricsFile, MetricsHistory, ValidationEntry
-from dragoman.watch.run_status import METRICS_FILE, RunStatus, run_status
+from dragoman.watch.run_status import RunStatus, run_status
 
-MAX_POINTS = 300  # of a curve: more than a screen can show apart
-_RECENT_STEPS = 50  # steps over which the present speed is taken
+MAX_POINTS = 300  # per curve
+_RECENT_STEPS = 50  # over which the current speed is averaged
 
 CurvePoints = list[list[float]]
 
 
 class WatchedRun:
-    """A run that is watched; `summary` looks again each time it is called."""
+    """A run whose summary is refreshed by each call."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.file = MetricsFile(folder / METRICS_FILE)
+        self.file = MetricsFile(Run(folder).metrics_file)
         self.metrics_summary: dict[str, Any] = {}
 
     def summary(self) -> dict[str, Any]:
-        """Return the document of this moment."""
+        """Return the current summary."""
         if self.file.refresh() or not self.metrics_summary:
             self.metrics_summary = _metrics_fields(self.file.metrics)
         now = run_status(self.folder)
@@ -34,18 +35,18 @@ class WatchedRun:
             "run": self.folder.resolve().name,
             **_status_fields(now),
             **self.metrics_summary,
-            "left": _seconds_left(self.metrics_summary, now),
+            "seconds_left": _seconds_left(self.metrics_summary, now),
         }
 
     def samples(self, step: int) -> list[dict[str, str]] | None:
-        """Return the sentences of a validation."""
-        return next((found.samples for found in self.file.metrics.validations if found.step == step), None)
+        """Return the samples of the validation at a step, or None."""
+        validations = self.file.metrics.validations
+        return next((validation.samples for validation in validations if validation.step == step), None)
 
 
 def _status_fields(status: RunStatus) -> dict[str, Any]:
-    """Return what is known apart from the numbers."""
     return {
-        "situation": status.status,
+        "status": status.status,
         "steps": status.steps,
         "facts": status.facts,
         "checkpoints": status.checkpoints,
@@ -53,16 +54,16 @@ def _status_fields(status: RunStatus) -> dict[str, Any]:
 
 
 def _metrics_fields(metrics: MetricsHistory) -> dict[str, Any]:
-    """Return what follows from the metrics alone."""
+    """Return the part of the summary that depends on the metrics only."""
     training, validations = metrics.training, metrics.validations
     with_loss = [found for found in validations if found.loss is not None]
     best = min(with_loss, key=lambda found: found.loss or 0.0, default=None)
     return {
         "step": int(training["step"][-1]) if len(metrics) else 0,
         "seconds": _last_finite(training["seconds"]),
-        "speed": _recent_mean(training["tokens_per_second"]),
-        "pace": _seconds_per_step(metrics),
-        "best": {"step": best.step, "loss": best.loss} if best else None,
+        "tokens_per_second": _recent_mean(training["tokens_per_second"]),
+        "seconds_per_step": _seconds_per_step(metrics),
+        "best_validation": {"step": best.step, "loss": best.loss} if best else None,
         "curves": _curves(metrics),
         "measure": next((found.measure for found in reversed(validations) if found.measure), ""),
         "validations": [found.step for found in validations],
@@ -71,7 +72,7 @@ def _metrics_fields(metrics: MetricsHistory) -> dict[str, Any]:
 
 
 def _curves(metrics: MetricsHistory) -> dict[str, dict[str, CurvePoints]]:
-    """Return every curve: a list of [step, value] for each of its lines."""
+    """Return the curves: per line a list of [step, value]."""
     step = _to_array(metrics.training["step"])
 
     def drawn(name: str) -> CurvePoints:
@@ -90,7 +91,7 @@ def _curves(metrics: MetricsHistory) -> dict[str, dict[str, CurvePoints]]:
 
 
 def _to_array(values: "array[float]") -> NDArray[np.float64]:
-    """Return a copy that does not hold the growing array fast."""
+    """Return a copy; a view would lock the size of the growing array."""
     return np.array(values, dtype=np.float64)
 
 
@@ -107,7 +108,7 @@ def downsample(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Curve
 
 
 def _validation_curve(validations: list[ValidationEntry], name: str) -> CurvePoints:
-    """Return one number of every validation that has it."""
+    """Return one metric of the validations that have it."""
     found = [(one.step, getattr(one, name)) for one in validations if getattr(one, name) is not None]
     every = -(-len(found) // MAX_POINTS) or 1
     kept = found[::-1][::every][::-1]  # the newest stays
@@ -115,24 +116,22 @@ def _validation_curve(validations: list[ValidationEntry], name: str) -> CurvePoi
 
 
 def _rounded_points(steps: Iterable[float], values: Iterable[float]) -> CurvePoints:
-    """Return points with as many digits as can be seen."""
+    """Return points rounded to five significant digits."""
     return [[int(step), float(f"{value:.5g}")] for step, value in zip(steps, values, strict=True)]
 
 
 def _last_finite(values: "array[float]") -> float | None:
-    """Return the last value, if it is a number."""
     return values[-1] if values and np.isfinite(values[-1]) else None
 
 
 def _recent_mean(values: "array[float]") -> float | None:
-    """Return the mean of the latest values."""
     latest = _to_array(values[-_RECENT_STEPS:])
     latest = latest[np.isfinite(latest)]
     return float(latest.mean()) if len(latest) else None
 
 
 def _seconds_per_step(metrics: MetricsHistory) -> float | None:
-    """Return the seconds that a step takes at present."""
+    """Return the current seconds per step."""
     seconds, steps = metrics.training["seconds"][-_RECENT_STEPS:], metrics.training["step"][-_RECENT_STEPS:]
     if len(steps) < 2 or steps[-1] <= steps[0]:
         return None
@@ -141,7 +140,7 @@ def _seconds_per_step(metrics: MetricsHistory) -> float | None:
 
 
 def _seconds_left(metrics_summary: dict[str, Any], status: RunStatus) -> float | None:
-    """Return the seconds that a training that goes on will still take, if it does not end early."""
-    if status.status != "training" or status.steps is None or metrics_summary["pace"] is None:
+    """Return the estimated seconds until a running training ends."""
+    if status.status != "training" or status.steps is None or metrics_summary["seconds_per_step"] is None:
         return None
-    return max(0.0, (status.steps - float(metrics_summary["step"])) * float(metrics_summary["pace"]))
+    return max(0.0, (status.steps - float(metrics_summary["step"])) * float(metrics_summary["seconds_per_step"]))

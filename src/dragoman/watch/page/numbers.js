@@ -1,14 +1,14 @@
-// Numbers as people read them.
+// Formatting of numbers.
 
 const WHOLE = new Intl.NumberFormat("en", {maximumFractionDigits: 0});
 const TICK = new Intl.NumberFormat("en", {maximumSignificantDigits: 4});
 
 /**
- * Write a value with about three digits that matter.
+ * Format a value with about three significant digits.
  * @param {number} value
  * @returns {string}
  */
-export function short(value) {
+export function formatValue(value) {
   const size = Math.abs(value);
   if (size >= 1000) return WHOLE.format(value);
   if (size >= 100) return value.toFixed(0);
@@ -18,25 +18,25 @@ export function short(value) {
 }
 
 /**
- * Write a round value beside an axis.
+ * Format the label of an axis tick.
  * @param {number} value
  * @returns {string}
  */
-export const tick = (value) => (value && Math.abs(value) < 0.001 ? short(value) : TICK.format(value));
+export const formatTick = (value) => (value && Math.abs(value) < 0.001 ? formatValue(value) : TICK.format(value));
 
 /**
- * Write a whole number with commas.
+ * Format an integer with thousands separators.
  * @param {number} value
  * @returns {string}
  */
-export const whole = (value) => WHOLE.format(value);
+export const formatInteger = (value) => WHOLE.format(value);
 
 /**
- * Write a time as a person would: 45 s, 2 min 05 s, 12 min, 3 h 05 min.
+ * Format a duration as 45 s, 2 min 05 s, 12 min or 3 h 05 min.
  * @param {number} seconds
  * @returns {string}
  */
-export function duration(seconds) {
+export function formatDuration(seconds) {
   const all = Math.round(seconds), minutes = Math.round(seconds / 60);
   if (all < 90) return `${all} s`;
   if (all < 600) return `${Math.floor(all / 60)} min ${String(all % 60).padStart(2, "0")} s`;
@@ -44,7 +44,7 @@ export function duration(seconds) {
 }
 
 /**
- * Return round values, about `count` of them, within a range.
+ * Return about `count` round values within a range.
  * @param {number} low
  * @param {number} high
  * @param {number} count
@@ -61,7 +61,7 @@ export function ticks(low, high, count) {
 }
 
 /**
- * Return 1, 2 and 5 times powers of ten within a range; only the powers if that is enough.
+ * Return 1, 2 and 5 times powers of ten within a range; only the powers if the range is wide.
  * @param {number} low
  * @param {number} high
  * @returns {number[]}

@@ -1,7 +1,7 @@
-// Examples of the validation data, and what the model made of them at each validation.
+// Samples of the validation set, with the model's outputs at each validation.
 
-import {fillChoice, find, make} from "./elements.js";
-import {whole} from "./numbers.js";
+import {fillSelect, find, make} from "../../viewer/static/dom.js";
+import {formatInteger} from "./numbers.js";
 
 /** @typedef {import("./summary.js").Sample} Sample @typedef {import("./summary.js").Summary} Summary */
 
@@ -11,39 +11,39 @@ const choice = find("validation", HTMLSelectElement);
 const earlier = find("earlier", HTMLButtonElement);
 const later = find("later", HTMLButtonElement);
 
-let newest = true; // the newest validation is shown, whichever that is
-let asked = 0;
+let followsNewest = true; // whether the newest validation is shown
+let requests = 0;
 
-/** Show the samples of the newest validation, unless another one was chosen. @param {Summary} summary */
+/** Show the samples of the newest validation, unless another one is selected. @param {Summary} summary */
 export function showSamples({validations, samples}) {
   const steps = [...validations].reverse();
   find("samples-choice", HTMLElement).hidden = steps.length < 2;
-  fillChoice(choice, steps.map((step, i) => [String(step), `Step ${whole(step)}${i ? "" : " (newest)"}`]));
-  if (newest || choice.selectedIndex < 0) {
+  fillSelect(choice, steps.map((step, i) => ({value: String(step), label: `Step ${formatInteger(step)}${i ? "" : " (newest)"}`})));
+  if (followsNewest || choice.selectedIndex < 0) {
     choice.selectedIndex = 0;
-    newest = true;
+    followsNewest = true;
     draw(samples);
   }
-  walkable();
+  updateButtons();
 }
 
-/** Show the samples of the validation that was chosen. */
-async function chosen() {
-  newest = choice.selectedIndex === 0;
-  walkable();
-  const question = ++asked;
-  const answer = await fetch(`samples/${choice.value}`).catch(() => null);
-  if (question === asked && answer?.ok) draw(await answer.json());
+/** Show the samples of the selected validation. */
+async function showSelected() {
+  followsNewest = choice.selectedIndex === 0;
+  updateButtons();
+  const request = ++requests;
+  const response = await fetch(`samples/${choice.value}`).catch(() => null);
+  if (request === requests && response?.ok) draw(await response.json());
 }
 
-/** Choose the validation so many places away. @param {number} places */
-function walk(places) {
-  choice.selectedIndex += places;
-  void chosen();
+/** Select another validation. @param {number} offset */
+function moveSelection(offset) {
+  choice.selectedIndex += offset;
+  void showSelected();
 }
 
-/** Let the buttons work that lead somewhere. */
-function walkable() {
+/** Enable the buttons that have a target. */
+function updateButtons() {
   earlier.disabled = choice.selectedIndex >= choice.options.length - 1;
   later.disabled = choice.selectedIndex <= 0;
 }
@@ -51,35 +51,35 @@ function walkable() {
 /** Draw samples. @param {Sample[]} samples */
 function draw(samples) {
   const known = samples.some(({reference}) => reference);
-  note.textContent = !samples.length ? "Examples are tried at each validation; there has been none yet."
+  note.textContent = !samples.length ? "Samples appear after the first validation."
     : known ? "Underlined words are not in the reference." : "";
   list.replaceChildren(...samples.map(({source, reference, translation}) => make(
-    "li", "", null,
+    "li", {},
     ...(source ? [line("source", "Source", [source])] : []),
-    line("translation", "Output", known ? compared(translation, reference) : [translation]),
+    line("translation", "Output", known ? markDifferences(translation, reference) : [translation]),
     ...(reference ? [line("reference", "Reference", [reference])] : []),
   )));
 }
 
-/** @param {string} style @param {string} name @param {(string | Node)[]} parts @returns {HTMLElement} */
-function line(style, name, parts) {
-  const text = make("span", "text");
+/** @param {string} className @param {string} name @param {(string | Node)[]} parts @returns {HTMLElement} */
+function line(className, name, parts) {
+  const text = make("span", {className: "text"});
   text.dir = "auto";
   text.append(...parts);
-  return make("p", style, null, make("span", "name", name), text);
+  return make("p", {className}, make("span", {className: "name"}, name), text);
 }
 
-/** Mark the words of a translation that its reference does not have. @param {string} translation @param {string} reference */
-function compared(translation, reference) {
+/** Underline the words of an output that are not in the reference. @param {string} translation @param {string} reference */
+function markDifferences(translation, reference) {
   const counts = /** @type {Map<string, number>} */ (new Map());
   for (const word of reference.split(/\s+/)) counts.set(word, (counts.get(word) ?? 0) + 1);
   return translation.split(/(\s+)/).map((word) => {
     const left = counts.get(word) ?? 0;
     counts.set(word, left - 1);
-    return left > 0 || !word.trim() ? word : make("u", "", word);
+    return left > 0 || !word.trim() ? word : make("u", {}, word);
   });
 }
 
-choice.addEventListener("change", () => void chosen());
-earlier.addEventListener("click", () => walk(1));
-later.addEventListener("click", () => walk(-1));
+choice.addEventListener("change", () => void showSelected());
+earlier.addEventListener("click", () => moveSelection(1));
+later.addEventListener("click", () => moveSelection(-1));

@@ -1,52 +1,52 @@
-// The shape of what the server tells; it is made by summary.py.
+// The summary that the server sends (watch/summary.py).
 
 /**
  * @typedef {[step: number, value: number]} Point
  * @typedef {{source: string, reference: string, translation: string}} Sample
- * @typedef {"missing" | "preparing" | "training" | "finished" | "stopped"} Situation
+ * @typedef {"missing" | "preparing" | "training" | "finished" | "stopped"} Status
  * @typedef {"loss" | "perplexity" | "score" | "rate" | "speed"} CurveName
  * @typedef {{training?: Point[], validation?: Point[]}} Lines
  * @typedef {object} Summary
  * @property {string} run
- * @property {Situation} situation
+ * @property {Status} status
  * @property {number | null} steps
  * @property {Record<string, string>} facts
  * @property {number[]} checkpoints
  * @property {number} step
  * @property {number | null} seconds
- * @property {number | null} speed
- * @property {number | null} left
- * @property {{step: number, loss: number} | null} best
+ * @property {number | null} tokens_per_second
+ * @property {number | null} seconds_left
+ * @property {{step: number, loss: number} | null} best_validation
  * @property {Record<CurveName, Lines>} curves
- * @property {string} measure what the score is: "BLEU", "WER"; nothing where there is none
+ * @property {string} measure name of the score, as "BLEU"; empty if there is none
  * @property {number[]} validations
  * @property {Sample[]} samples
  */
 
-/** How the situation is put into words. @type {Record<Situation, string>} */
-export const SITUATIONS = {
-  missing: "Waiting for a training to begin",
-  preparing: "Preparing the text",
+/** Texts of the statuses. @type {Record<Status, string>} */
+export const STATUS_TEXTS = {
+  missing: "Waiting for the training to start",
+  preparing: "Preparing the data",
   training: "Training",
   finished: "Finished",
   stopped: "Stopped",
 };
 
 /**
- * Listen to the server; whatever was missed while it was away is in the next message.
- * @param {(summary: Summary) => void} heard
- * @param {(here: boolean) => void} connected
+ * Subscribe to the server's events; each message is a complete summary.
+ * @param {(summary: Summary) => void} onSummary
+ * @param {(here: boolean) => void} onConnection
  * @returns {EventSource}
  */
-export function listen(heard, connected) {
+export function subscribe(onSummary, onConnection) {
   const events = new EventSource("events");
   events.addEventListener("message", (event) => {
-    connected(true);
-    heard(JSON.parse(event.data));
+    onConnection(true);
+    onSummary(JSON.parse(event.data));
   });
   events.addEventListener("error", () => {
-    connected(false);
-    if (events.readyState === EventSource.CLOSED) setTimeout(() => listen(heard, connected), 3000);
+    onConnection(false);
+    if (events.readyState === EventSource.CLOSED) setTimeout(() => subscribe(onSummary, onConnection), 3000);
   });
   return events;
 }
