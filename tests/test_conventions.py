@@ -27,7 +27,7 @@ IRREGULAR = {
     "woken", "won", "worn", "wound", "written",
 }  # fmt: skip
 # To be mended; nothing may be added.
-PENDING = {"AttentionKind", "BoolArray", "FloatArray", "HeadIndex", "OnNotice", "TextPairs", "TokenArray"}
+PENDING = {"BoolArray", "FloatArray", "OnNotice", "TextPairs", "TokenArray"}
 PENDING |= {"TokenIds", "TrainingProgress"}
 VERBS_IN_ED = {
     "bleed",

@@ -111,7 +111,7 @@ def test_a_name_whose_bytes_are_not_utf_8_is_refused_at_the_door():
     with pytest.raises(UserError) as caught:
         Recipe.from_table({"data": {"source": "caf\udce9.txt", "target": "b"}}, origin="options")
     assert str(caught.value) == (
-        'options: [data] source is "caf\\U0000dce9.txt"; its bytes are not UTF-8, so no recipe can hold it; '
+        'options: [data] source is "caf\\U0000dce9.txt"; it is not valid UTF-8, so a recipe cannot store it; '
         "rename the file."
     )
 
@@ -139,7 +139,7 @@ def test_the_form_shows_every_setting_with_its_description_and_its_choices():
 
 def test_a_long_value_in_the_form_is_kept_apart_from_its_description():
     long = Recipe(run="runs/" + "x" * 60).to_toml(comments=True).splitlines()[1]
-    assert long == f'run = "runs/{"x" * 60}" # the directory to train into'
+    assert long == f'run = "runs/{"x" * 60}" # the run directory'
 
 
 def branches():
@@ -382,7 +382,7 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
             "[model]\nkey_width = 5\nrotary = true",
             "[model] rotary needs an even key_width, got 5.",
         ),
-        ("[training]\naverage = 9", "[training] average 9 needs as many checkpoints, but keep is 5; raise keep."),
+        ("[training]\naverage = 9", "[training] average is 9, but only 5 checkpoints are kept; raise keep."),
         ("[data]\ntarget = 'b'", "[data] target is given but source is not; a parallel text needs both."),
         (
             "[data]\npairs = 'a'\nsource = 'b'\ntarget = 'c'",
@@ -390,8 +390,8 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
         ),
         (
             "[tokenizer]\njoint = false",
-            "[model] share_embeddings needs one vocabulary for both languages, but [tokenizer] joint is false; "
-            "set share_embeddings = false too.",
+            "[model] share_embeddings needs one vocabulary for source and target, but [tokenizer] joint is false; "
+            "set share_embeddings = false, too.",
         ),
         (
             "[model]\npositions = 'learned'\nlongest = 305",

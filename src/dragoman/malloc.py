@@ -1,4 +1,4 @@
-"""Memory that is freed and asked for again at every step should stay with the process."""
+"""Settings of glibc's malloc for training, which frees and allocates the same memory at every step."""
 
 import ctypes
 import sys
@@ -7,11 +7,11 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # from glibc's 
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc not to hand freed memory back to the system: the next step wants it again, page by zeroed page."""
+    """Let glibc keep freed memory: returned to the system, it would be zeroed page by page at the next step."""
     if sys.platform != "linux":
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
     if mallopt:
         mallopt(_M_MMAP_THRESHOLD, 1 << 30)
         mallopt(_M_TRIM_THRESHOLD, -1)
-        mallopt(_M_ARENA_MAX, 1)  # a thread's own arena is small, and gives large pieces back after all
+        mallopt(_M_ARENA_MAX, 1)  # an arena per thread would be small and return large blocks after all

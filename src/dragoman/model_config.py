@@ -14,6 +14,8 @@ RecurrentScoreName = Literal["scaled_dot", "dot", "general", "additive", "locati
 PatternName = Literal["full", "window", "dilated", "sparse"]
 PositionsName = Literal["sinusoidal", "learned", "none"]
 Probability = Annotated[float, Field(ge=0, lt=1)]
+AttentionKind = Literal["encoder", "decoder", "cross"]
+HeadIndex = tuple[AttentionKind, int, int]  # kind, layer and head, counted from 0
 
 DEFAULT_ARCHITECTURE: ArchitectureName = "transformer"
 _ARCHITECTURES = "transformer, decoder_only, recurrent, convs2s, bytenet or bag_of_embeddings"

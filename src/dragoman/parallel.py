@@ -1,7 +1,7 @@
-"""The cores of one machine as a crew: each works on sentences of its own, from the first layer to the gradient.
+"""Data parallelism over the cores of one machine: a thread pool in which each thread uses one core.
 
-Torch by itself shares out every single operation and waits for the slowest core after each. Two cores that each take
-half of the sentences meet once a step, and also share what torch does not: Python, and our own compiled functions.
+PyTorch splits every single operation over the cores and waits for the slowest. Threads that each process a part of the
+batch, from the first layer to the gradient, synchronise once per step, and also run Python and native code in parallel.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,14 +16,14 @@ _Output = TypeVar("_Output")
 
 
 class ThreadPool:
-    """So many threads, each with one core of torch's; a crew of one is the caller alone."""
+    """A pool of threads with one PyTorch thread each; a pool of size 1 runs everything in the caller's thread."""
 
     def __init__(self, size: int = 1) -> None:
         self.size = size
-        self.pool = ThreadPoolExecutor(size, "crew", torch.set_num_threads, (1,)) if size > 1 else None
+        self.pool = ThreadPoolExecutor(size, "dragoman", torch.set_num_threads, (1,)) if size > 1 else None
 
     def map(self, function: Callable[[_Input], _Output], items: Sequence[_Input]) -> Iterator[_Output]:
-        """Yield the result for each item, in their order, while the crew works on the later ones."""
+        """Yield the results in the order of the items, while later ones are computed."""
         return map(function, items) if self.pool is None or len(items) == 1 else self.pool.map(function, items)
 
 
@@ -32,5 +32,5 @@ SINGLE_THREAD = ThreadPool()
 
 @cache
 def thread_pool(size: int) -> ThreadPool:
-    """Return the crew of this size, always the same one: its threads wait between two calls."""
+    """Return the pool of this size; it is created once and reused."""
     return ThreadPool(size) if size > 1 else SINGLE_THREAD

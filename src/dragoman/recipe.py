@@ -1,6 +1,7 @@
-"""The recipe: every setting of a run, with its default, its range and what it is for.
+"""The recipe: every setting of a run, with its default, range and description.
 
-One tree, read from TOML, checked whole before anything starts. A part of the program receives its own branch.
+A recipe is read from TOML and validated as a whole before training starts. Each part of the program receives its own
+section.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,16 +31,14 @@ from dragoman.toml import display_value, parse_value, read_toml, toml_value
 
 
 def _check_storable(text: str) -> str:
-    """Refuse the name of a file that no TOML could hold."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("its bytes are not UTF-8, so no recipe can hold it; rename the file") from None
+        raise ValueError("it is not valid UTF-8, so a recipe cannot store it; rename the file") from None
     return text
 
 
 def _check_task(name: str) -> str:
-    """Refuse a task that there is not."""
     if name not in TASKS:
         raise ValueError(f"it must be one of {', '.join(map(display_value, TASKS))}")
     return name
@@ -111,31 +110,26 @@ class TokenizerConfig(Config):
     kind: TokenizerKind = Field(
         "bpe", description="bpe, wordpiece, characters, bytes, or words (text already split at spaces)"
     )
-    target_kind: TokenizerKind | None = Field(
-        None, description="of the target side, if it is cut otherwise; unset: like kind"
-    )
-    size: int = Field(8000, ge=8, le=1_000_000, description="pieces in the vocabulary, at most")
-    joint: bool = Field(True, description="one vocabulary for both languages, or one for each")
-    lowercase: bool = Field(
-        False, description="fold upper case, for good; a target with a target_kind of its own keeps it"
-    )
+    target_kind: TokenizerKind | None = Field(None, description="kind of the target tokenizer; unset: the same")
+    size: int = Field(8000, ge=8, le=1_000_000, description="maximum size of the vocabulary")
+    joint: bool = Field(True, description="one vocabulary for source and target, or one for each")
+    lowercase: bool = Field(False, description="lowercase the text; a target with its own target_kind keeps its case")
 
     def conflicts(self) -> Iterator[str]:
-        """Pieces made of bytes need all the bytes."""
+        """Yield a sentence for a vocabulary that is too small, or kinds that cannot be joint."""
         if self.kind in ("bpe", "wordpiece") and self.size < RESERVED_TOKENS + 256:
             yield (
-                f'size {self.size} is too small: kind "{self.kind}" needs {RESERVED_TOKENS + 256} pieces or more, for '
-                "the 256 "
-                f'bytes and {RESERVED_TOKENS} reserved ones; raise size, or set kind = "characters"'
+                f'size {self.size} is too small: kind "{self.kind}" needs at least {RESERVED_TOKENS + 256}, for 256 '
+                f'bytes and {RESERVED_TOKENS} reserved tokens; raise size, or set kind = "characters"'
             )
         if self.joint and self.target_kind not in (None, self.kind):
-            yield f'target_kind "{self.target_kind}" is not kind "{self.kind}", so joint must be false'
+            yield f'target_kind "{self.target_kind}" differs from kind "{self.kind}", so joint must be false'
 
     @property
     def sides(self) -> tuple["TokenizerConfig", "TokenizerConfig"]:
-        """How the source is cut, and how the target is.
+        """The configs of the source and the target tokenizer.
 
-        A target that is cut otherwise is made of symbols, as phones and brackets are: their case is part of them.
+        A target with its own kind consists of symbols, such as phones or brackets, whose case is significant.
         """
         if self.target_kind is None:
             return self, self
@@ -143,69 +137,75 @@ class TokenizerConfig(Config):
 
 
 class TrainingConfig(Config):
-    """How the parameters are learned (section 5 of the paper)."""
+    """Training (section 5 of the paper)."""
 
-    steps: int = Field(100_000, ge=1, description="updates of the parameters, at most")
-    minutes: float = Field(0.0, ge=0, description="minutes of training, at most; 0: as long as the steps take")
-    batch_tokens: int = Field(4096, ge=16, description="tokens a batch, padding included, on the longer side")
-    accumulate: int = Field(1, ge=1, description="batches whose gradients make one update")
+    steps: int = Field(100_000, ge=1, description="maximum number of updates")
+    minutes: float = Field(0.0, ge=0, description="maximum training time in minutes; 0: no limit")
+    batch_tokens: int = Field(4096, ge=16, description="tokens per batch on the longer side, including padding")
+    accumulate: int = Field(1, ge=1, description="batches per update (gradient accumulation)")
     schedule: Literal["noam", "linear", "cosine", "constant"] = Field(
         "noam",
-        description="after the warm-up: the paper's inverse square root, or down to zero at the last step, or flat",
+        description="learning rate after warm-up; noam: the paper's inverse square root",
     )
     rate: float | None = Field(
         None, gt=0, le=10, description="peak learning rate; unset: the paper's, (width · warmup)^-½"
     )
-    warmup: int = Field(4000, ge=1, description="steps over which the learning rate rises")
+    warmup: int = Field(4000, ge=1, description="warm-up steps")
     betas: tuple[Probability, Probability] = Field(
         (0.9, 0.98),
         strict=False,  # TOML has lists only
-        description="decay of Adam's two running means",
+        description="Adam's betas",
     )
-    epsilon: float = Field(1e-9, gt=0, description="Adam's guard against division by zero")
-    clip: float = Field(0.0, ge=0, description="longest gradient (its norm); 0: as long as it is")
-    label_smoothing: Probability = Field(0.1, description="probability given to all pieces alike (ε_ls)")
-    seed: int = Field(1, ge=0, lt=1 << 31, description="same seed, same machine, same result")
+    epsilon: float = Field(1e-9, gt=0, description="Adam's epsilon")
+    clip: float = Field(0.0, ge=0, description="maximum gradient norm; 0: no clipping")
+    label_smoothing: Probability = Field(0.1, description="label smoothing (ε_ls)")
+    seed: int = Field(
+        1, ge=0, lt=1 << 31, description="random seed; the same seed gives the same result on the same machine"
+    )
     validate_every: int = Field(1000, ge=1, description="steps between validations")
-    validation_sample: int = Field(200, ge=0, description="validation sentences translated for BLEU each time")
-    patience: int = Field(0, ge=0, description="validations without a better loss before stopping early; 0: never")
+    validation_sample: int = Field(200, ge=0, description="validation sentences decoded for the score")
+    patience: int = Field(0, ge=0, description="validations without improvement until early stopping; 0: off")
     checkpoint_every: int = Field(1000, ge=1, description="steps between checkpoints")
-    keep: int = Field(5, ge=1, description="newest checkpoints kept (the best one is always kept)")
-    average: int = Field(5, ge=1, description="checkpoints whose mean becomes the model (section 6.1); 1: no averaging")
+    keep: int = Field(5, ge=1, description="number of newest checkpoints to keep, in addition to the best")
+    average: int = Field(5, ge=1, description="checkpoints averaged into the final model (section 6.1); 1: none")
     average_of: Literal["last", "best"] = Field(
-        "last", description="average the newest checkpoints, or those of lowest loss"
+        "last", description="average the newest checkpoints, or those with the lowest loss"
     )
-    precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="bfloat16 where the processor has it")
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to compute")
-    threads: int = Field(0, ge=0, le=1024, description="processor threads; 0: one a core")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="auto: bfloat16 where the processor supports it"
+    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device to train on")
+    threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: one per core")
 
     def conflicts(self) -> Iterator[str]:
-        """Averaging needs the checkpoints it averages."""
+        """Yield a sentence if fewer checkpoints are kept than averaged."""
         if self.average > self.keep:
-            yield f"average {self.average} needs as many checkpoints, but keep is {self.keep}; raise keep"
+            yield f"average is {self.average}, but only {self.keep} checkpoints are kept; raise keep"
 
 
 DecodingPrecision = Literal["float32", "int8"]
 
 
 class DecodingConfig(Config):
-    """How a translation is searched for (section 6.1 of the paper)."""
+    """Beam search (section 6.1 of the paper)."""
 
-    beam: int = Field(4, ge=1, le=512, description="hypotheses kept at each step; 1: greedy")
-    length_penalty: float = Field(0.6, ge=0, le=5, description="preference for longer output (α)")
-    extra_length: int = Field(50, ge=1, le=100_000, description="longest output: the input's pieces and this many more")
-    batch_tokens: int = Field(4096, ge=16, description="pieces worked on together: padding and all hypotheses included")
-    precision: DecodingPrecision = Field("float32", description="of the decoder's weights; int8: a byte each, faster")
-    shortlist: bool = Field(False, description="rate likely pieces only; needs `dragoman shortlist RUN` once")
+    beam: int = Field(4, ge=1, le=512, description="beam width; 1: greedy search")
+    length_penalty: float = Field(
+        0.6, ge=0, le=5, description="exponent of the length penalty (α); higher prefers longer outputs"
+    )
+    extra_length: int = Field(
+        50, ge=1, le=100_000, description="maximum output length: the source length plus this many tokens"
+    )
+    batch_tokens: int = Field(4096, ge=16, description="tokens per batch, including padding and all hypotheses")
+    precision: DecodingPrecision = Field("float32", description="precision of the weights; int8 is faster")
+    shortlist: bool = Field(False, description="restrict outputs to likely tokens; run `dragoman shortlist RUN` first")
 
 
 class Recipe(Config):
-    """Everything that makes a run."""
+    """All settings of a run."""
 
-    task: Annotated[str, AfterValidator(_check_task)] = Field(
-        "translate", description=f"what is learned: {', '.join(TASKS)}"
-    )
-    run: StorableText = Field("runs/model", description="the directory to train into")
+    task: Annotated[str, AfterValidator(_check_task)] = Field("translate", description=f"the task: {', '.join(TASKS)}")
+    run: StorableText = Field("runs/model", description="the run directory")
     data: DataConfig = Field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     model: AnyModelConfig = Field(default_factory=TransformerConfig)
@@ -213,13 +213,13 @@ class Recipe(Config):
     decoding: DecodingConfig = Field(default_factory=DecodingConfig)
 
     def conflicts(self) -> Iterator[str]:
-        """Each task has its files; one matrix cannot serve two vocabularies; nothing may reach beyond positions."""
+        """Yield a sentence for each conflict between sections, or between the task and a section."""
         named = [name for name in DATA_FILE_KEYS if getattr(self.data, name)]
         foreign = [name for name in named if name.removeprefix("valid_") not in TASKS[self.task].data_keys]
         if foreign:
             yield (
                 f'task "{self.task}" reads [data] {", ".join(TASKS[self.task].data_keys)}, not {", ".join(foreign)}; '
-                "name another task, or other files"
+                "change the task or the files"
             )
         for (part, name), fitting in TASKS[self.task].requirements.items():
             found = getattr(getattr(self, part), name)
@@ -230,8 +230,8 @@ class Recipe(Config):
                 )
         if self.model.share_embeddings and not self.tokenizer.joint:
             yield (
-                "[model] share_embeddings needs one vocabulary for both languages, but [tokenizer] joint is false; "
-                "set share_embeddings = false too"
+                "[model] share_embeddings needs one vocabulary for source and target, but [tokenizer] joint is false; "
+                "set share_embeddings = false, too"
             )
         if isinstance(self.model, TransformerConfig) and self.model.next_word and not TASKS[self.task].has_word_tokens:
             names = ", ".join(name for name, spec in TASKS.items() if spec.has_word_tokens)
@@ -258,7 +258,7 @@ class Recipe(Config):
 
     @classmethod
     def from_toml(cls, path: str | Path, overrides: Iterable[str] = (), preset: str | None = None) -> "Recipe":
-        """Read a recipe file; `overrides` are settings like "model.layers=4", which win over the file."""
+        """Read a recipe file; `overrides` such as "model.layers=4" win over the file."""
         return cls.from_table(read_toml(Path(path)), overrides, preset, origin=str(path))
 
     @classmethod
@@ -296,7 +296,7 @@ class Recipe(Config):
             raise UserError(format_errors(cls, error, origin, given, parsed)) from None
 
     def to_toml(self, *, comments: bool = False) -> str:
-        """Return the recipe as TOML with every default filled in; with comments, as a form to edit."""
+        """Return the recipe as TOML with all defaults; with comments, as a form to edit."""
         lines = [_toml_line(self, name, comments) for name in ("task", "run")]
         for name in type(self).model_fields:
             section = getattr(self, name)
@@ -321,7 +321,7 @@ def _task_defaults(name: Any) -> dict[str, Any]:
 
 
 def preset_settings(name: Any, origin: str) -> dict[str, Any]:
-    """Return the settings that a preset stands for."""
+    """Return the settings of a preset."""
     if name is None:
         return {}
     if not isinstance(name, str) or name not in PRESETS:
@@ -347,7 +347,7 @@ def apply_preset(table: Mapping[str, Any], preset: str | None, origin: str) -> d
 
 
 def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `below` with the values of `above` put on top, branch by branch."""
+    """Return `below` updated by the values of `above`, section by section."""
     both = dict(below)
     for key, value in above.items():
         old = both.get(key)
@@ -356,7 +356,7 @@ def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str
 
 
 def parse_override(text: str) -> dict[str, Any]:
-    """Turn "model.layers=4" into {"model": {"layers": 4}}; a value that is not TOML is a number like .5, or text."""
+    """Parse "model.layers=4" into {"model": {"layers": 4}}; a value that is not TOML is a number like .5, or text."""
     path, equals, raw = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
@@ -368,7 +368,6 @@ def parse_override(text: str) -> dict[str, Any]:
 
 
 def _is_text_field(field: FieldInfo | None) -> bool:
-    """Say whether a setting is free text, such as the name of a file."""
     return field is not None and field.annotation in (str, StorableText | None)
 
 
@@ -380,7 +379,6 @@ def section_lines(name: str, section: Config, *, comments: bool) -> list[str]:
 
 
 def _toml_line(branch: Config, name: str, comments: bool) -> str:
-    """Write one setting; what is unset stands as a comment, so that the form shows it."""
     field, value = type(branch).model_fields[name], getattr(branch, name)
     line = f"{name} = {toml_value(value)}" if value is not None else f"# {name} ="
     if not comments:
@@ -393,7 +391,7 @@ def _toml_line(branch: Config, name: str, comments: bool) -> str:
 
 
 def recipe_differences(before: Recipe, after: Recipe) -> list[str]:
-    """List the settings in which two recipes differ, as "model.layers: 4 before, 6 now"."""
+    """Return the settings in which two recipes differ, as "model.layers: 4 before, 6 now"."""
     old, new = dict(flatten_settings(before)), dict(flatten_settings(after))
     return [
         f"{path}: {display_value(old.get(path))} before, {display_value(new.get(path))} now"
@@ -403,7 +401,7 @@ def recipe_differences(before: Recipe, after: Recipe) -> list[str]:
 
 
 def flatten_settings(branch: Config, prefix: str = "") -> list[tuple[str, Any]]:
-    """List every setting of a tree with its dotted name."""
+    """Return all settings of a config with their dotted names."""
     found: list[tuple[str, Any]] = []
     for name in type(branch).model_fields:
         value = getattr(branch, name)

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-PAD = 0  # fills the shorter sentences of a batch; never looked at, never produced
-UNKNOWN = 1  # stands for what the vocabulary cannot spell
-START = 2  # opens every prefix
-END = 3  # closes every source and every target
+PAD = 0  # padding: masked, and never produced
+UNKNOWN = 1  # what the vocabulary cannot represent
+START = 2  # the first token of every prefix
+END = 3  # the last token of every source and target
 
 RESERVED_TOKENS = 4
 

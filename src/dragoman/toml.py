@@ -1,4 +1,4 @@
-"""TOML, in which recipes are written: read with clear objections, and written value by value."""
+"""Reading TOML with clear errors, and writing TOML values."""
 
 import re
 import tomllib
@@ -8,12 +8,12 @@ from typing import Any
 
 from dragoman.errors import UserError
 
-_BARE_FLOAT = re.compile(r"[+-]?(\.\d+|\d+\.)([eE][+-]?\d+)?")  # a number, but not to TOML
+_BARE_FLOAT = re.compile(r"[+-]?(\.\d+|\d+\.)([eE][+-]?\d+)?")  # a number that is not valid TOML
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Parse a TOML file, or say what is wrong with it."""
+    """Parse a TOML file; raise UserError if it cannot be read."""
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_value(raw: str, *, is_text: bool) -> Any:
-    """Read a value as TOML if it is TOML; where text is wanted, a name like 2024 needs no quotation marks."""
+    """Parse a value as TOML if possible; where text is expected, a name like 2024 needs no quotation marks."""
     try:
         table = tomllib.loads(f"value = {raw}")
     except (ValueError, RecursionError):
@@ -39,7 +39,7 @@ def parse_value(raw: str, *, is_text: bool) -> Any:
 
 
 def toml_value(value: Any) -> str:
-    """Write a value as TOML."""
+    """Return a value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -54,12 +54,11 @@ def toml_value(value: Any) -> str:
 
 
 def display_value(value: Any) -> str:
-    """Show a value as the user would write it."""
+    """Return a value as the user would write it."""
     return "unset" if value is None else toml_value(value)
 
 
 def _escape_character(character: str) -> str:
-    """Escape what a TOML basic string cannot hold as it is."""
     if character in _ESCAPES:
         return _ESCAPES[character]
     return character if character.isprintable() else f"\\U{ord(character):08x}"

@@ -23,7 +23,7 @@ REFUSED = {
     "out of range": ("[model]\ndropout = 1.5", "[model] dropout is 1.5; it must be"),
     "not a number": ("[model]\ndropout = nan", "[model] dropout is nan"),
     "a contradiction": ("[model]\nwidth = 10\nheads = 4", "width 10 is not divisible by 4 heads; 12 is"),
-    "two parts that contradict each other": ("[tokenizer]\njoint = false", "set share_embeddings = false too"),
+    "two parts that contradict each other": ("[tokenizer]\njoint = false", "set share_embeddings = false, too"),
     "broken TOML": ("[model\nlayers = 6", "recipe.toml: not valid TOML: "),
     "a setting given twice": ("[model]\nlayers = 6\nlayers = 7", "recipe.toml: not valid TOML: Cannot overwrite"),
     "Latin-1": ("# für".encode("latin-1"), "recipe.toml: not UTF-8 at byte 3; save the recipe as UTF-8."),

@@ -40,14 +40,15 @@ from dragoman.lab.relations import (
     wilson_interval,
     word_attention,
 )
-from dragoman.models.head_ablation import HeadIndex, can_ablate_heads
+from dragoman.model_config import AttentionKind, HeadIndex
+from dragoman.models.head_ablation import can_ablate_heads
 from dragoman.report import Cell, ExperimentReport, Json, ReportPart, ReportPicture, ReportTable, format_difference
 from dragoman.tasks.attention import record_attention
 from dragoman.tasks.events import ProgressUpdate
 from dragoman.tasks.head_report import MeasuredText, load_measured_pairs, measure_heads
 from dragoman.tasks.translate import Translator
 from dragoman.viewer.line_picture import draw_attention_lines, draw_words
-from dragoman.viewer.record import END_PIECE, START_PIECE, AttentionKind, AttentionWeights
+from dragoman.viewer.record import END_PIECE, START_PIECE, AttentionWeights
 from dragoman.viewer.words import WordSpan
 
 TITLE = "Figures 3 to 5: what heads attend to"

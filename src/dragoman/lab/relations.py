@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.corpora.phrasebook import PhrasebookPair, split_words
-from dragoman.viewer.record import ATTENTION_KINDS, AttentionKind, AttentionRecord, AttentionWeights
+from dragoman.model_config import AttentionKind
+from dragoman.viewer.record import ATTENTION_KINDS, AttentionRecord, AttentionWeights
 from dragoman.viewer.words import WordSpan, group_words
 
 _BoolArray = NDArray[np.bool_]

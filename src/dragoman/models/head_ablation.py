@@ -6,17 +6,15 @@ effect, and all shapes stay the same, so that native code can be used.
 
 import copy
 from collections.abc import Iterable
-from typing import Literal, TypeGuard, cast
+from typing import TypeGuard, cast
 
 import torch
 from torch import nn
 
+from dragoman.model_config import AttentionKind, HeadIndex
 from dragoman.models.attention import MultiHeadAttention
 from dragoman.models.transducer import Transducer
 from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
-
-AttentionKind = Literal["encoder", "decoder", "cross"]
-HeadIndex = tuple[AttentionKind, int, int]  # kind, layer and head, counted from 0
 
 
 def can_ablate_heads(model: Transducer) -> TypeGuard[Transformer]:

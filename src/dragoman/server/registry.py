@@ -14,7 +14,7 @@ from typing import Any
 from dragoman.checkpoints import checkpoint_dirs, find_damage
 from dragoman.decoding.engine import Engine
 from dragoman.errors import UserError
-from dragoman.models.head_ablation import AttentionKind
+from dragoman.model_config import AttentionKind
 from dragoman.recipe import DecodingConfig, DecodingPrecision
 from dragoman.run import Run
 from dragoman.server.languages import guess_languages

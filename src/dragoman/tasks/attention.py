@@ -8,18 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from dragoman.model_config import AttentionKind
 from dragoman.models.transducer import Source, Transducer
 from dragoman.tasks.events import OnEvent, ProgressUpdate
 from dragoman.tokens import PAD, START
-from dragoman.viewer.record import (
-    ATTENTION_KINDS,
-    END_PIECE,
-    AttentionKind,
-    AttentionRecord,
-    AttentionWeights,
-    CharSpan,
-    DecodingStep,
-)
+from dragoman.viewer.record import ATTENTION_KINDS, END_PIECE, AttentionRecord, AttentionWeights, CharSpan, DecodingStep
 
 if TYPE_CHECKING:
     from dragoman.tasks.sequence_model import SequenceModel

@@ -21,7 +21,8 @@ from dragoman.data.split import SplitPart
 from dragoman.decoding.scoring import token_log_probabilities
 from dragoman.errors import UserError
 from dragoman.ibm1 import likely_links
-from dragoman.models.head_ablation import HeadIndex, ablate_heads, can_ablate_heads
+from dragoman.model_config import AttentionKind, HeadIndex
+from dragoman.models.head_ablation import ablate_heads, can_ablate_heads
 from dragoman.models.transducer import Memory, Source, Transducer
 from dragoman.recipe import Recipe
 from dragoman.run import Run
@@ -34,7 +35,6 @@ from dragoman.tasks.sequence_model import SequenceModel, load
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
 from dragoman.viewer.head_statistics import BADGE_THRESHOLDS, BoolArray, HeadStatistics, SentenceAttention
-from dragoman.viewer.record import AttentionKind
 
 _MAX_SENTENCES = 1000  # of the validation text, at most
 _BATCH_TOKENS = 4096  # every weight of every head of a batch stands in memory

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from dragoman.decoding.trace import SearchNode, SearchTrace
 from dragoman.errors import UserError
-from dragoman.models.head_ablation import AttentionKind, HeadIndex, ablate_heads, can_ablate_heads, find_attention
+from dragoman.model_config import AttentionKind, HeadIndex
+from dragoman.models.head_ablation import ablate_heads, can_ablate_heads, find_attention
 from dragoman.models.transducer import Source, Transducer
 from dragoman.recipe import DecodingConfig
 from dragoman.tasks.attention import attention_weights, build_record

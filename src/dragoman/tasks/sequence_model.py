@@ -21,10 +21,9 @@ from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.sampling import SamplingOptions
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.errors import UserError
-from dragoman.model_config import ModelConfig, TransformerConfig
+from dragoman.model_config import HeadIndex, ModelConfig, TransformerConfig
 from dragoman.model_files import check_weights_match, copy_weights, read_tensors, read_tokenizers
 from dragoman.models.architectures import build_model as build_architecture
-from dragoman.models.head_ablation import HeadIndex
 from dragoman.models.transducer import IncrementalDecoder, Transducer
 from dragoman.models.weights import named_weights
 from dragoman.parallel import thread_pool

@@ -6,16 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from dragoman.model_config import AttentionKind
 from dragoman.viewer.alignment import alignment_error_rate, all_alignments, preferred_method
-from dragoman.viewer.record import (
-    ATTENTION_KINDS,
-    AttentionKind,
-    AttentionRecord,
-    AttentionWeights,
-    BeamTree,
-    CharSpan,
-    DecodingStep,
-)
+from dragoman.viewer.record import ATTENTION_KINDS, AttentionRecord, AttentionWeights, BeamTree, CharSpan, DecodingStep
 from dragoman.viewer.words import WordSpan, group_words, is_special_piece, trim_span
 
 

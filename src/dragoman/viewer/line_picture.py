@@ -10,8 +10,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from dragoman.errors import UserError
+from dragoman.model_config import AttentionKind
 from dragoman.viewer.picture import PICTURE_FORMATS, installed_fonts, printable_label, require_attention
-from dragoman.viewer.record import AttentionKind, AttentionRecord, AttentionWeights
+from dragoman.viewer.record import AttentionRecord, AttentionWeights
 from dragoman.viewer.words import WordSpan, group_words, is_special_piece
 
 _COLOUR_MAP = "tab10"  # a colour a head; with more heads they come again

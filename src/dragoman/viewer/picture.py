@@ -15,7 +15,8 @@ from matplotlib.font_manager import get_font_names
 from matplotlib.image import AxesImage
 
 from dragoman.errors import UserError
-from dragoman.viewer.record import AttentionKind, AttentionRecord, AttentionWeights
+from dragoman.model_config import AttentionKind
+from dragoman.viewer.record import AttentionRecord, AttentionWeights
 
 _KIND_TITLES: dict[AttentionKind, str] = {
     "encoder": "Encoder self-attention: a source piece (row) looks at the source (columns)",

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dragoman.model_config import AttentionKind, HeadIndex
+
 AttentionWeights = NDArray[np.float32]
-AttentionKind = Literal["encoder", "decoder", "cross"]
-HeadIndex = tuple[AttentionKind, int, int]  # kind, layer and head, counted from 0
 CharSpan = tuple[int, int]  # start and end (exclusive) in characters
 MimeBundle = dict[str, Any]  # representations for a notebook, by media type
 
