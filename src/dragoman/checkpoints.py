@@ -197,6 +197,7 @@ def _optimizer_tensors(model: Transducer, optimizer: torch.optim.Optimizer) -> d
         f"{name}.{key}": torch.as_tensor(value)
         for name, parameter in model.named_parameters()
         for key, value in optimizer.state.get(parameter, {}).items()
+        if value is not None  # SGD without momentum
     }
 
 
@@ -210,12 +211,13 @@ def _restore_optimizer(
         if name not in states:
             raise UserError(f"{path}: {entry} does not belong to a parameter of the model. Restore the file.")
         states[name][key] = tensor
-    keys = {frozenset(state) for state in states.values()}
-    if len(keys) > 1:
-        raise UserError(f"{path}: the parameters have different entries, such as {_difference(states)}. Restore it.")
+    missing = _missing_entry(states, model)
+    if missing:
+        raise UserError(f"{path}: {missing} is missing. Restore the file.")
     for name, parameter in model.named_parameters():
         for key, tensor in states[name].items():
-            if tensor.dim() == parameter.dim() and tensor.shape != parameter.shape:
+            sizes = zip(tensor.shape, parameter.shape, strict=False)
+            if tensor.dim() == parameter.dim() and any(size not in (1, expected) for size, expected in sizes):
                 raise UserError(
                     f"{path}: {name}.{key} has the shape {list(tensor.shape)}, but the parameter has "
                     f"{list(parameter.shape)}. Restore the file or the recipe."
@@ -232,9 +234,15 @@ def _restore_optimizer(
     optimizer.load_state_dict(content)
 
 
-def _difference(states: dict[str, dict[str, Tensor]]) -> str:
-    every = {key for state in states.values() for key in state}
-    return next(f"{name}.{key}" for name, state in states.items() for key in sorted(every - state.keys()))
+def _missing_entry(states: dict[str, dict[str, Tensor]], model: Transducer) -> str | None:
+    # Parameters of one dimensionality have the same entries, except those that were never updated.
+    keys: dict[int, set[str]] = {}
+    for name, parameter in model.named_parameters():
+        keys.setdefault(parameter.dim(), set()).update(states[name])
+    for name, parameter in model.named_parameters():
+        if states[name] and keys[parameter.dim()] - states[name].keys():
+            return f"{name}.{min(keys[parameter.dim()] - states[name].keys())}"
+    return None
 
 
 def prune_checkpoints(folder: Path, keep: int, best: int) -> None:

@@ -6,6 +6,8 @@ import torch
 
 from dragoman import checkpoints
 from dragoman.checkpoints import OPTIMIZER_FILE, PROGRESS_FILE, WEIGHTS_FILE, TrainingProgress
+from dragoman.errors import UserError
+from dragoman.model_files import write_tensors
 from dragoman.run import MANIFEST_FILE
 
 FILES = (WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE, MANIFEST_FILE)
@@ -123,6 +125,67 @@ def test_what_is_restored_is_what_was_saved(saved):
     assert torch.equal(fresh.weight, expected)
     assert torch.equal(fresh_optimizer.state[fresh.weight]["exp_avg"], moments)
     assert fresh_optimizer.state[fresh.weight]["step"] == 1
+
+
+OPTIMIZERS = {
+    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    "SGD with momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+    "AMSGrad": lambda parameters: torch.optim.AdamW(parameters, lr=0.1, amsgrad=True),
+    "Adafactor": lambda parameters: torch.optim.Adafactor(parameters, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("build", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_any_optimiser_continues_as_if_it_had_never_been_saved(tmp_path, build):
+    def update(model, optimizer, seed):
+        torch.manual_seed(seed)
+        model(torch.rand(3, 4)).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    torch.manual_seed(1)
+    model, fresh = torch.nn.Linear(4, 5), torch.nn.Linear(4, 5)
+    optimizer, fresh_optimizer = build(model.parameters()), build(fresh.parameters())
+    update(model, optimizer, seed=2)
+    path = checkpoints.save_checkpoint(tmp_path, TrainingProgress(step=1), model, optimizer)
+    checkpoints.load_checkpoint(path, fresh, fresh_optimizer)
+    update(model, optimizer, seed=3)
+    update(fresh, fresh_optimizer, seed=3)
+    assert torch.equal(fresh.weight, model.weight)
+    assert torch.equal(fresh.bias, model.bias)
+
+
+def test_further_parts_are_saved_read_back_and_checked(tmp_path):
+    average = {"weight": torch.rand(3)}
+    path = checkpoints.save_checkpoint(tmp_path, TrainingProgress(step=1), *parts(), {"average": average})
+    assert torch.equal(checkpoints.read_part(path, "average")["weight"], average["weight"])
+    (path / "average.safetensors").unlink()
+    assert checkpoints.find_damage(path) == "average.safetensors is missing"
+
+
+def test_an_optimiser_state_that_lacks_an_entry_is_refused(saved):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Linear(5, 4))
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.rand(3, 4)).sum().backward()
+    optimizer.step()
+    path = checkpoints.save_checkpoint(saved, TrainingProgress(step=9), model, optimizer)
+    tensors = checkpoints.read_part(path, "optimizer")
+    del tensors["1.bias.exp_avg"]
+    write_tensors(path / OPTIMIZER_FILE, tensors, {})
+    with pytest.raises(UserError, match=r"1\.bias\.exp_avg is missing"):
+        checkpoints.load_checkpoint(path, model, optimizer)
+
+
+def test_a_parameter_that_was_never_updated_has_no_state_and_is_restored_without(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Linear(5, 4))
+    optimizer = torch.optim.Adam(model.parameters())
+    model[0](torch.rand(3, 4)).sum().backward()
+    optimizer.step()
+    path = checkpoints.save_checkpoint(tmp_path, TrainingProgress(step=9), model, optimizer)
+    fresh_optimizer = torch.optim.Adam(model.parameters())
+    checkpoints.load_checkpoint(path, model, fresh_optimizer)
+    assert fresh_optimizer.state[model[0].weight]["step"] == 1
+    assert not fresh_optimizer.state.get(model[1].weight)
 
 
 def test_a_checkpoint_that_is_there_already_is_not_written_again(saved):

@@ -11,7 +11,7 @@ from dragoman.parallel import SINGLE_THREAD
 from dragoman.recipe import TrainingConfig
 from dragoman.tokens import END, PAD, START
 from dragoman.training.distributed import SINGLE_PROCESS
-from dragoman.training.loop import TensorBatch, accumulate_gradients, build_adam, train
+from dragoman.training.loop import LossSums, TensorBatch, accumulate_gradients, build_adam, train
 from dragoman.training.loss import cross_entropy_objective
 
 OBJECTIVE = cross_entropy_objective(0.1)
@@ -114,3 +114,17 @@ def test_a_count_of_spoilt_steps_goes_on_where_a_resumed_training_had_it():
     with pytest.raises(TrainingDiverged, match="the last was step 9"):
         spoilt = Poison(model, range(99))
         list(train(model, build_adam(model, config), OBJECTIVE, spoilt, config, width=8, steps_done=6, skipped=7))
+
+
+def test_the_loop_minimises_the_objective_that_it_is_given():
+    """The mean square of the hidden states falls, while the log-likelihood is only reported."""
+    model = tiny().float()
+    config = TrainingConfig(steps=30, warmup=1, rate=0.05, schedule="constant", precision="float32")
+
+    def objective(model, batch):
+        hidden = model.hidden_states(batch.prefix, model.encode(batch.source))
+        return LossSums(hidden.square().sum(), torch.tensor(7.0 * batch.tokens))
+
+    steps = list(train(model, build_adam(model, config), objective, lambda _: [batch([0, 1], 7)], config, width=8))
+    assert steps[-1].loss < steps[0].loss / 2
+    assert {round(step.nll, 5) for step in steps} == {7.0}
