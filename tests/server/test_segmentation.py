@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dragoman.server.html import split_html
 from dragoman.server.languages import guess_languages, language_name
+from dragoman.server.merging import merge_details
 from dragoman.text.sentences import split_sentences
 
 TEXTS = st.text(st.one_of(st.sampled_from('a. \n\r\t!?。“"<>&;'), st.characters(codec="utf-8")))
@@ -74,3 +75,17 @@ def test_any_html_keeps_its_tags(text):
 def test_languages_are_read_from_file_names(source, target, pairs, run, codes):
     assert guess_languages(source, target, pairs, run) == codes
     assert language_name("pt-BR") == "Portuguese"
+
+
+def test_details_of_equal_sentences_are_shifted_one_after_the_other():
+    """Both sentences were once found at the position of the first."""
+    details = {
+        "tokens": [{"piece": "Ja", "start": 0, "end": 2}],
+        "source_words": [(0, 3)],
+        "target_words": [(0, 2)],
+        "alignment": [(0, 0)],
+    }
+    merged = merge_details([("Yes", "Ja", details), ("Yes", "Ja", details)], "Yes Yes", "Ja Ja")
+    assert [(token["start"], token["end"]) for token in merged["tokens"]] == [(0, 2), (3, 5)]
+    assert merged["source_words"] == [[0, 3], [4, 7]]
+    assert merged["alignment"] == [[0, 0], [1, 1]]

@@ -7,12 +7,12 @@ from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.errors import UserError
 from dragoman.processes import Message
 from dragoman.run import Run
+from dragoman.server.merging import merge_details
 from dragoman.server.registry import ServedModel
 from dragoman.tasks.head_cache import cached_head_history, cached_head_report, saved_checkpoints
 from dragoman.tasks.sequence_model import SequenceModel
 from dragoman.viewer.alignment import all_alignments, preferred_method, source_and_target_words
 from dragoman.viewer.document import viewer_document
-from dragoman.viewer.words import WordSpan
 
 
 def inspect_translation(model: ServedModel, message: Message, max_tokens: int) -> dict[str, Any]:
@@ -52,41 +52,31 @@ def translation_details(
     translator: SequenceModel, text: str, segments: Sequence[str], hypotheses: Sequence[Hypothesis], translation: str
 ) -> dict[str, Any]:
     """Return the tokens, words and word alignment of a translation, as character offsets in both texts."""
-    details: dict[str, list[Any]] = {"tokens": [], "source_words": [], "target_words": [], "alignment": []}
-    source_start = target_start = 0
-    tokenizer = translator.target_tokenizer
-    for segment, hypothesis in zip(segments, hypotheses, strict=True):
-        target = tokenizer.decode(hypothesis.tokens)
-        source_start = max(0, text.find(segment.strip(), source_start))
-        target_start = max(0, translation.find(target.strip(), target_start))
-        source_shift, target_shift = source_start - _indent(segment), target_start - _indent(target)
-        details["tokens"] += [
-            {"piece": piece, "start": max(0, start + target_shift), "end": max(0, end + target_shift)}
-            for piece, (start, end) in zip(
-                tokenizer.spell(hypothesis.tokens), tokenizer.spans(hypothesis.tokens), strict=True
-            )
-        ]
-        if segment.strip() and hypothesis.tokens:
-            _add_alignment(details, translator, segment, target, (source_shift, target_shift))
+    targets = [translator.target_tokenizer.decode(hypothesis.tokens) for hypothesis in hypotheses]
+    details = [
+        _segment_details(translator, segment, target, hypothesis)
+        for segment, target, hypothesis in zip(segments, targets, hypotheses, strict=True)
+    ]
+    return merge_details(zip(segments, targets, details, strict=True), text, translation)
+
+
+def _segment_details(
+    translator: SequenceModel, segment: str, target: str, hypothesis: Hypothesis
+) -> dict[str, list[Any]]:
+    tokenizer, tokens = translator.target_tokenizer, hypothesis.tokens
+    pieces = zip(tokenizer.spell(tokens), tokenizer.spans(tokens), strict=True)
+    details: dict[str, list[Any]] = {
+        "tokens": [{"piece": piece, "start": start, "end": end} for piece, (start, end) in pieces],
+        "source_words": [],
+        "target_words": [],
+        "alignment": [],
+    }
+    if segment.strip() and tokens:
+        record = translator.inspect(segment, target=target)
+        source_words, target_words = source_and_target_words(record)
+        details["source_words"] = [word.span or (0, 0) for word in source_words]
+        details["target_words"] = [word.span or (0, 0) for word in target_words]
+        methods = all_alignments(record)  # none if the model does not attend to the source
+        links = methods[preferred_method(record)].links if methods else ()
+        details["alignment"] = [(link.source, link.target) for link in links]
     return details
-
-
-def _add_alignment(
-    details: dict[str, list[Any]], translator: SequenceModel, segment: str, target: str, shifts: tuple[int, int]
-) -> None:
-    record = translator.inspect(segment, target=target)
-    source_words, target_words = source_and_target_words(record)
-    first_source, first_target = len(details["source_words"]), len(details["target_words"])
-    details["source_words"] += _shifted_spans(source_words, shifts[0])
-    details["target_words"] += _shifted_spans(target_words, shifts[1])
-    methods = all_alignments(record)  # none if the model does not attend to the source
-    links = methods[preferred_method(record)].links if methods else ()
-    details["alignment"] += [[link.source + first_source, link.target + first_target] for link in links]
-
-
-def _shifted_spans(words: Sequence[WordSpan], shift: int) -> list[tuple[int, int]]:
-    return [(word.span[0] + shift, word.span[1] + shift) if word.span else (0, 0) for word in words]
-
-
-def _indent(text: str) -> int:
-    return len(text) - len(text.lstrip())

@@ -9,6 +9,7 @@ from dragoman import __version__
 from dragoman.server.admission import Admission
 from dragoman.server.languages import language_name
 from dragoman.server.limits import Limits
+from dragoman.server.merging import merge_ranked
 from dragoman.server.metrics import ServerMetrics
 from dragoman.server.problems import Problem
 from dragoman.server.schemas import AttentionRequest, TranslateRequest
@@ -96,7 +97,7 @@ class TranslationService:
                     parts[message["part"]["index"]] = message["part"]["text"]
                     so_far = "".join(parts) if model["is_language_model"] else segmented.fill(parts).rstrip()
                     yield {"text": so_far}
-        yield {"translations": [_merge_ranked(segmented, results)], "model": model["name"]}
+        yield {"translations": [merge_ranked(segmented, results)], "model": model["name"]}
 
     async def inspect_translation(self, request: AttentionRequest) -> dict[str, Any]:
         """Answer `/v1/attention`."""
@@ -187,7 +188,7 @@ class TranslationService:
         """Translate the sentences of all texts in one request to the worker."""
         sentences = [sentence for text in texts for sentence in text.sentences]
         results = iter(await self.run_operation("translate", model, sentences, **options) if sentences else [])
-        return [_merge_ranked(text, [next(results) for _ in text.sentences]) for text in texts]
+        return [merge_ranked(text, [next(results) for _ in text.sentences]) for text in texts]
 
     async def _run_health_probe(self) -> bool:
         try:
@@ -218,49 +219,3 @@ def _check_supported(request: TranslateRequest, model: dict[str, Any]) -> None:
     for name in () if model["raw_text_io"] and not model["is_language_model"] else unsupported:
         if getattr(request, name):
             raise Problem(422, "invalid", f"{name} is not supported by a {noun}.", field=name)
-
-
-def _merge_ranked(text: SegmentedText, sentences: Sequence[_Ranked]) -> _Ranked:
-    """Return translations of a text: the best of each sentence, then the second best of each, and so on."""
-    ranks = max((len(row) for row in sentences), default=1)
-    return [_merge_sentences(text, [row[min(rank, len(row) - 1)] for row in sentences]) for rank in range(ranks)]
-
-
-def _merge_sentences(text: SegmentedText, sentences: _Ranked) -> dict[str, Any]:
-    if len(sentences) == 1 and not any(text.gaps):
-        return sentences[0]
-    merged = {
-        "text": text.fill([sentence["text"] for sentence in sentences]),
-        "score": sum(sentence["score"] for sentence in sentences) / max(1, len(sentences)),
-        "log_probability": sum(sentence["log_probability"] for sentence in sentences),
-        "truncated": any(sentence["truncated"] for sentence in sentences),
-    }
-    if sentences and "pictures" in sentences[0]:
-        merged["pictures"] = [picture for sentence in sentences for picture in sentence["pictures"]]
-    return _merge_details(merged, text, sentences) if sentences and "tokens" in sentences[0] else merged
-
-
-def _merge_details(merged: dict[str, Any], text: SegmentedText, sentences: _Ranked) -> dict[str, Any]:
-    """Shift the offsets of each sentence's tokens and words to those of the whole text."""
-    details: dict[str, Any] = {name: [] for name in ("tokens", "source_words", "target_words", "alignment")}
-    whole_source = text.fill(text.sentences)
-    source_start = target_start = 0
-    for source, sentence in zip(text.sentences, sentences, strict=True):
-        target = sentence["text"]
-        source_start = whole_source.index(source, source_start)
-        target_start = max(0, merged["text"].find(target.strip(), target_start))
-        shift = target_start - (len(target) - len(target.lstrip()))
-        first_source, first_target = len(details["source_words"]), len(details["target_words"])
-        details["tokens"] += [
-            {**token, "start": token["start"] + shift, "end": token["end"] + shift} for token in sentence["tokens"]
-        ]
-        details["source_words"] += _shift_spans(sentence["source_words"], source_start)
-        details["target_words"] += _shift_spans(sentence["target_words"], shift)
-        details["alignment"] += [[left + first_source, right + first_target] for left, right in sentence["alignment"]]
-        source_start += len(source)
-        target_start += len(target.strip())
-    return merged | details
-
-
-def _shift_spans(spans: Sequence[Sequence[int]], shift: int) -> list[list[int]]:
-    return [[start + shift, end + shift] for start, end in spans]

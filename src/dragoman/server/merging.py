@@ -1,0 +1,63 @@
+"""Joins the translations of the sentences or segments of a text: texts, scores, and offsets of tokens and words."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dragoman.text.sentences import SegmentedText
+
+_DETAILS = ("tokens", "source_words", "target_words", "alignment")
+
+
+def merge_ranked(text: SegmentedText, sentences: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return translations of a text: the best of each sentence, then the second best of each, and so on."""
+    ranks = max((len(ranked) for ranked in sentences), default=1)
+    return [
+        _merge_sentences(text, [ranked[min(rank, len(ranked) - 1)] for ranked in sentences]) for rank in range(ranks)
+    ]
+
+
+def _merge_sentences(text: SegmentedText, sentences: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    if len(sentences) == 1 and not any(text.gaps):
+        return sentences[0]
+    merged: dict[str, Any] = {
+        "text": text.fill([sentence["text"] for sentence in sentences]),
+        "score": sum(sentence["score"] for sentence in sentences) / max(1, len(sentences)),
+        "log_probability": sum(sentence["log_probability"] for sentence in sentences),
+        "truncated": any(sentence["truncated"] for sentence in sentences),
+    }
+    if sentences and "pictures" in sentences[0]:
+        merged["pictures"] = [picture for sentence in sentences for picture in sentence["pictures"]]
+    if sentences and "tokens" in sentences[0]:
+        parts = [(source, part["text"], part) for source, part in zip(text.sentences, sentences, strict=True)]
+        merged |= merge_details(parts, text.fill(text.sentences), merged["text"])
+    return merged
+
+
+def merge_details(
+    parts: Iterable[tuple[str, str, Mapping[str, Any]]], source: str, target: str
+) -> dict[str, list[Any]]:
+    """Return the details of a whole text: those of its parts, with offsets and indices shifted to the whole.
+
+    A part is its source, its target, and its details with offsets from the start of the part.
+    """
+    merged: dict[str, list[Any]] = {name: [] for name in _DETAILS}
+    source_end = target_end = 0
+    for part_source, part_target, details in parts:
+        source_shift, source_end = _locate(part_source, source, source_end)
+        target_shift, target_end = _locate(part_target, target, target_end)
+        first_source, first_target = len(merged["source_words"]), len(merged["target_words"])
+        merged["tokens"] += [
+            {**token, "start": max(0, token["start"] + target_shift), "end": max(0, token["end"] + target_shift)}
+            for token in details["tokens"]
+        ]
+        merged["source_words"] += [[start + source_shift, end + source_shift] for start, end in details["source_words"]]
+        merged["target_words"] += [[start + target_shift, end + target_shift] for start, end in details["target_words"]]
+        merged["alignment"] += [[left + first_source, right + first_target] for left, right in details["alignment"]]
+    return merged
+
+
+def _locate(part: str, whole: str, start: int) -> tuple[int, int]:
+    """Return the offset of a part in the whole text and the end of the part, which is searched from `start` on."""
+    stripped = part.strip()
+    position = max(start, whole.find(stripped, start))
+    return position - (len(part) - len(part.lstrip())), position + len(stripped)
