@@ -92,6 +92,12 @@ def test_no_public_function_is_named_by_a_bare_participle():
     assert named_so == []
 
 
+def test_no_two_test_files_have_one_name():
+    """pytest imports test files by their names alone."""
+    names = [path.name for path in ROOT.glob("tests/**/*.py") if path.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))
+
+
 def settings(model: type[BaseModel], prefix: str) -> Iterator[str]:
     for name, field in model.model_fields.items():
         branches = [

@@ -159,7 +159,7 @@ def test_the_quick_start_trains_translates_scores_and_draws(one_core, command, m
     assert (tmp_path / "run" / "attention.html").stat().st_size > 5000
     again = command("quickstart", "--run", tmp_path / "run")
     assert again.out == first.out
-    assert "trained already" in again.err
+    assert "is already trained" in again.err
 
 
 def test_python_translates_a_string_or_a_list(trained):
