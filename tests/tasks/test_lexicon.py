@@ -140,7 +140,7 @@ UNNAMED = {
         {"corpora": (corpus("fre", "a.tsv"),), "valid_file": "b.tsv"}, 'b.tsv: validation has the label ""'
     ),
     "a label only to validate with": (
-        {"file": "a.tsv", "valid_corpora": (corpus("ger", "b.tsv"),)}, "training has valid_file, without a label"
+        {"file": "a.tsv", "valid_corpora": (corpus("ger", "b.tsv"),)}, "expected valid_file, without a label"
     ),
 }  # fmt: skip
 

@@ -186,5 +186,5 @@ def test_a_text_must_have_the_words_of_its_trees(treebank, tmp_path):
     source.write_text("The dog runs .\n")
     with pytest.raises(UserError, match=r"has 1 lines but .* has 2 trees"):
         ParsingTask().read_examples(str(source), str(bank), print)
-    with pytest.raises(UserError, match="There is nothing to compare with"):
+    with pytest.raises(UserError, match="--reference is missing"):
         ParsingTask().read_examples(None, None, print)

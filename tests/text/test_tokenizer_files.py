@@ -10,7 +10,10 @@ import tokenizers
 from dragoman import recipe
 from dragoman.errors import UserError
 from dragoman.text import tokenizer as tokenizer_module
+from dragoman.text.streaming import StreamingDecoder
 from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.vocabulary import RESERVED_NAMES
+from dragoman.tokens import RESERVED_TOKENS, UNKNOWN
 
 KINDS = ["bpe", "wordpiece", "bytes", "characters", "words"]
 TEXT = " Two  dogs läuft 🙂 e\u0301 ⟨ pad ⟩ "
@@ -18,7 +21,10 @@ TEXT = " Two  dogs läuft 🙂 e\u0301 ⟨ pad ⟩ "
 TRAIN_ELSEWHERE = """
 import hashlib, sys
 from dragoman import recipe
+from dragoman.text.streaming import StreamingDecoder
 from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.vocabulary import RESERVED_NAMES
+from dragoman.tokens import RESERVED_TOKENS, UNKNOWN
 words = ["dog", "Hund", "snow", "Schnee", "läuft", "ran", "run", "unrun", "rerun", "nur", "urn", "日本", "本日"]
 lines = [" ".join(words[(i * j) % 13] + words[(i + j) % 13] for j in range(1, 9)) for i in range(400)]
 for kind in ("bpe", "wordpiece", "bytes", "characters", "words"):
@@ -81,11 +87,11 @@ def test_other_text_gives_another_fingerprint():
         ("null", "no vocabulary"),
         ("[]", "no vocabulary"),
         ("{}", "no vocabulary"),
-        ('{"model": {"vocab": [["a", -1.5]], "type": "Unigram"}}', "no vocabulary"),
-        ('{"model": {"vocab": {"a": 0}, "type": "Unigram"}}', "of type 'Unigram'"),
-        ('{"model": {"vocab": {"a": "b"}, "type": "BPE"}}', "without gaps"),
-        ('{"model": {"vocab": {"a": 0, "b": 2}, "type": "BPE"}}', "without gaps"),
-        ('{"model": {"vocab": {"<pad>": 0, "<s>": 1}, "type": "BPE"}}', "another program made it"),
+        ('{"model": {"vocab": [["a", -1.5]], "type": "Unigram"}}', "another program wrote it"),
+        ('{"model": {"vocab": {"a": 0}, "type": "Other"}}', "of type 'Other'"),
+        ('{"model": {"vocab": {"a": "b"}, "type": "BPE"}}', "0, 1, 2 and so on"),
+        ('{"model": {"vocab": {"a": 0, "b": 2}, "type": "BPE"}}', "0, 1, 2 and so on"),
+        ('{"model": {"vocab": {"<pad>": 0, "<s>": 1}, "type": "BPE"}}', "another program wrote it"),
     ],
 )
 def test_what_is_no_tokenizer_of_ours_is_refused_by_name(text, words):
@@ -155,3 +161,24 @@ def test_an_enormous_file_is_refused_unread(tmp_path, monkeypatch):
         file.truncate((1 << 20) + 1)
     with pytest.raises(UserError, match="larger than 1 MiB"):
         Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+def test_a_unigram_tokenizer_is_loaded_and_used():
+    """SentencePiece's default model; other programs' tokenizers come in this form."""
+    pieces = [(RESERVED_NAMES[token], 0.0) for token in range(RESERVED_TOKENS)]
+    pieces += [
+        ("▁", -3.0),
+        *((letter, -4.0) for letter in "adghnortuws."),
+        ("▁dog", -1.0),
+        ("▁a", -2.0),
+        ("runs", -1.0),
+    ]
+    backend = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=UNKNOWN))
+    backend.pre_tokenizer, backend.decoder = tokenizers.pre_tokenizers.Metaspace(), tokenizers.decoders.Metaspace()
+    tokenizer = Tokenizer.from_json(backend.to_str())
+    tokens = tokenizer.encode("a dog runs.")
+    assert tokenizer.spell(tokens) == [" a", " dog", " ", "runs", "."]
+    assert tokenizer.decode(tokens) == "a dog runs."
+    assert [(piece.start, piece.end) for piece in tokenizer.pieces("a dog")] == [(0, 1), (1, 5)]
+    decoder = StreamingDecoder(tokenizer)
+    assert "".join(map(decoder.add, tokens)) + decoder.end() == "a dog runs."

@@ -1,19 +1,19 @@
-"""Words as the Penn Treebank cuts them, for text as people type it: "The dog doesn't run." has six.
+"""Tokenization of English text in the style of the Penn Treebank: "The dog doesn't run." has six words.
 
-Good enough for a parser that expects such words; whoever needs the treebank's own decisions has words already. English.
+An approximation that is good enough as input of a parser.
 """
 
 import re
 
 _OPENING_QUOTE = re.compile(r"(^|[\s(\[{<])[\"“„]")
 _CLOSING_QUOTE = re.compile(r"[\"”]")
-_SPACING_RULES = (  # what is replaced, and by what; in this order
+_SPACING_RULES = (  # patterns and replacements, applied in this order
     (re.compile(r"(\.{3}|…)"), r" \1 "),
     (re.compile(r"(--+|—|–)"), r" \1 "),
     (re.compile(r"([?!;@#$%&¿¡€£()\[\]{}<>«»])"), r" \1 "),
-    (re.compile(r"([,:])(?!\d)"), r" \1 "),  # 1,000 and 5:30 stay whole
+    (re.compile(r"([,:])(?!\d)"), r" \1 "),  # not in 1,000 and 5:30
     (re.compile(r"(?<!\d)([,:])"), r" \1 "),
-    (re.compile(r"(?<=[^\s.])(\.)(?=[\s)\]}'”’]*$)"), r" \1 "),  # only the last one ends a sentence
+    (re.compile(r"(?<=[^\s.])(\.)(?=[\s)\]}'”’]*$)"), r" \1 "),  # only the last full stop ends a sentence
     (re.compile(r"(?i)(?<=\w)(n['’]t)\b"), r" \1"),
     (re.compile(r"(?i)(?<=\w)(['’](?:s|m|d|ll|re|ve))\b"), r" \1"),
     (re.compile(r"(?<=[sS])(['’])(?=\s|$)"), r" \1"),
@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"\S+@\S+\.\w+|\w+://\S+|www\.\S+")
 
 
 def penn_words(text: str) -> list[str]:
-    """Cut a sentence into words: punctuation, clitics and quotation marks stand alone."""
+    """Split a sentence into words; punctuation, clitics and quotation marks become separate words."""
     words: list[str] = []
     after = 0
     for address in _ADDRESS.finditer(text):
@@ -36,7 +36,7 @@ def penn_words(text: str) -> list[str]:
 
 
 def _split_words(text: str, *, last: bool) -> list[str]:
-    """Cut text without addresses in it; unless it is the `last` of a sentence, no full stop ends it."""
+    """Split text without addresses; only in the `last` part of a sentence a final full stop is split off."""
     text = _OPENING_QUOTE.sub(r"\1 `` ", text)
     text = _CLOSING_QUOTE.sub(" '' ", text) + ("" if last else " \0")
     for pattern, replacement in _SPACING_RULES:

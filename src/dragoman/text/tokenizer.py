@@ -1,7 +1,4 @@
-"""The tokenizer: strings to ids and back, and nothing about models or files of data.
-
-What it does to a text is written in one JSON file that the `tokenizers` library reads by itself.
-"""
+"""The tokenizer: strings to ids and back. Its file, `tokenizer.json`, is in the format of the `tokenizers` library."""
 
 import hashlib
 import json
@@ -25,7 +22,7 @@ MAX_FILE_BYTES = 256 << 20  # bytes; a vocabulary of a million pieces takes a te
 
 @dataclass(frozen=True)
 class TextPiece:
-    """A piece of a text: its id, what it spells, and the characters of the text that it stands for."""
+    """A piece of a text: its id, its text, and its span of characters in the text."""
 
     token: int
     text: str
@@ -34,7 +31,7 @@ class TextPiece:
 
 
 class Tokenizer:
-    """Cut text into pieces, number them, and put text together again."""
+    """Converts text to token ids and back."""
 
     def __init__(self, backend: Engine) -> None:
         self.backend = backend
@@ -43,7 +40,7 @@ class Tokenizer:
     def train(
         cls, lines: Iterable[str], config: recipe.TokenizerConfig, progress: Callable[[int], None] | None = None
     ) -> "Tokenizer":
-        """Learn a vocabulary from lines of text; `progress` hears how many lines have been read."""
+        """Train a tokenizer on lines of text; `progress` is called with the number of lines read."""
         return cls(learn_vocabulary(lines, config, progress))
 
     @classmethod
@@ -52,7 +49,7 @@ class Tokenizer:
         path = Path(path)
         try:
             if path.stat().st_size > MAX_FILE_BYTES:
-                raise UserError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, so no tokenizer that we wrote.")
+                raise UserError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, so not a tokenizer of a run.")
             text = path.read_bytes().decode()
         except FileNotFoundError:
             raise UserError(f"{path}: no such file. Training writes it into the run directory.") from None
@@ -64,7 +61,7 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, where: str = "tokenizer.json") -> "Tokenizer":
-        """Rebuild a tokenizer from what `to_json` wrote; refuse anything else."""
+        """Return the tokenizer of a `tokenizer.json`; `where` is its name for error messages."""
         wrong = _find_file_error(text)
         if wrong:
             raise UserError(f"{where}: {wrong}. {_RESTORE_HINT}")
@@ -73,12 +70,12 @@ class Tokenizer:
             tokenizer._self_test()
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # the library's panics are no Exceptions
+        except BaseException as error:  # panics of the Rust library do not derive from Exception
             raise UserError(f"{where}: not a working tokenizer ({error}). {_RESTORE_HINT}") from None
         return tokenizer
 
     def _self_test(self) -> None:
-        """Do everything once, so that a damaged file fails here rather than in the middle of the work."""
+        """Try every operation once, so that a damaged file raises here."""
         tokens = [piece.token for piece in self.pieces(_TEST_TEXT)]
         if tokens != self.encode_batch([_TEST_TEXT])[0] or not self.decode(tokens) or not all(self.spell(tokens)):
             raise ValueError("it loses text")
@@ -87,7 +84,7 @@ class Tokenizer:
         return int(self.backend.get_vocab_size())
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of the text's pieces, without START and END."""
+        """Return the token ids of a text, without START and END."""
         return list(self.backend.encode(replace_surrogates(text)).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -97,12 +94,12 @@ class Tokenizer:
         ]
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Return the text that the ids spell; the unknown piece shows as "⁇", other reserved ids do not show."""
+        """Return the text of token ids; UNKNOWN becomes "⁇", other reserved ids are skipped."""
         shown = [int(token) for token in tokens if token >= RESERVED_TOKENS or token == UNKNOWN]
         return str(self.backend.decode(shown, skip_special_tokens=False))
 
     def pieces(self, text: str) -> list[TextPiece]:
-        """Cut the text and say where each piece came from; between them the pieces cover all that was read."""
+        """Return the pieces of a text with their spans, which together cover the text."""
         encoding = self.backend.encode(replace_surrogates(text))
         spans = [(int(start), int(end)) for start, end in encoding.offsets]
         if not self.is_word_level:
@@ -114,17 +111,17 @@ class Tokenizer:
         return _strip_added_space(found) if self.is_byte_level else found
 
     def spans(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
-        """Return where in the decoded text each token stands; of a character's bytes the last one has it."""
+        """Return the span of each token in the decoded text; a character of several byte tokens belongs to the last."""
         text = self.decode(tokens)
         ends = [_common_prefix_length(text, self.decode(tokens[:n])) for n in range(1, len(tokens) + 1)]
         return list(zip([0, *ends], ends, strict=False))
 
     def spell(self, tokens: Iterable[int]) -> list[str]:
-        """Return each id as a person would read it; a space in front tells the start of a word."""
+        """Return the readable piece of each id; a leading space marks the start of a word."""
         return [self.spellings[token] for token in tokens]
 
     def to_json(self) -> str:
-        """Return all that is needed to rebuild the tokenizer, as the `tokenizers` library writes it."""
+        """Return the tokenizer as JSON, in the format of the `tokenizers` library."""
         return str(self.backend.to_str(pretty=True)) + "\n"
 
     @cached_property
@@ -134,87 +131,103 @@ class Tokenizer:
 
     @cached_property
     def spellings(self) -> list[str]:
-        """Every piece of the vocabulary, readable."""
+        """All pieces of the vocabulary, in readable form."""
         spelled = _spell_bytes if self.is_byte_level else _spell_text
-        readable = [spelled(piece) for piece in self.vocabulary_pieces[RESERVED_TOKENS:]]
+        readable = [spelled(self.with_spaces(piece)) for piece in self.vocabulary_pieces[RESERVED_TOKENS:]]
         return [RESERVED_NAMES[token].replace(" ", "") for token in range(RESERVED_TOKENS)] + readable
 
     @cached_property
     def vocabulary_pieces(self) -> list[str]:
-        """Every piece of the vocabulary, as the file has it."""
+        """All pieces of the vocabulary, as in the file."""
         return sorted(self.backend.get_vocab(), key=self.backend.get_vocab().__getitem__)
 
     @cached_property
     def without_prefix_space(self) -> "Tokenizer":
-        """The same tokenizer for what stands inside a text: it puts no space before it."""
+        """The same tokenizer for the inside of a text: it does not prepend a space."""
         normalizer = {**self.definition["normalizer"]}
         normalizer["normalizers"] = [step for step in normalizer["normalizers"] if step["type"] != "Prepend"]
         return Tokenizer(Engine.from_str(json.dumps({**self.definition, "normalizer": normalizer})))
 
     @cached_property
     def is_byte_level(self) -> bool:
-        """Whether the pieces are made of bytes rather than characters."""
-        return bool(self.definition["model"]["type"] != "WordLevel")
+        """Whether the pieces consist of bytes rather than characters."""
+        return _has_byte_level_decoder(self.definition)
+
+    @cached_property
+    def has_space_marks(self) -> bool:
+        """Whether pieces have "▁" for a space, as those of SentencePiece."""
+        return '"Metaspace"' in json.dumps(self.definition["decoder"])
+
+    def with_spaces(self, piece: str) -> str:
+        """Return a piece of the vocabulary with spaces for the marks of SentencePiece."""
+        return piece.replace(_SPACE_MARK, " ") if self.has_space_marks else piece
 
     @cached_property
     def is_word_level(self) -> bool:
-        """Whether the pieces are words, between which spaces are not kept."""
+        """Whether the pieces are words, separated by spaces that are not kept."""
         return not self.is_byte_level and self.definition["decoder"] is None
 
     @cached_property
     def definition(self) -> dict[str, Any]:
-        """The tokenizer file as a tree."""
+        """The content of the tokenizer file."""
         return dict(json.loads(self.backend.to_str()))
 
 
+_SPACE_MARK = "▁"
 _RESTORE_HINT = "Restore the tokenizer.json that was trained with the model, or train again."
-_KNOWN_MODELS = ("BPE", "WordPiece", "WordLevel")
+_KNOWN_MODELS = ("BPE", "WordPiece", "WordLevel", "Unigram")
 _TEST_TEXT = " a\tA 1é́⟨ pad ⟩\n"
 
 
 def _find_file_error(text: str) -> str | None:
-    """Say why the JSON is none of ours, before the library sees it."""
+    """Return what is wrong with a tokenizer file, or None, before the library parses it."""
     try:
         tree = json.loads(text)
         model, vocabulary = tree["model"], tree["model"]["vocab"]
+        if model.get("type") == "Unigram":
+            vocabulary = {row[0]: number for number, row in enumerate(vocabulary) if len(row) == 2}
         ids = sorted(vocabulary.values())
     except RecursionError:
         return "not a tokenizer: nested too deeply"
     except ValueError as error:
         return f"not valid JSON ({error})"
     except (KeyError, TypeError, AttributeError):
-        return "not a tokenizer: no vocabulary in it"
+        return "not a tokenizer: it has no vocabulary"
     if model.get("type") not in _KNOWN_MODELS:
-        return f"a tokenizer of type {model.get('type')!r}; ours are {', '.join(_KNOWN_MODELS)}"
+        return f"a tokenizer of type {model.get('type')!r}; supported are {', '.join(_KNOWN_MODELS)}"
     if ids != list(range(len(ids))) or any(type(number) is not int for number in ids):
-        return "the ids of its vocabulary are not 0, 1, 2 … without gaps"
+        return "the ids of its vocabulary are not 0, 1, 2 and so on"
     if any(vocabulary.get(name) != token for token, name in RESERVED_NAMES.items()):
         return (
             f"its first {RESERVED_TOKENS} pieces are not {', '.join(RESERVED_NAMES.values())}, so another program "
-            "made it"
+            "wrote it"
         )
-    if model["type"] != "WordLevel" and not BYTE_VALUES.keys() <= vocabulary.keys():
+    if _has_byte_level_decoder(tree) and not BYTE_VALUES.keys() <= vocabulary.keys():
         return "its vocabulary lacks some of the 256 bytes"
     unexpected = [key for key in ("added_tokens", "truncation", "padding", "post_processor") if tree.get(key)]
     unexpected += [key for key in ("dropout",) if model.get(key)]
-    return f"it sets {unexpected[0]}, which ours never do" if unexpected else None
+    return f"it sets {unexpected[0]}, which is not supported" if unexpected else None
+
+
+def _has_byte_level_decoder(definition: dict[str, Any]) -> bool:
+    return '"ByteLevel"' in json.dumps(definition.get("decoder"))
 
 
 def _common_prefix_length(text: str, other: str) -> int:
-    """Return how many characters two strings begin with alike; the last ones of the other may be half a character."""
+    """Return the length of the common prefix; the last characters of the other may be incomplete."""
     return next(
         (i for i, pair in enumerate(zip(text, other, strict=False)) if pair[0] != pair[1]), min(len(text), len(other))
     )
 
 
 def _close_gaps(spans: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """Stretch each span to the next one: composing an accent (NFC) leaves the accent's own place to nobody."""
+    """Extend each span to the next one: NFC composes accents and leaves their positions uncovered."""
     following = [start for start, _ in spans[1:]] + [length]
     return [(start, max(end, after)) for (start, end), after in zip(spans, following, strict=False)]
 
 
 def _strip_added_space(pieces: list[TextPiece]) -> list[TextPiece]:
-    """Take the space that was put before the line out of the first piece, which may be left with nothing."""
+    """Remove the prepended space from the first piece, which may become empty."""
     if not pieces:
         return []
     first, *others = pieces
@@ -223,9 +236,9 @@ def _strip_added_space(pieces: list[TextPiece]) -> list[TextPiece]:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Return which byte each letter of the byte-level alphabet stands for.
+    """Return the byte of each letter of the byte-level alphabet.
 
-    Printable bytes stand for themselves; the others were moved, in their order, to letters behind the first 256.
+    Printable bytes are their own letters; the others are mapped, in order, to letters after the first 256.
     """
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     plain = {letter: ord(letter) for letter in letters if ord(letter) < 256}
@@ -237,16 +250,16 @@ BYTE_VALUES = _byte_alphabet()
 
 
 def _spell_bytes(piece: str) -> str:
-    """Return a byte-level piece as text; bytes that are only part of a character show as ⟨E2⟩."""
+    """Return a byte-level piece as text; bytes of an incomplete character become ⟨E2⟩."""
     return _spell_text(bytes(BYTE_VALUES[letter] for letter in piece).decode("utf-8", "surrogateescape"))
 
 
 def _spell_text(piece: str) -> str:
-    """Return a piece with what cannot be seen, except spaces, written out."""
+    """Return a piece with invisible characters, except spaces, escaped."""
     return "".join(letter if letter.isprintable() else _escape_character(letter) for letter in piece)
 
 
 def _escape_character(letter: str) -> str:
-    """Write an invisible character as ⟨U+200D⟩, and an escaped byte as ⟨E2⟩."""
+    """Return ⟨U+200D⟩ for an invisible character, and ⟨E2⟩ for an escaped byte."""
     number = ord(letter)
     return f"⟨{number - 0xDC00:02X}⟩" if 0xDC80 <= number <= 0xDCFF else f"⟨U+{number:04X}⟩"

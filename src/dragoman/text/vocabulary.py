@@ -1,7 +1,7 @@
-"""Learning a vocabulary: the five kinds of tokenizer, each as the `tokenizers` library runs it.
+"""Training of the five kinds of tokenizer with the `tokenizers` library.
 
 Every vocabulary begins with the reserved ids of `tokens.py`. Their names are ordinary entries, not "special tokens"
-looked for in text, and no text can spell them: a user who types one gets text.
+that are searched for in text, and cannot be produced from text: if a user types one, it is tokenized as text.
 """
 
 import json
@@ -16,13 +16,13 @@ from dragoman import recipe
 from dragoman.errors import UserError
 from dragoman.tokens import END, PAD, RESERVED_TOKENS, START, UNKNOWN
 
-# Safe in every kind: the byte alphabet has none of these brackets, a character is shorter, a word holds no space.
-# The unknown piece needs no such care (whoever types its sign means it) and is shown as it is named.
+# Impossible in every kind: the byte alphabet does not contain the brackets, a character is shorter, a word contains no
+# space. The unknown piece is an exception; it is shown by its name.
 RESERVED_NAMES = {PAD: "⟨ pad ⟩", UNKNOWN: "⁇", START: "⟨ start ⟩", END: "⟨ end ⟩"}
 
-# A 50 MB line would stall the learners and teach them nothing new.
+# Very long lines slow training down without improving the vocabulary.
 _MAX_LINE_CHARACTERS = 10_000
-# Greedy matching takes quadratic time in a word, and text without spaces is one long word.
+# Greedy matching takes quadratic time in the length of a word, and text without spaces is one long word.
 _MAX_WORD_BYTES = 64
 
 _TextLines = Iterable[str]
@@ -31,7 +31,7 @@ _TextLines = Iterable[str]
 def learn_vocabulary(
     lines: _TextLines, config: recipe.TokenizerConfig, progress: Callable[[int], None] | None = None
 ) -> Engine:
-    """Learn a vocabulary from lines of text; `progress` hears how many lines have been read."""
+    """Train a tokenizer on lines of text; `progress` is called with the number of lines read."""
     kind = _LEARNERS[config.kind]
     return kind(_training_lines(lines, progress), config)
 
@@ -43,10 +43,10 @@ def _learn_bpe(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
 
 
 def _learn_wordpiece(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
-    """Learn pieces for greedy longest-match cutting.
+    """Learn pieces for greedy longest-match tokenization.
 
-    The pieces come from the byte-pair learner. The library's own WordPiece learner is that one too, but breaks ties
-    by the order of a hash table, so that no two runs agree.
+    The pieces are learned as byte pairs. The library's WordPiece trainer does the same, but breaks ties by the order of
+    a hash table and is not reproducible.
     """
     vocabulary, _ = _learn_merges(lines, config)
     model = models.WordPiece(
@@ -60,7 +60,7 @@ def _learn_wordpiece(lines: _TextLines, config: recipe.TokenizerConfig) -> Engin
 
 
 def _learn_bytes(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
-    """Take the 256 bytes as they are; the text is only looked at to see that there is some."""
+    """Use the 256 bytes as the vocabulary; the text only must not be empty."""
     if not any(True for _ in lines):
         raise _empty_text_error()
     return _byte_level_pipeline(
@@ -69,7 +69,7 @@ def _learn_bytes(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
 
 
 def _learn_characters(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
-    """Take the most frequent characters."""
+    """Use the most frequent characters as the vocabulary."""
     normal = _normalizer(config)
     counts = Counter[str]()
     for line in lines:
@@ -79,12 +79,12 @@ def _learn_characters(lines: _TextLines, config: recipe.TokenizerConfig) -> Engi
 
 
 def _learn_words(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
-    """Take the most frequent words of text that is already split at spaces."""
+    """Use the most frequent words of text that is already split at spaces."""
     normal = _normalizer(config)
     counts = Counter[str]()
     for line in lines:
         counts.update(word for word in normal.normalize_str(line).split(" ") if word)
-    # Without a decoder the library puts single spaces between the words.
+    # Without a decoder the library joins the words with single spaces.
     return _lookup_pipeline(counts, config, normal, pre_tokenizers.Split(" ", "removed"), None)
 
 
@@ -98,7 +98,7 @@ _LEARNERS: dict[str, Callable[[_TextLines, recipe.TokenizerConfig], Engine]] = {
 
 
 def _learn_merges(lines: _TextLines, config: recipe.TokenizerConfig) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Return the pieces and merges of a byte-level BPE, the same for the same text on every run."""
+    """Return the pieces and merges of a byte-level BPE; the result is reproducible."""
     learner = _byte_level_pipeline(models.BPE(), config)
     trainer = trainers.BpeTrainer(
         vocab_size=config.size,
@@ -108,7 +108,7 @@ def _learn_merges(lines: _TextLines, config: recipe.TokenizerConfig) -> tuple[di
         show_progress=False,
     )
     learner.train_from_iterator(_require_lines(lines), trainer)
-    # Rebuilt from its parts by the caller, because the trainer marks the reserved names as tokens to find in text.
+    # The caller rebuilds the tokenizer, because the trainer marks the reserved names as special tokens.
     learned: dict[str, Any] = json.loads(learner.to_str())["model"]
     return learned["vocab"], [(left, right) for left, right in learned["merges"]]
 
@@ -116,9 +116,9 @@ def _learn_merges(lines: _TextLines, config: recipe.TokenizerConfig) -> tuple[di
 def _byte_level_pipeline(
     model: models.Model, config: recipe.TokenizerConfig, *cuts: pre_tokenizers.PreTokenizer
 ) -> Engine:
-    """Put a model over bytes into a pipeline that gives back every text exactly (in NFC)."""
+    """Return a byte-level tokenizer that reproduces every text exactly (in NFC)."""
     engine = Engine(model)
-    # With a space before the line, its first word is the same piece as anywhere else.
+    # With a space before the line, its first word has the same piece as elsewhere.
     engine.normalizer = normalizers.Sequence([_normalizer(config), normalizers.Prepend(" ")])
     bytes_of_words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     engine.pre_tokenizer = pre_tokenizers.Sequence([bytes_of_words, *cuts]) if cuts else bytes_of_words
@@ -133,7 +133,7 @@ def _lookup_pipeline(
     cut: pre_tokenizers.PreTokenizer,
     decoder: decoders.Decoder | None,
 ) -> Engine:
-    """Build a tokenizer that looks each cut piece up; those less frequent than the first `size` are unknown."""
+    """Return a tokenizer that looks up whole pieces; all but the `size` most frequent are unknown."""
     counts.pop(RESERVED_NAMES[UNKNOWN], None)
     if not counts:
         raise _empty_text_error()
@@ -150,19 +150,19 @@ def _lookup_pipeline(
 
 
 def _normalizer(config: recipe.TokenizerConfig) -> normalizers.Normalizer:
-    """Return what is done to a text before it is cut: one spelling for each accented letter, perhaps one case."""
+    """Return the normalizer: NFC and, if configured, lowercase."""
     steps = [normalizers.NFC()] + ([normalizers.Lowercase()] if config.lowercase else [])
     return normalizers.Sequence(steps)
 
 
 def _number_pieces(pieces: Iterable[str]) -> dict[str, int]:
-    """Number the pieces, after the reserved ones."""
+    """Return the ids of the pieces, after the reserved ones."""
     names = [RESERVED_NAMES[token] for token in range(RESERVED_TOKENS)]
     return {piece: number for number, piece in enumerate([*names, *pieces])}
 
 
 def _training_lines(lines: _TextLines, progress: Callable[[int], None] | None) -> Iterator[str]:
-    """Yield the beginnings of lines that hold some text."""
+    """Yield the lines that are not blank, truncated to the maximum length."""
     count = 0
     for count, line in enumerate(lines, 1):
         if progress and count % 1000 == 0:
@@ -174,7 +174,7 @@ def _training_lines(lines: _TextLines, progress: Callable[[int], None] | None) -
 
 
 def _require_lines(lines: _TextLines) -> Iterator[str]:
-    """Yield the lines, and object if there were none."""
+    """Yield the lines; raise an error if there were none."""
     line = None
     for line in lines:
         yield line
@@ -183,12 +183,11 @@ def _require_lines(lines: _TextLines) -> Iterator[str]:
 
 
 def _empty_text_error() -> UserError:
-    """Say that there was no text."""
-    return UserError("There is no text to learn a vocabulary from: every line is empty. Check the training files.")
+    return UserError("The training text is empty, so no vocabulary can be learned. Check the training files.")
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot write, by U+FFFD; places in the text stay where they are."""
+    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD; positions in the text do not change."""
     try:
         text.encode()
     except UnicodeEncodeError:
