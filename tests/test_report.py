@@ -1,4 +1,4 @@
-"""Reports need no other file, and what they hold is shown as it is."""
+"""Reports as Markdown and as a self-contained page."""
 
 import re
 
@@ -24,7 +24,7 @@ def section(tmp_path):
     return ReportSection("name", "Title", "Why?", tmp_path, report, {"command": "dragoman lab name"}, "It is < 3.")
 
 
-def test_a_page_asks_for_nothing_from_elsewhere_and_escapes_what_it_shows(section):
+def test_a_page_loads_nothing_else_and_escapes_its_text(section):
     found = render_html("Title", [section])
     assert not re.search(r"(src|href)=\"(?!data:|#)", found)
     assert "<script>" not in found
@@ -41,18 +41,18 @@ def test_markdown_has_the_table_the_picture_and_the_command(section, tmp_path):
     assert "- 1 < 2" in found
 
 
-def test_what_the_paper_says_stands_beside_what_was_found(section, tmp_path):
+def test_the_claim_of_the_paper_is_shown_with_the_findings(section, tmp_path):
     assert "The paper: It is < 3.\n\n- 1 < 2" in render_markdown([section], tmp_path)
     assert "<p>The paper: It is &lt; 3.</p>" in render_html("Title", [section])
 
 
-def test_a_title_stands_once_on_a_page_of_its_own_and_under_the_common_one_on_a_page_of_several(section):
+def test_a_page_has_one_title_and_a_heading_per_section(section):
     assert render_html("Title", [section]).count("Title</h") == 1
     both = render_html("All", [section, section])
     assert both.count("<h1>All</h1>") == 1 and both.count("<h2>Title</h2>") == 2
 
 
-def test_words_are_read_from_the_left_and_numbers_stand_under_each_other(tmp_path):
+def test_text_is_aligned_left_and_numbers_right(tmp_path):
     rows = (("a", "1.0 (0.9–1.1)", None, "no difference"), ("b", "−2", 3, "1 better"))
     found = html_part(ReportTable("T", ("what", "median", "count", "verdict"), rows), tmp_path)
     assert found.count('class="words"') == 2 * 3  # the first and the last column, and their headings
@@ -65,5 +65,5 @@ def test_words_are_read_from_the_left_and_numbers_stand_under_each_other(tmp_pat
     [(None, ""), ("x", "x"), (12345, "12,345"), (1.23456, "1.235"), (0.0, "0"), (12345.6, "12,346"),
      (1e9, "1.00e+09"), (float("nan"), "not finite"), (float("inf"), "not finite"), (-0.5, "-0.5")],
 )  # fmt: skip
-def test_numbers_have_the_digits_that_mean_something(cell, text):
+def test_numbers_are_formatted_with_significant_digits(cell, text):
     assert format_cell(cell) == text

@@ -1,8 +1,8 @@
-"""What the tests of the laboratory share."""
+"""Fixtures of the tests of the laboratory."""
 
 import pytest
 import torch
-from toy_lab import toy_lab, toy_material
+from toy_lab import toy_corpus, toy_lab
 
 from dragoman.corpora.phrasebook import write_phrasebook
 from dragoman.lab.corpus import SplitCorpus
@@ -14,9 +14,9 @@ TINY = {
 
 
 @pytest.fixture
-def material(toy_files, tmp_path):
+def corpus(toy_files, tmp_path):
     """The toy language in three parts."""
-    return toy_material(toy_files, tmp_path / "corpus")
+    return toy_corpus(toy_files, tmp_path / "corpus")
 
 
 @pytest.fixture(scope="session")

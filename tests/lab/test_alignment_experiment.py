@@ -1,4 +1,4 @@
-"""Word alignment: links counted by hand, a planted head that aligns perfectly, and the experiment from end to end."""
+"""Word alignment: link counts, a planted head that aligns perfectly, and the whole experiment."""
 
 import numpy as np
 import pytest
@@ -71,7 +71,7 @@ def test_the_diagonal_links_equal_sentences_word_by_word():
     assert diagonal_links(AlignedPair("a b", "w x y z", frozenset())) == parse_links("0-0 0-1 1-2 1-3")
 
 
-def test_ibms_model_finds_words_that_always_come_together():
+def test_ibm_model_1_links_words_that_always_occur_together():
     pairs = [("a b", "x y"), ("b a", "y x"), ("a c", "x z"), ("c b", "z y")] * 5
     assert all(one.links == parse_links("0-0 1-1") for one in align_with_ibm1(pairs, pairs))
 
@@ -99,11 +99,9 @@ def test_the_experiment_chooses_on_validation_and_reports_on_test(measured):
     assert (lab.folder / "error-rates.png").stat().st_size > 1000
 
 
-def test_without_gold_it_is_judged_by_ibms_model_and_says_so(measured, material, tmp_path):
+def test_without_gold_links_ibm_model_1_is_the_reference(measured, corpus, tmp_path):
     lab, _ = measured
-    made = alignment.run(
-        toy_lab(tmp_path, material, seconds=1.0, name="alignment", given_run=lab.reference_model().run)
-    )
+    made = alignment.run(toy_lab(tmp_path, corpus, seconds=1.0, name="alignment", given_run=lab.reference_model().run))
     assert "the links on which IBM model 1 agrees" in made.findings[0]
     assert list(made.results["baselines"]) == ["the diagonal"]
 

@@ -1,4 +1,4 @@
-"""Table 2: equal size, equal time, and operations that are really counted."""
+"""Table 2: equal numbers of parameters, equal time, and counted FLOPs."""
 
 import pytest
 from small_lab import check_report, shrink
@@ -21,8 +21,8 @@ SMALL = {"layers": 2, "width": 16, "inner_width": 32, "heads": 2, "share_output"
 
 
 @pytest.mark.parametrize("name", CONTENDERS)
-def test_every_contender_has_about_as_many_parameters_as_the_transformer(tmp_path, material, name):
-    lab = toy_lab(tmp_path, material)
+def test_every_contender_has_about_as_many_parameters_as_the_transformer(tmp_path, corpus, name):
+    lab = toy_lab(tmp_path, corpus)
     goal = count_settings_parameters({}, 3000, lab)
     assert count_settings_parameters(match_parameters(name, goal, 3000, lab), 3000, lab) == pytest.approx(
         goal, rel=0.08
@@ -30,8 +30,8 @@ def test_every_contender_has_about_as_many_parameters_as_the_transformer(tmp_pat
 
 
 @pytest.mark.parametrize("name", [name for name in CONTENDERS if name != "Transformer"])
-def test_a_rival_is_as_wide_as_brings_it_nearest_to_that(tmp_path, material, name):
-    lab = toy_lab(tmp_path, material)
+def test_the_width_of_a_model_comes_closest_to_the_number_of_parameters(tmp_path, corpus, name):
+    lab = toy_lab(tmp_path, corpus)
     settings = match_parameters(name, 1_000_000, 3000, lab)
     width = settings["model.width"]
     sizes = [
@@ -58,7 +58,7 @@ def test_operations_of_a_recurrent_model_include_those_of_its_cells():
     assert least * 0.8 < count_flops_per_token(how, pieces, pieces) < 2.5 * least
 
 
-def test_every_sentence_belongs_to_one_range_of_lengths_and_ranges_are_about_as_full():
+def test_every_sentence_is_in_one_range_of_lengths_and_ranges_have_similar_sizes():
     pairs = [(" ".join("a" * length), "b") for length in [*range(1, 21)] * 5]
     ranges = quantile_ranges(pairs)
     counts = [sum(is_in_range(source, each) for source, _ in pairs) for each in ranges]
@@ -71,7 +71,7 @@ def test_one_length_alone_is_one_range():
     assert len(quantile_ranges([("a b", "c")] * 3)) == 1
 
 
-def test_bleu_of_a_range_looks_at_the_sentences_of_that_length_alone():
+def test_bleu_of_a_range_uses_only_the_sentences_of_that_length():
     pairs = [("a b", "one two three four"), ("a b c d e f", "five six seven eight")]
     translations = ["one two three four", "nothing of the kind"]
     found = [bleu_in_range(translations, pairs, each) for each in quantile_ranges(pairs)]
@@ -80,19 +80,19 @@ def test_bleu_of_a_range_looks_at_the_sentences_of_that_length_alone():
     assert [format_range(each) for each in ((2, 2), (3, 6))] == ["2", "3–6"]
 
 
-def test_a_difference_that_grows_with_length_is_said_to():
+def test_a_difference_that_grows_with_length_is_reported():
     lengths = quantile_ranges([("a b", ""), ("a b c d", "")])
     assert "the difference is largest for the longest" in length_finding("x", "y", {"x": [9, 9], "y": [8, 1]}, lengths)
     assert "x compared with y: −1.0 BLEU" in length_finding("x", "y", {"x": [8, 1], "y": [9, 9]}, lengths)
     assert "the difference is not largest" in length_finding("x", "y", {"x": [9, 9], "y": [1, 8]}, lengths)
 
 
-def test_the_experiment_trains_all_and_reports_what_they_reached(tmp_path, material, monkeypatch):
+def test_the_experiment_trains_all_models_and_writes_a_report(tmp_path, corpus, monkeypatch):
     few = {name: CONTENDERS[name] for name in ("recurrent, no attention", "recurrent, additive", "Transformer")}
     monkeypatch.setattr(architectures, "CONTENDERS", few)
     monkeypatch.setattr(architectures, "RECURRENT_WITH_ATTENTION", ["recurrent, additive"])
     shrink(monkeypatch)
-    lab = toy_lab(tmp_path, material, seconds=60.0)
+    lab = toy_lab(tmp_path, corpus, seconds=60.0)
     report = architectures.run(lab)
     check_report(report, lab, tables=2, pictures=2)
     rows = report.results["contenders"]

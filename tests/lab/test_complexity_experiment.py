@@ -1,4 +1,4 @@
-"""The experiment of table 1: fits, counts and paths are right where the answer is known."""
+"""Table 1: exponents, operations and paths are right where the answer is known."""
 
 import math
 
@@ -23,7 +23,7 @@ def test_the_exponent_of_noisy_times_is_that_of_the_line_through_their_logarithm
     assert fit_exponent(points) == pytest.approx(float(torch.linalg.lstsq(across, up).solution[0]), abs=1e-9)
 
 
-def test_the_peak_of_memory_is_what_lives_at_the_same_time():
+def test_peak_memory_is_that_of_the_tensors_alive_at_the_same_time():
     def work():
         first = torch.ones(1000, 1000)
         del first
@@ -33,7 +33,7 @@ def test_the_peak_of_memory_is_what_lives_at_the_same_time():
     assert peak_bytes(work) == pytest.approx(4_000_000, rel=0.01)
 
 
-def test_every_layer_gives_as_many_vectors_as_it_reads_and_a_gradient():
+def test_every_layer_returns_as_many_vectors_as_it_reads_and_a_gradient():
     for layer in LAYERS.values():
         work = layer.make(40, 8)
         assert work.compute(*work.inputs).numel() == 40 * 8
@@ -45,7 +45,7 @@ def test_restricted_attention_needs_less_memory_than_full_attention():
     assert peak_bytes(full.forward_backward) > 4 * peak_bytes(window.forward_backward)
 
 
-def test_the_operations_of_a_recurrent_layer_wait_for_each_other_and_those_of_others_do_not():
+def test_only_the_sequential_operations_of_a_recurrent_layer_grow_with_the_length():
     chains = {
         kind: [path_lengths.sequential_operations(kind, n) for n in (4, 8, 16)] for kind in path_lengths.LAYER_KINDS
     }
@@ -65,7 +65,7 @@ def test_the_operations_of_a_recurrent_layer_wait_for_each_other_and_those_of_ot
         (path_lengths.DILATED, 3),
     ],
 )
-def test_a_gradient_crosses_27_places_in_as_many_layers_as_the_reach_of_one_allows(kind, layers):
+def test_a_gradient_crosses_27_positions_in_as_many_layers_as_their_reach_requires(kind, layers):
     torch.manual_seed(1)
     assert path_lengths.layers_needed(kind, 27) == layers
 
@@ -75,8 +75,8 @@ def test_the_distance_over_which_a_gradient_is_halved_is_found():
     assert path_lengths.gradient_half_distance([1.0] * 20) is None
 
 
-def test_the_experiment_reports_tables_and_pictures(tmp_path, material):
-    lab = toy_lab(tmp_path, material, seconds=1)
+def test_the_experiment_reports_tables_and_pictures(tmp_path, corpus):
+    lab = toy_lab(tmp_path, corpus, seconds=1)
     report = complexity.run(lab)
     assert len([part for part in report.parts if isinstance(part, ReportTable)]) == 4
     assert all((lab.folder / part.file).exists() for part in report.parts if isinstance(part, ReportPicture))
@@ -84,8 +84,8 @@ def test_the_experiment_reports_tables_and_pictures(tmp_path, material):
     assert any("table 1 says 2" in finding for finding in report.findings)
 
 
-def test_a_measurement_that_was_interrupted_is_not_made_again(tmp_path, material):
-    lab = toy_lab(tmp_path, material, seconds=4)
+def test_finished_measurements_are_not_repeated_after_an_interruption(tmp_path, corpus):
+    lab = toy_lab(tmp_path, corpus, seconds=4)
     first = complexity.measure_rounds(lab, "length", (8, 16, 32), lambda n: {"a": {"both": float(n)}}, 0.0, 8)
     again = complexity.measure_rounds(lab, "length", (8, 16, 32), lambda n: pytest.fail("measured twice"), 0.0, 8)
     assert first == again

@@ -1,4 +1,4 @@
-"""Figures 3 to 5: a planted head is found, a rule is judged by the same examples, and the report says what was seen."""
+"""Figures 3 to 5: a planted head is found, rules use the same examples, and the whole experiment."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_a_planted_head_is_found_and_always_right(unwatched, wanted):
     assert found.hits[:, 0, 0].mean() < 0.5
 
 
-def test_a_head_that_rests_on_the_end_is_never_right(unwatched):
+def test_a_head_that_attends_to_the_end_is_never_right(unwatched):
     wanted = relation(ANTECEDENT)
     resting = []
     for one in unwatched:
@@ -86,7 +86,7 @@ def test_a_head_that_rests_on_the_end_is_never_right(unwatched):
     assert score_heads(relation("the word just read", "decoder"), resting) is None
 
 
-def test_a_rule_that_must_be_right_is_chosen_and_is_right(unwatched):
+def test_the_rule_of_a_fixed_distance_is_found(unwatched):
     before = relation("the word before")
     assert best_rule(POSITION_RULES, before, unwatched) == "1 word back"
     assert rule_hits(POSITION_RULES["1 word back"], before, unwatched).all()
@@ -100,7 +100,7 @@ def test_the_rules_of_antecedents_are_those_counted_by_hand(drawn, unwatched):
     assert rule_hits(POSITION_RULES["2 words back"], wanted, unwatched).sum() == back
 
 
-def test_far_parts_are_one_word_in_the_other_language(unwatched):
+def test_distant_parts_are_aligned_with_the_same_word(unwatched):
     for kind, side in (("encoder", 0), ("decoder", 1)):
         wanted = next(each for each in RELATIONS if each.figure == 3 and each.kind == kind)
         pairs = [(one, each) for one in unwatched for each in wanted.find_examples(one, kind)]
@@ -112,12 +112,12 @@ def test_far_parts_are_one_word_in_the_other_language(unwatched):
                 assert meant & {link[1 - side] for link in one.links if link[side] == place}
 
 
-def test_wilsons_interval_is_that_of_the_textbook():
+def test_the_wilson_interval_is_that_of_the_textbook():
     assert wilson_interval(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
     assert wilson_interval(0, 20)[0] == 0 and wilson_interval(20, 20)[1] == 1
 
 
-def test_a_difference_has_an_interval_around_it():
+def test_the_bootstrap_interval_contains_the_difference():
     right, wrong = np.ones(50, bool), np.zeros(50, bool)
     assert bootstrap_difference(right, right) == (0.0, 0.0)
     assert bootstrap_difference(right, wrong) == (1.0, 1.0)
@@ -137,7 +137,7 @@ def record_of_pieces():
     return AttentionRecord(source, target, "Lamp works.", "Lampe geht", encoder, decoder, cross)
 
 
-def test_pieces_are_folded_into_words():
+def test_tokens_are_folded_into_words():
     one = word_attention(record_of_pieces())
     assert one.source == ("Lamp", "works.")
     rows = one.weights["encoder"][0, 0]
@@ -147,7 +147,7 @@ def test_pieces_are_folded_into_words():
     assert one.weights["decoder"][0, 0, 1] == pytest.approx([2 / 3, 0, 1 / 3])
 
 
-def test_a_finding_does_not_call_a_difference_within_chance_one():
+def test_a_finding_reports_only_significant_advantages():
     row = {
         "relation": ANTECEDENT, "kind": "encoder", "layer": 0, "head": 1, "figure": 4, "right": 0.5, "examples": 20,
         "interval": [0.3, 0.7], "position": {"rule": "2 words back", "right": 0.45, "advantage": [-0.1, 0.2]},
@@ -164,7 +164,7 @@ def test_a_finding_does_not_call_a_difference_within_chance_one():
     assert "2 words back, is right in 45 % (head minus rule: +2 to +20 points)." in relation_finding(row)
 
 
-def test_without_gold_and_without_heads_the_findings_say_so():
+def test_findings_mention_missing_annotations_and_heads():
     assert "has no annotated antecedents" in relation_findings([])[-1]
     assert "no heads that can be ablated" in ablation_findings(None, [])[0]
 
@@ -176,7 +176,7 @@ def report(small_phrasebook, small_model, tmp_path_factory):
     return lab, heads.run(lab)
 
 
-def test_the_experiment_names_a_head_for_every_relation_and_draws_the_papers_figures(report):
+def test_the_experiment_finds_a_head_for_every_relation_and_draws_the_figures_of_the_paper(report):
     lab, made = report
     found = {(row["kind"], row["relation"]) for row in made.results["relations"]}
     assert ("encoder", ANTECEDENT) in found and ("cross", "the word that is translated") in found
@@ -186,7 +186,7 @@ def test_the_experiment_names_a_head_for_every_relation_and_draws_the_papers_fig
     assert any("the antecedent of a pronoun" in finding and "rule of position" in finding for finding in made.findings)
 
 
-def test_many_sentences_watched_at_a_time_look_as_each_does_alone(report, small_phrasebook):
+def test_batched_records_equal_those_of_single_sentences(report, small_phrasebook):
     lab, _ = report
     model = lab.reference_model().translator
     pairs = [*small_phrasebook.pairs("test")[:10], ("", "nichts"), ("word " * 300, "zu lang")]
@@ -200,7 +200,7 @@ def test_many_sentences_watched_at_a_time_look_as_each_does_alone(report, small_
             assert one.weights(kind) == pytest.approx(alone.weights(kind), abs=1e-5)
 
 
-def test_heads_are_switched_off_one_at_a_time_and_sorted_by_what_they_cost(report):
+def test_heads_are_ablated_one_at_a_time_and_sorted_by_lost_bleu(report):
     _, made = report
     costs = made.results["costs"]
     assert len(costs["heads"]) >= heads.MIN_ABLATED_HEADS
@@ -209,16 +209,16 @@ def test_heads_are_switched_off_one_at_a_time_and_sorted_by_what_they_cost(repor
     assert all(row["bleu"] + row["lost"] == pytest.approx(costs["bleu"]) for row in costs["heads"])
 
 
-def test_what_was_measured_is_not_measured_again(report):
+def test_measurements_are_not_repeated(report):
     lab, made = report
     again = lab.measure_once("relations", pytest.fail, **made.results["plan"])
     assert again == made.results["relations"]
 
 
-def test_a_corpus_without_gold_has_no_antecedents_but_all_the_rest(report, material, tmp_path, monkeypatch):
+def test_a_corpus_without_annotations_has_no_antecedents(report, corpus, tmp_path, monkeypatch):
     lab, _ = report
     monkeypatch.setattr(heads, "MIN_ABLATED_HEADS", 1)
-    other = toy_lab(tmp_path, material, seconds=0.3, name="heads", given_run=lab.reference_model().run)
+    other = toy_lab(tmp_path, corpus, seconds=0.3, name="heads", given_run=lab.reference_model().run)
     made = heads.run(other)
     assert ANTECEDENT not in {row["relation"] for row in made.results["relations"]}
     assert any("no annotated antecedents" in finding for finding in made.findings)

@@ -1,4 +1,4 @@
-"""`dragoman lab` from outside: what it says when it cannot begin, and that it goes on where it stopped."""
+"""`dragoman lab`: errors, output and continuing after an interruption."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ import pytest
         (["masks", "--run", "nowhere"], "masks trains its own"),
     ],
 )  # fmt: skip
-def test_what_cannot_begin_is_said_before_anything_is_made(command, tmp_path, monkeypatch, arguments, said):
+def test_errors_are_reported_before_anything_is_written(command, tmp_path, monkeypatch, arguments, said):
     monkeypatch.chdir(tmp_path)
     outcome = command("lab", *arguments, "--folder", tmp_path / "lab")
     assert outcome.code == 2
@@ -29,14 +29,14 @@ def test_what_cannot_begin_is_said_before_anything_is_made(command, tmp_path, mo
     assert outcome.err.count("\n") == 1
 
 
-def test_a_folder_that_cannot_be_made_is_said(command, tmp_path):
+def test_a_folder_that_cannot_be_created_is_an_error(command, tmp_path):
     (tmp_path / "file").write_text("")
     outcome = command("lab", "schedule", "--folder", tmp_path / "file" / "lab")
     assert outcome.code == 2
     assert "this directory cannot be created" in outcome.err
 
 
-def test_an_experiment_prints_what_it_found_and_is_not_made_twice(command, tmp_path, toy_files, trained):
+def test_an_experiment_prints_its_findings_and_runs_once(command, tmp_path, toy_files, trained):
     corpus = f"{toy_files[0]}:{toy_files[1]}"
     arguments = ["lab", "alignment", "--folder", tmp_path / "lab", "--corpus", corpus, "--run", trained]
     first, again = (command(*arguments, "--budget", "60s") for _ in range(2))
@@ -49,7 +49,7 @@ def test_an_experiment_prints_what_it_found_and_is_not_made_twice(command, tmp_p
 
 
 @pytest.mark.long
-def test_an_experiment_that_was_interrupted_goes_on(tmp_path, toy_files):
+def test_an_interrupted_experiment_continues(tmp_path, toy_files):
     corpus = f"{toy_files[0]}:{toy_files[1]}"
     arguments = ["lab", "schedule", "--folder", str(tmp_path / "lab"), "--corpus", corpus, "--budget", "30s"]
     line = [sys.executable, "-m", "dragoman", *arguments]

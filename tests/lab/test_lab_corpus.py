@@ -1,4 +1,4 @@
-"""Any parallel text can be the corpus of the laboratory."""
+"""The corpora of the laboratory: the phrasebook, folders and pairs of files."""
 
 import gzip
 
@@ -18,14 +18,14 @@ def test_the_phrasebook_is_written_once_with_its_links(tmp_path, monkeypatch):
     assert found.train[0].stat().st_mtime_ns == written_at
 
 
-def test_another_seed_is_another_phrasebook_whatever_was_written_before(tmp_path, monkeypatch):
+def test_another_seed_gives_another_phrasebook(tmp_path, monkeypatch):
     monkeypatch.setattr("dragoman.lab.corpus.PHRASEBOOK_SIZES", {"train": 30, "valid": 3, "test": 5})
     first, second = (find("phrasebook", tmp_path, seed=seed) for seed in (1, 2))
     assert first.pairs("train") != second.pairs("train")
     assert second.pairs("train") == find("phrasebook", tmp_path / "elsewhere", seed=2).pairs("train")
 
 
-def test_two_files_are_divided_so_that_no_pair_is_on_two_sides(tmp_path):
+def test_two_files_are_split_without_overlap(tmp_path):
     for side in ("a", "b"):
         (tmp_path / f"text.{side}").write_text("".join(f"{side} {n % 40}\n" for n in range(80)))
     found = find(f"{tmp_path}/text.a:{tmp_path}/text.b", tmp_path / "lab")
@@ -35,7 +35,7 @@ def test_two_files_are_divided_so_that_no_pair_is_on_two_sides(tmp_path):
     assert all(source.replace("a", "b") == target for source, target in found.pairs("train"))
 
 
-def test_a_folder_with_three_parts_is_found_as_it_is(tmp_path):
+def test_the_splits_of_a_folder_are_used_as_they_are(tmp_path):
     for split in ("train", "val", "test_2016"):
         for language in ("de", "en"):
             with gzip.open(tmp_path / f"{split}.{language}.gz", "wt") as file:
@@ -46,7 +46,7 @@ def test_a_folder_with_three_parts_is_found_as_it_is(tmp_path):
     assert find(str(tmp_path), tmp_path / "lab").pairs("test") == [("test_2016 de", "test_2016 en")]
 
 
-def test_a_folder_of_three_languages_asks_which_two_are_meant(tmp_path):
+def test_a_folder_of_three_languages_needs_a_choice_of_two(tmp_path):
     for tongue in ("cs", "de", "en"):
         (tmp_path / f"train.{tongue}").write_text("a\n")
     with pytest.raises(UserError, match="has cs, de, en; choose source and target language, such as --languages cs:de"):
@@ -55,19 +55,19 @@ def test_a_folder_of_three_languages_asks_which_two_are_meant(tmp_path):
         find(str(tmp_path), tmp_path / "lab", languages="en:fr")
 
 
-def test_shorter_training_text_leaves_the_test_text_alone(tmp_path, material):
-    short = material.filter_shorter_than(4, tmp_path / "short")
+def test_filtering_by_length_does_not_change_the_test_split(tmp_path, corpus):
+    short = corpus.filter_shorter_than(4, tmp_path / "short")
     assert max(len(source.split()) for source, _ in short.pairs("train")) == 3
-    assert short.test == material.test
+    assert short.test == corpus.test
     with pytest.raises(UserError, match="no train pair has fewer than 1 words"):
-        material.filter_shorter_than(1, tmp_path / "none")
+        corpus.filter_shorter_than(1, tmp_path / "none")
 
 
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [("nowhere", "is neither"), ("a.en:a.de", "a.en"), ("{}", "does not have two files named train.LANGUAGE")],
 )  # fmt: skip
-def test_a_corpus_that_is_not_there_is_refused(tmp_path, wanted, said):
+def test_a_missing_corpus_is_an_error(tmp_path, wanted, said):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=said):
         find(wanted.format(tmp_path / "empty"), tmp_path / "lab")

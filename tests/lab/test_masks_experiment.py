@@ -1,4 +1,4 @@
-"""The experiment of section 3.2.3: each broken mask is broken in the way it says, and only in training."""
+"""Section 3.2.3: the wrong masks differ from the causal mask as described, and only in training."""
 
 import copy
 
@@ -25,26 +25,26 @@ def gradient_of_the_future(weigh):
     return torch.autograd.grad((kept * torch.randn(5, 5, dtype=torch.float64)).sum(), scores)[0].triu(1).abs().max()
 
 
-def test_with_minus_infinity_nothing_depends_on_what_comes_later():
+def test_with_minus_infinity_nothing_depends_on_later_positions():
     weights = masks.mask_scores(torch.randn(1, 1, 5, 5), causal_mask(5)[None, None])
     assert weights.triu(1).max() == 0
     assert weights.sum(-1) == pytest.approx(torch.ones(1, 1, 5))
     assert gradient_of_the_future(masks.mask_scores) == 0
 
 
-def test_zero_scores_still_have_the_weight_of_e_to_the_zero():
+def test_zero_scores_have_the_weight_of_e_to_the_zero():
     weights = masks.zero_scores(torch.full((1, 1, 2, 2), 3.0), causal_mask(2)[None, None])
     e = torch.e
     assert weights[0, 0, 0] == pytest.approx(torch.tensor([e**3 / (e**3 + 1), 1 / (e**3 + 1)]))
 
 
-def test_zero_weights_do_not_add_up_to_one_and_still_tell_of_the_future():
+def test_zero_weights_do_not_add_up_to_one_and_depend_on_later_positions():
     weights = masks.zero_weights(torch.zeros(1, 1, 4, 4), causal_mask(4)[None, None])
     assert weights.sum(-1)[0, 0].tolist() == [0.25, 0.5, 0.75, 1.0]
     assert gradient_of_the_future(masks.zero_weights) > 0
 
 
-def test_a_model_with_the_papers_mask_handed_in_is_the_model_it_was():
+def test_replacing_the_mask_by_the_papers_does_not_change_the_model():
     torch.manual_seed(2)
     ordinary = Transformer(SMALLEST, 20, 20).eval()
     handed = copy.deepcopy(ordinary)
@@ -55,7 +55,7 @@ def test_a_model_with_the_papers_mask_handed_in_is_the_model_it_was():
 
 
 @pytest.mark.parametrize("weigh", list(masks.MASKS.values()), ids=lambda weigh: weigh.__name__)
-def test_only_the_papers_mask_hides_the_next_piece_while_decoding_is_the_same_for_all(weigh):
+def test_only_the_papers_mask_hides_the_next_token_and_decoding_is_the_same_for_all(weigh):
     torch.manual_seed(2)
     model = Transformer(SMALLEST, 20, 20).eval()
     source = torch.randint(4, 20, (1, 6))
@@ -73,9 +73,9 @@ def test_only_the_papers_mask_hides_the_next_piece_while_decoding_is_the_same_fo
     )
 
 
-def test_the_experiment_writes_a_report(tmp_path, material, monkeypatch):
+def test_the_experiment_writes_a_report(tmp_path, corpus, monkeypatch):
     shrink(monkeypatch)
-    lab = toy_lab(tmp_path, material, seconds=60)
+    lab = toy_lab(tmp_path, corpus, seconds=60)
     report = masks.run(lab)
     check_report(report, lab, tables=2, pictures=1)
     assert list(report.results["masks"]) == list(masks.MASKS)

@@ -1,4 +1,4 @@
-"""The memory experiment: made with hardly any time, resumed, stopped, and its judgements against ones made by hand."""
+"""The memory experiment: run with a tiny budget, stopped and resumed; its statistics on small examples."""
 
 import json
 
@@ -34,9 +34,9 @@ def parts_of(lab):
     return {file.name: file.stat().st_mtime_ns for file in (lab.folder / "parts").iterdir()}
 
 
-def test_with_hardly_any_time_there_is_a_report_all_the_same_and_nothing_is_made_twice(tmp_path, material):
+def test_the_experiment_writes_a_report_within_a_second_and_repeats_nothing(tmp_path, corpus):
     heard = []
-    lab = toy_lab(tmp_path, material, seconds=1.0, name="memory", listen=heard.append)
+    lab = toy_lab(tmp_path, corpus, seconds=1.0, name="memory", on_event=heard.append)
 
     report = memory.run(lab)
 
@@ -58,27 +58,27 @@ def test_with_hardly_any_time_there_is_a_report_all_the_same_and_nothing_is_made
     assert all(row[0] in (lab.folder / "report.md").read_text() for table in examples for row in table.rows)
 
     made, heard[:] = parts_of(lab), []
-    again = memory.run(toy_lab(tmp_path, material, seconds=1.0, name="memory", listen=heard.append))
+    again = memory.run(toy_lab(tmp_path, corpus, seconds=1.0, name="memory", on_event=heard.append))
     assert parts_of(lab) == made and len(made) == 12
     assert not heard
     assert json.dumps(again.results) == json.dumps(report.results) and again.findings == report.findings
 
 
-def test_a_wish_to_stop_is_granted_and_what_was_finished_is_kept(tmp_path, material):
+def test_a_stopped_experiment_keeps_finished_trainings(tmp_path, corpus):
     stop = StopRequest()
 
     def stop_at_the_first_network_with_two_hops(event):
         stop.requested = "2 hops" in event.description or "hops-2" in event.description
 
-    listen = stop_at_the_first_network_with_two_hops
-    lab = toy_lab(tmp_path, material, seconds=1.0, name="memory", listen=listen, stop=stop)
+    on_event = stop_at_the_first_network_with_two_hops
+    lab = toy_lab(tmp_path, corpus, seconds=1.0, name="memory", on_event=on_event, stop=stop)
     with pytest.raises(TrainingStopped, match="one fact, 2 hops"):
         memory.run(lab)
     assert "facts-1-hops-1-start-1.json" in parts_of(lab)
     assert "facts-1-hops-2-start-1.json" not in parts_of(lab)
 
 
-def test_more_time_means_longer_trainings_and_more_starts_and_never_more_than_there_is():
+def test_trainings_and_starts_grow_with_the_budget_and_stay_within_it():
     for seconds in (10, 18, 60, 180, 1000):
         planned = sum(
             3 * memory.starts_within(seconds) * memory.training_seconds(facts, seconds) for facts in (1, 2, 3)
@@ -99,26 +99,26 @@ def test_the_last_mention_answers_with_the_nearest_place_before_it():
     assert memory.answer_by_last_mention(before) == "cellar"
 
 
-def test_a_hop_looks_at_a_fact_if_that_has_the_greatest_weight():
+def test_a_hop_finds_a_fact_if_it_has_the_largest_weight():
     weights = torch.tensor([[[0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.6, 0.1]], [[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1]]])
     found = memory.supporting_fact_rates(MemoryPrediction(torch.tensor([1, 1]), weights), [STORY, STORY])
     assert found == {"hops": [1.0, 0.5], "all": 0.5}
 
 
-def test_a_difference_that_luck_would_explain_is_called_none():
+def test_a_difference_within_the_interval_is_not_reported():
     assert memory.describe_gain(0.50, 0.52, 1000) == "makes no clear difference"
     assert memory.describe_gain(0.50, 0.90, 1000) == "adds 40.0 points"
     assert memory.describe_gain(0.90, 0.50, 1000) == "costs 40.0 points"
 
 
-def test_what_nothing_has_learned_is_not_compared():
+def test_networks_that_learned_nothing_are_not_compared():
     floor = {"usual": 0.2, "last mention": 0.4}
     poor, good = ({(1, hops): {"test": rate} for hops in (1, 2, 3)} for rate in (0.3, 0.9))
     assert "No network has learned more than that" in memory.accuracy_finding(1, floor, poor, 1000)
     assert "a second hop makes no clear difference" in memory.accuracy_finding(1, floor, good, 1000)
 
 
-def test_stories_become_tokens_that_the_vocabulary_can_read_back():
+def test_encoded_stories_can_be_decoded():
     numbers = build_vocabulary([STORY])
     exam = encode_stories([STORY, Story(STORY.sentences[:1], "Where is Ada?", "attic", (0,))], numbers)
     known = {number: word for word, number in numbers.items()}
@@ -128,7 +128,7 @@ def test_stories_become_tokens_that_the_vocabulary_can_read_back():
     assert known[int(exam.answer[1])] == "attic"
 
 
-def test_a_network_learns_a_few_stories_by_heart_and_then_stops():
+def test_a_network_memorises_a_few_stories_and_then_stops():
     told = list(stories(1, "train", 40))
     numbers = build_vocabulary(told)
     exam = encode_stories(told, numbers)

@@ -1,4 +1,4 @@
-"""The experiment of section 3.1: time is shared as it should be, gradients are those of the layers, and it reports."""
+"""Section 3.1: budgets, comparisons over seeds, gradients of layers, and the whole experiment."""
 
 import math
 
@@ -34,14 +34,14 @@ def test_all_trainings_together_fit_into_the_budget(budget):
 
 
 @pytest.mark.parametrize(("budget", "seeds"), [(10, 1), (60, 1), (200, 2), (1000, 3)])
-def test_more_time_is_spent_on_seeds_first_and_then_on_longer_trainings(budget, seeds):
+def test_a_larger_budget_gives_more_seeds_then_longer_trainings(budget, seeds):
     plan = plan_seeds(budget, 4, first_seed=5)
     assert plan.seeds == tuple(range(5, 5 + seeds))
     assert 4 * seeds * plan.seconds <= budget
     assert budget < 60 or 4 * seeds * (plan.seconds + TRAINING_OVERHEAD_SECONDS) == pytest.approx(budget, rel=0.01)
 
 
-def test_a_difference_smaller_than_the_spread_over_seeds_is_called_none():
+def test_a_difference_within_the_range_over_seeds_is_not_reported():
     near, far = seed_statistics([1.0, 2.0]), seed_statistics([1.5, 2.5])
     assert not is_disjoint(near, far)
     assert "no clear difference" in compare_variants("Loss", {"a": near, "b": far}, decimal_formatter(1))
@@ -50,7 +50,7 @@ def test_a_difference_smaller_than_the_spread_over_seeds_is_called_none():
     )
 
 
-def test_what_is_better_with_every_seed_is_named():
+def test_the_variant_that_is_better_with_every_seed_is_reported():
     low, high = seed_statistics([1.0, 2.0]), seed_statistics([3.0, 3.1])
     said = compare_variants("Loss", {"with": low, "without": high}, decimal_formatter(1))
     assert said == "Loss: 1.5 (1.0–2.0) with, 3.0 (3.0–3.1) without; better with (with each of 2 seeds)."
@@ -60,7 +60,7 @@ def test_what_is_better_with_every_seed_is_named():
     assert comparison_phrase(low, seed_statistics([9.0])).startswith("not repeated often enough")
 
 
-def test_trainings_that_diverged_are_said_to_be_left_out():
+def test_diverged_trainings_are_left_out_and_counted():
     some, all_there = seed_statistics([5.0, 6.0, math.inf]), seed_statistics([1.0, 2.0, 3.0])
     assert "(without 1 that diverged); better b (with each of 2" in compare_variants(
         "Loss", {"a": some, "b": all_there}, decimal_formatter(0)
@@ -68,12 +68,12 @@ def test_trainings_that_diverged_are_said_to_be_left_out():
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, ""), (2, "one of 3 comparisons."), (3, "one of 10 comparisons.")])
-def test_how_often_chance_would_say_the_same_is_counted(count, said):
+def test_the_probability_of_a_chance_result_is_reported(count, said):
     """Of all ways to deal 2n ranks to two kinds, two give one of them all the best."""
     assert chance_note(count).endswith(said)
 
 
-def test_the_gradient_of_a_layer_is_the_length_of_all_its_parameters_gradients():
+def test_the_gradient_norm_of_a_layer_is_that_of_all_its_parameters():
     torch.manual_seed(1)
     model = build_model(TransformerConfig(layers=3, width=16, inner_width=16, heads=2), 20, 20)
     source = torch.randint(4, 20, (4, 5))
@@ -83,21 +83,21 @@ def test_the_gradient_of_a_layer_is_the_length_of_all_its_parameters_gradients()
     assert lengths["decoder"][1] == pytest.approx(float(flat.norm()), rel=1e-5)
 
 
-def test_the_experiment_writes_a_report(tmp_path, material, monkeypatch):
+def test_the_experiment_writes_a_report(tmp_path, corpus, monkeypatch):
     shrink(monkeypatch)
     monkeypatch.setattr(
         normalisation, "NARROW_SETTINGS", {**normalisation.NARROW_SETTINGS, "model.width": 16, "model.inner_width": 16}
     )
     monkeypatch.setattr(normalisation, "NORMALISATIONS", {name: normalisation.NORMALISATIONS[name] for name in THREE})
     monkeypatch.setattr(normalisation, "plan_depths", lambda _seconds: ((2,), 1, {2: 30.0}))
-    lab = toy_lab(tmp_path, material, seconds=3)
+    lab = toy_lab(tmp_path, corpus, seconds=3)
     report = normalisation.run(lab)
     check_report(report, lab, tables=2, pictures=2)
     assert [row["kind"] for row in report.results["trainings"]] == THREE
     assert "With one training per kind" in report.findings[0]
 
 
-def test_kinds_are_compared_with_the_papers_seed_by_seed():
+def test_kinds_are_compared_with_the_papers_over_seeds():
     found = {kind: seed_statistics([5.0, 6.0]) for kind in normalisation.NORMALISATIONS} | {
         "layer, pre": seed_statistics([2.0, 3.0])
     }

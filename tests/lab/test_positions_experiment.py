@@ -1,4 +1,4 @@
-"""The experiment of section 3.5: the maps between encodings are right, and so are the ranges of lengths."""
+"""Section 3.5: maps between encodings, ranges of lengths, and the whole experiment."""
 
 import numpy as np
 import pytest
@@ -9,20 +9,20 @@ from dragoman.lab import positions
 
 
 @pytest.mark.parametrize("offset", [1, 3, 17])
-def test_the_rotation_takes_every_place_to_the_one_so_far_behind_it(offset):
+def test_the_rotation_maps_every_position_to_the_one_at_the_offset(offset):
     table = positions.sinusoid_table(300)
     moved = table[: 300 - offset] @ positions.exact_offset_map(offset).T
     assert np.abs(moved - table[offset:]).max() < 1e-9
 
 
 @pytest.mark.parametrize("offset", [1, 10])
-def test_least_squares_recover_the_map_to_a_millionth(offset):
+def test_least_squares_fit_the_map_to_a_millionth(offset):
     errors = positions.offset_map_errors(offset)
     assert errors["recovered"] < 1e-6
     assert errors["exact"] < 1e-6
 
 
-def test_in_few_dimensions_the_recovered_map_is_the_rotation():
+def test_in_few_dimensions_the_fitted_map_is_the_rotation():
     """In 128, many of the slow waves look alike over some hundred places, so that other maps do as well."""
     assert (
         np.abs(positions.fit_offset_map(3, positions=400, width=4) - positions.exact_offset_map(3, width=4)).max()
@@ -38,15 +38,15 @@ def test_ranges_cover_every_length_once_and_never_cross_the_cut():
     assert any(last == 8 for _, last in ranges)
 
 
-def test_half_of_the_sentences_are_short_enough_to_train_on(material):
-    lengths = [len(source.split()) for source, _ in material.pairs("train")]
-    cut = positions.median_length_cut(material)
+def test_half_of_the_sentences_are_short_enough_to_train_on(corpus):
+    lengths = [len(source.split()) for source, _ in corpus.pairs("train")]
+    cut = positions.median_length_cut(corpus)
     assert 0.3 < sum(length < cut for length in lengths) / len(lengths) < 0.8
 
 
-def test_the_experiment_writes_a_report(tmp_path, material, monkeypatch):
+def test_the_experiment_writes_a_report(tmp_path, corpus, monkeypatch):
     shrink(monkeypatch)
-    lab = toy_lab(tmp_path, material, seconds=60)
+    lab = toy_lab(tmp_path, corpus, seconds=60)
     report = positions.run(lab)
     check_report(report, lab, tables=2, pictures=3)
     assert set(report.results["scores"]) == {"sinusoidal", "learned", "none"}

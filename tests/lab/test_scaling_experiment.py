@@ -1,4 +1,4 @@
-"""The experiment of section 3.2.1: its mathematics is right, and it says what it found."""
+"""Section 3.2.1: statistics of the softmax, and the whole experiment."""
 
 import math
 
@@ -17,7 +17,7 @@ def test_dot_products_of_unit_variance_vectors_have_variance_d_k(key_width):
     assert row["variance, scaled"] == pytest.approx(1, rel=0.1)
 
 
-def test_the_length_of_the_softmax_jacobian_is_that_of_the_matrix_torch_differentiates():
+def test_the_norm_of_the_softmax_jacobian_is_that_of_autograd():
     torch.manual_seed(1)
     scores = 3 * torch.randn(5, 7, dtype=torch.float64)
     built = [torch.autograd.functional.jacobian(lambda row: row.softmax(-1), row).norm() for row in scores]
@@ -30,10 +30,10 @@ def test_equal_scores_have_the_entropy_of_a_uniform_choice():
     assert found["largest weight"] == pytest.approx(1 / 64)
 
 
-def test_the_experiment_writes_a_report(tmp_path, material, monkeypatch):
+def test_the_experiment_writes_a_report(tmp_path, corpus, monkeypatch):
     shrink(monkeypatch)
     monkeypatch.setattr(scaling, "TRAINED_KEY_WIDTHS", (4, 16))
-    lab = toy_lab(tmp_path, material, seconds=60)
+    lab = toy_lab(tmp_path, corpus, seconds=60)
     report = scaling.run(lab)
     check_report(report, lab, tables=2, pictures=2)
     assert [row["steps"] for row in report.results["training"]] == [[8]] * 4

@@ -1,4 +1,4 @@
-"""The experiment of section 5.3: curves of equation 3 as computed by hand, and fates told apart."""
+"""Section 5.3: the curves of equation 3, outcomes of trainings, and the whole experiment."""
 
 import math
 
@@ -31,16 +31,16 @@ def noted(folder, losses, first=1):
 @pytest.mark.parametrize(
     ("losses", "word"), [([6.0, 2.0, 1.0], "learned"), ([6.0, 5.5], "stuck"), ([6.0, 2.0, 3.5], "ended more than 0.5")]
 )
-def test_what_became_of_a_training_is_told_by_its_validation_losses(tmp_path, losses, word):
+def test_the_outcome_of_a_training_follows_from_its_validation_losses(tmp_path, losses, word):
     assert schedule.training_outcome(noted(tmp_path / "run", losses), unigram_loss=5.0).startswith(word)
 
 
-def test_a_training_that_was_given_up_has_diverged(tmp_path):
+def test_a_training_that_was_aborted_has_diverged(tmp_path):
     given_up = TrainedModel(noted(tmp_path / "run", [6.0]).run, diverged=True)
     assert schedule.training_outcome(given_up, unigram_loss=5.0).startswith("diverged")
 
 
-def test_trainings_are_compared_after_as_many_steps_as_all_have_made_that_did_not_diverge(tmp_path):
+def test_trainings_are_compared_at_the_last_common_step(tmp_path):
     short, long = noted(tmp_path / "short", [6.0, 5.0]), noted(tmp_path / "long", [6.0, 4.0, 1.0])
     lost = TrainedModel(noted(tmp_path / "lost", [6.0]).run, diverged=True)
     assert common_steps([short, long, lost]) == last_common_validation_step([short, long, lost]) == 2
@@ -51,10 +51,10 @@ def test_trainings_are_compared_after_as_many_steps_as_all_have_made_that_did_no
     assert long.perplexity == pytest.approx(math.e)
 
 
-def test_the_experiment_writes_a_report(tmp_path, material, monkeypatch):
+def test_the_experiment_writes_a_report(tmp_path, corpus, monkeypatch):
     shrink(monkeypatch)
     monkeypatch.setattr(schedule, "COMMON_SETTINGS", {"model.norm": "post", "training.clip": 0.0})
-    lab = toy_lab(tmp_path, material, seconds=60)
+    lab = toy_lab(tmp_path, corpus, seconds=60)
     report = schedule.run(lab)
     check_report(report, lab, tables=2, pictures=2)
     # Eight letters and an end, after sentences of two to seven: between the entropies of few and of many choices.

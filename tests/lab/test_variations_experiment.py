@@ -1,4 +1,4 @@
-"""Table 3: no difference smaller than the noise is called one."""
+"""Table 3: only significant differences are reported."""
 
 import pytest
 from toy_lab import toy_lab
@@ -22,7 +22,7 @@ def rows_with(changed, values):
     }
 
 
-def test_means_closer_than_students_test_asks_do_not_differ():
+def test_means_that_do_not_pass_students_test_do_not_differ():
     assert not is_significant((1.0, 0.1), (1.1, 0.1), 3)
     assert is_significant((1.0, 0.01), (1.1, 0.01), 3)
     assert not is_significant((1.0, 0.1), (1.2, 0.1), 3)  # 2.4 standard errors: chance alone does that once in fourteen
@@ -31,7 +31,7 @@ def test_means_closer_than_students_test_asks_do_not_differ():
     assert compare_with_base((1.2, 0.01), (1.1, 0.01)) == "worse"
 
 
-def test_the_table_has_a_row_for_every_variation_and_names_what_differs():
+def test_the_table_has_a_row_for_every_variation_and_marks_differences():
     rows = rows_with("1 head", [2.0, 2.1, 1.9])
     found = {row[1]: row for row in variations_table(rows).rows}
     assert list(found) == [each.name for each in VARIATIONS]
@@ -42,8 +42,8 @@ def test_the_table_has_a_row_for_every_variation_and_names_what_differs():
 
 
 @pytest.mark.parametrize("variation", VARIATIONS, ids=lambda each: each.name)
-def test_every_variation_changes_the_named_settings_alone(tmp_path, material, variation):
-    lab = toy_lab(tmp_path, material)
+def test_every_variation_changes_the_named_settings_alone(tmp_path, corpus, variation):
+    lab = toy_lab(tmp_path, corpus)
     base, varied = (
         lab.build_recipe("x", {**variations.BASE_SETTINGS, **settings}) for settings in ({}, variation.settings)
     )
@@ -56,17 +56,17 @@ def test_every_variation_changes_the_named_settings_alone(tmp_path, material, va
     assert changed == variation.settings
 
 
-def test_a_model_is_scored_once(tmp_path, material):
-    lab = toy_lab(tmp_path, material)
+def test_a_model_is_scored_once(tmp_path, corpus):
+    lab = toy_lab(tmp_path, corpus)
     settings = {"tokenizer.kind": "words", "model.width": 16, "training.steps": 2, "training.threads": 1}
     model = lab.train_model("base-1", settings, seconds=60)
-    row = score_model(lab, "base-1", model, material.pairs("test"), settings)
+    row = score_model(lab, "base-1", model, corpus.pairs("test"), settings)
     assert row["perplexity"] == model.perplexity
     assert row == score_model(lab, "base-1", None, [], settings)
 
 
 @pytest.mark.long
-def test_the_experiment_trains_all_variations(tmp_path, material):
-    report = variations.run(toy_lab(tmp_path, material, seconds=60.0))
+def test_the_experiment_trains_all_variations(tmp_path, corpus):
+    report = variations.run(toy_lab(tmp_path, corpus, seconds=60.0))
     assert len(report.results["rows"]) == len(VARIATIONS)
     assert (tmp_path / "toy" / "variations.png").exists()

@@ -1,11 +1,11 @@
-"""A laboratory over a toy language, for tests: experiments run in it within seconds."""
+"""A laboratory with a toy language, in which experiments run within seconds."""
 
 from dragoman.lab.corpus import SplitCorpus
 from dragoman.lab.laboratory import Laboratory
 from dragoman.training.events import StopRequest
 
 
-def toy_material(files, folder):
+def toy_corpus(files, folder):
     """Cut the toy language into three parts."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [file.read_text().splitlines() for file in files]
@@ -17,8 +17,8 @@ def toy_material(files, folder):
     return SplitCorpus("toy", parts["train"], parts["valid"], parts["test"])
 
 
-def toy_lab(folder, material, *, seconds=10.0, listen=lambda _event: None, stop=None, name="toy", **more):
+def toy_lab(folder, corpus, *, seconds=10.0, on_event=lambda _event: None, stop=None, name="toy", **more):
     """Return a laboratory in a folder."""
     place = folder / name
     place.mkdir(parents=True, exist_ok=True)
-    return Laboratory(name, place, folder, seconds, 1, material, listen, stop or StopRequest(), 1.0, **more)
+    return Laboratory(name, place, folder, seconds, 1, corpus, on_event, stop or StopRequest(), 1.0, **more)

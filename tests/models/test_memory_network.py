@@ -76,7 +76,7 @@ def by_hand(model, story, question, *, linear):
 @starts
 @pytest.mark.parametrize("hops", [1, 3])
 @torch.no_grad()
-def test_the_hops_are_those_written_out_by_hand(hops, ordered, linear):
+def test_the_hops_equal_a_computation_with_loops(hops, ordered, linear):
     model = small_network(hops, ordered=ordered)
     story, question = some_stories()
 
@@ -88,7 +88,7 @@ def test_the_hops_are_those_written_out_by_hand(hops, ordered, linear):
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
-def test_an_answer_is_a_word_and_every_hop_looks_at_every_sentence(hops):
+def test_an_answer_is_a_word_and_every_hop_attends_to_every_sentence(hops):
     logits, weights = small_network(hops)(*some_stories())
 
     assert logits.shape == (3, VOCABULARY)
@@ -125,7 +125,7 @@ def test_an_answer_does_not_depend_on_its_neighbours_in_the_batch():
     torch.testing.assert_close(model(story, question)[0][1:2], model(story[1:2], question[1:2])[0])
 
 
-def test_of_a_long_story_the_last_sentences_are_remembered():
+def test_the_memory_holds_the_last_sentences_of_a_long_story():
     model = small_network(longest=3)
     story, question = some_stories()
 
@@ -135,13 +135,13 @@ def test_of_a_long_story_the_last_sentences_are_remembered():
     assert weights[..., :2].count_nonzero() == 0
 
 
-def test_a_story_without_sentences_has_an_answer_all_the_same():
+def test_a_story_without_sentences_has_an_answer():
     logits, weights = small_network()(torch.full((1, 2, 4), PAD), torch.tensor([[1, 2, 3, 4]]))
     assert torch.isfinite(logits).all()
     assert weights.count_nonzero() == 0
 
 
-def test_a_bag_of_words_forgets_their_order_and_position_encoding_does_not():
+def test_a_bag_of_words_has_no_order_and_position_encoding_has():
     story, question = some_stories()
     story[:, 1] = story[:, 0]  # all sentences of one length, or a mirrored one would begin with padding
     story[0, 3] = story[0, 2]
@@ -189,7 +189,7 @@ def test_every_matrix_is_used_and_padding_gets_no_gradient(linear):
     assert model.temporal_embeddings.grad[:, 4:].count_nonzero() == 0  # nobody is older than three
 
 
-def test_it_learns_to_look_up_what_was_said_of_a_word():
+def test_a_network_learns_to_look_up_a_word():
     """Sentence (a b) says that a has b; asked a, the answer is b."""
     torch.manual_seed(1)
     model = MemoryNetwork(VOCABULARY, 16, 1, max_sentences=4)
