@@ -29,9 +29,8 @@ from dragoman.models.weights import named_weights
 from dragoman.parallel import thread_pool
 from dragoman.recipe import DecodingConfig, DecodingPrecision, Recipe
 from dragoman.run import Run
-from dragoman.tasks.building import build_model
 from dragoman.tasks.inspection import AblatedModels, inspect_model
-from dragoman.tasks.registry import model_class_for, task_for
+from dragoman.tasks.registry import build_model, model_class_for, task_for
 from dragoman.tasks.shortlist import read_shortlist
 from dragoman.text.sentences import join_texts, split_long_text
 from dragoman.text.tokenizer import Tokenizer

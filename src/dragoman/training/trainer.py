@@ -26,9 +26,8 @@ from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.storage import write_atomically
-from dragoman.tasks.building import build_model
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
-from dragoman.tasks.registry import model_class_for, task_for
+from dragoman.tasks.registry import build_model, model_class_for, task_for
 from dragoman.tasks.sequence_model import load, select_device
 from dragoman.tasks.task import Example
 from dragoman.training.averaging import write_averaged_weights
