@@ -7,7 +7,7 @@ from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.errors import UserError
 from dragoman.processes import Message
 from dragoman.run import Run
-from dragoman.server.merging import merge_details
+from dragoman.server.details import merge_details
 from dragoman.server.registry import ServedModel
 from dragoman.tasks.head_cache import cached_head_history, cached_head_report, saved_checkpoints
 from dragoman.tasks.sequence_model import SequenceModel

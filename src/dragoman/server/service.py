@@ -7,9 +7,9 @@ from typing import Any
 
 from dragoman import __version__
 from dragoman.server.admission import Admission
+from dragoman.server.details import merge_details
 from dragoman.server.languages import language_name
 from dragoman.server.limits import Limits
-from dragoman.server.merging import merge_ranked
 from dragoman.server.metrics import ServerMetrics
 from dragoman.server.problems import Problem
 from dragoman.server.schemas import AttentionRequest, TranslateRequest
@@ -97,7 +97,7 @@ class TranslationService:
                     parts[message["part"]["index"]] = message["part"]["text"]
                     so_far = "".join(parts) if model["is_language_model"] else segmented.fill(parts).rstrip()
                     yield {"text": so_far}
-        yield {"translations": [merge_ranked(segmented, results)], "model": model["name"]}
+        yield {"translations": [_merge_ranked(segmented, results)], "model": model["name"]}
 
     async def inspect_translation(self, request: AttentionRequest) -> dict[str, Any]:
         """Answer `/v1/attention`."""
@@ -188,7 +188,7 @@ class TranslationService:
         """Translate the sentences of all texts in one request to the worker."""
         sentences = [sentence for text in texts for sentence in text.sentences]
         results = iter(await self.run_operation("translate", model, sentences, **options) if sentences else [])
-        return [merge_ranked(text, [next(results) for _ in text.sentences]) for text in texts]
+        return [_merge_ranked(text, [next(results) for _ in text.sentences]) for text in texts]
 
     async def _run_health_probe(self) -> bool:
         try:
@@ -219,3 +219,28 @@ def _check_supported(request: TranslateRequest, model: dict[str, Any]) -> None:
     for name in () if model["raw_text_io"] and not model["is_language_model"] else unsupported:
         if getattr(request, name):
             raise Problem(422, "invalid", f"{name} is not supported by a {noun}.", field=name)
+
+
+def _merge_ranked(text: SegmentedText, sentences: Sequence[_Ranked]) -> _Ranked:
+    """Return translations of a text: the best of each sentence, then the second best of each, and so on."""
+    ranks = max((len(ranked) for ranked in sentences), default=1)
+    return [
+        _merge_sentences(text, [ranked[min(rank, len(ranked) - 1)] for ranked in sentences]) for rank in range(ranks)
+    ]
+
+
+def _merge_sentences(text: SegmentedText, sentences: _Ranked) -> dict[str, Any]:
+    if len(sentences) == 1 and not any(text.gaps):
+        return sentences[0]
+    merged: dict[str, Any] = {
+        "text": text.fill([sentence["text"] for sentence in sentences]),
+        "score": sum(sentence["score"] for sentence in sentences) / max(1, len(sentences)),
+        "log_probability": sum(sentence["log_probability"] for sentence in sentences),
+        "truncated": any(sentence["truncated"] for sentence in sentences),
+    }
+    if sentences and "pictures" in sentences[0]:
+        merged["pictures"] = [picture for sentence in sentences for picture in sentence["pictures"]]
+    if sentences and "tokens" in sentences[0]:
+        parts = [(source, part["text"], part) for source, part in zip(text.sentences, sentences, strict=True)]
+        merged |= merge_details(parts, text.fill(text.sentences), merged["text"])
+    return merged

@@ -1,36 +1,9 @@
-"""Joins the translations of the sentences or segments of a text: texts, scores, and offsets of tokens and words."""
+"""Merges the details of a translation: tokens, words and word alignment of the parts of a text."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dragoman.text.sentences import SegmentedText
-
 _DETAILS = ("tokens", "source_words", "target_words", "alignment")
-
-
-def merge_ranked(text: SegmentedText, sentences: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return translations of a text: the best of each sentence, then the second best of each, and so on."""
-    ranks = max((len(ranked) for ranked in sentences), default=1)
-    return [
-        _merge_sentences(text, [ranked[min(rank, len(ranked) - 1)] for ranked in sentences]) for rank in range(ranks)
-    ]
-
-
-def _merge_sentences(text: SegmentedText, sentences: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    if len(sentences) == 1 and not any(text.gaps):
-        return sentences[0]
-    merged: dict[str, Any] = {
-        "text": text.fill([sentence["text"] for sentence in sentences]),
-        "score": sum(sentence["score"] for sentence in sentences) / max(1, len(sentences)),
-        "log_probability": sum(sentence["log_probability"] for sentence in sentences),
-        "truncated": any(sentence["truncated"] for sentence in sentences),
-    }
-    if sentences and "pictures" in sentences[0]:
-        merged["pictures"] = [picture for sentence in sentences for picture in sentence["pictures"]]
-    if sentences and "tokens" in sentences[0]:
-        parts = [(source, part["text"], part) for source, part in zip(text.sentences, sentences, strict=True)]
-        merged |= merge_details(parts, text.fill(text.sentences), merged["text"])
-    return merged
 
 
 def merge_details(
