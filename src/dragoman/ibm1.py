@@ -17,7 +17,7 @@ _DIAGONAL_TENSION = 2.0  # of fast_align (Dyer et al. 2013); 4 finds more links,
 _MIN_POSTERIOR = 0.5  # of a likely link, in both directions
 
 _IdArray = npt.NDArray[np.int64]
-_FloatArray = npt.NDArray[np.float64]
+_Probabilities = npt.NDArray[np.float64]
 
 
 class TokenIdPairs(Protocol):
@@ -81,7 +81,7 @@ def likely_links(pairs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> 
     ]
 
 
-def link_posteriors(pairs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> list[_FloatArray]:
+def link_posteriors(pairs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> list[_Probabilities]:
     """Return a matrix T S for every pair: the probability that a source token generated a target token.
 
     The prior prefers the diagonal, as fast_align does.
@@ -95,7 +95,9 @@ def link_posteriors(pairs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) 
     return [part.reshape(len(target), len(source)) for part, (source, target) in zip(parts, pairs, strict=True)]
 
 
-def _fit(table: Cooccurrences, prior: _FloatArray, iterations: int) -> tuple[_IdArray, _FloatArray, _FloatArray]:
+def _fit(
+    table: Cooccurrences, prior: _Probabilities, iterations: int
+) -> tuple[_IdArray, _Probabilities, _Probabilities]:
     # Returns the distinct (source << 32 | target) codes with their probabilities, and a posterior per co-occurrence.
     codes, entry = np.unique((table.source << 32) | table.target, return_inverse=True)
     _, source = np.unique(codes >> 32, return_inverse=True)
@@ -108,10 +110,10 @@ def _fit(table: Cooccurrences, prior: _FloatArray, iterations: int) -> tuple[_Id
     return codes, probabilities, posteriors
 
 
-def _normalise(values: _FloatArray, target_position: _IdArray) -> _FloatArray:
+def _normalise(values: _Probabilities, target_position: _IdArray) -> _Probabilities:
     return values / np.bincount(target_position, values)[target_position]
 
 
-def _diagonal_prior(sources: int, targets: int) -> _FloatArray:
+def _diagonal_prior(sources: int, targets: int) -> _Probabilities:
     distance = (np.arange(targets)[:, None] + 0.5) / targets - (np.arange(sources) + 0.5) / sources
     return np.exp(-_DIAGONAL_TENSION * np.abs(distance))

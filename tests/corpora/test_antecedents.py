@@ -56,14 +56,14 @@ def test_the_antecedent_is_a_noun_and_stands_before_its_pronoun(drawn, gender_of
     for each in drawn:
         for pronoun, noun in each.antecedents:
             assert noun < pronoun and noun in each.nouns and pronoun not in each.nouns
-        assert all(split_words(each.source)[place] in gender_of for place in each.nouns)
+        assert all(split_words(each.source)[position] in gender_of for position in each.nouns)
 
 
 def test_every_it_stands_for_something_that_was_said(drawn):
     for each in drawn:
         said = split_words(each.source)
         taken_up = {pronoun for pronoun, _ in each.antecedents}
-        assert taken_up >= {place for place, word in enumerate(said) if word.lower() == "it"}, each
+        assert taken_up >= {position for position, word in enumerate(said) if word.lower() == "it"}, each
 
 
 def test_pronouns_for_people_who_were_not_named_have_no_antecedent(drawn):

@@ -124,14 +124,17 @@ HAND_CHECKED = [
     (
         say(
             Clause(
-                SHE, verb("read"), the("letter", "two", plural=True), place=Location("in", "in", "dat", the("garden"))
+                SHE,
+                verb("read"),
+                the("letter", "two", plural=True),
+                location=Location("in", "in", "dat", the("garden")),
             )
         ),
         "She reads two letters in the garden.",
         "Sie liest im Garten zwei Briefe.",
     ),
     (
-        say(Clause(I, verb("read"), the("letter"), place=Location("in", "in", "dat", the("kitchen", "a", "dark")))),
+        say(Clause(I, verb("read"), the("letter"), location=Location("in", "in", "dat", the("kitchen", "a", "dark")))),
         "I read the letter in a dark kitchen.",
         "Ich lese den Brief in einer dunklen Küche.",
     ),
@@ -158,17 +161,21 @@ HAND_CHECKED = [
         "Du gibst dem Kind oft einen Apfel.",
     ),
     (
-        say(Clause(HE, verb("place"), LAMP_PHRASE, place=Location("on", "auf", "acc", the("table"), bound=True))),
+        say(Clause(HE, verb("place"), LAMP_PHRASE, location=Location("on", "auf", "acc", the("table"), bound=True))),
         "He places the lamp on the table.",
         "Er stellt die Lampe auf den Tisch.",
     ),
     (
-        say(Clause(LAMP_PHRASE, verb("stand", "device"), place=Location("on", "auf", "dat", the("table"), bound=True))),
+        say(
+            Clause(
+                LAMP_PHRASE, verb("stand", "device"), location=Location("on", "auf", "dat", the("table"), bound=True)
+            )
+        ),
         "The lamp stands on the table.",
         "Die Lampe steht auf dem Tisch.",
     ),
     (
-        say(Clause(I, verb("go"), place=Location("to", "zu", "dat", the("bridge"), bound=True), tense="past")),
+        say(Clause(I, verb("go"), location=Location("to", "zu", "dat", the("bridge"), bound=True), tense="past")),
         "I went to the bridge.",
         "Ich bin zur Brücke gegangen.",
     ),
@@ -205,7 +212,7 @@ HAND_CHECKED = [
         "Sie können keine kalte Milch trinken.",
     ),
     (
-        say(Clause(the("dog"), verb("sleep"), place=Location("in", "in", "dat", the("yard")), negated=True)),
+        say(Clause(the("dog"), verb("sleep"), location=Location("in", "in", "dat", the("yard")), negated=True)),
         "The dog does not sleep in the yard.",
         "Der Hund schläft nicht im Hof.",
     ),
@@ -299,9 +306,9 @@ HAND_CHECKED = [
                     Clause(
                         the("cat"),
                         verb("sit"),
-                        place=Location("on", "auf", "dat", relative_pronoun(the("chair")), bound=True),
+                        location=Location("on", "auf", "dat", relative_pronoun(the("chair")), bound=True),
                         tense="progressive",
-                        front="place",
+                        front="location",
                     ),
                 ),
                 "old",

@@ -252,7 +252,7 @@ class _ClauseParts(NamedTuple):
     subject: _BilingualWords
     direct: _BilingualWords
     receiver: _BilingualWords
-    place: _BilingualWords
+    location: _BilingualWords
     adverb: _BilingualWords
     predicate: _BilingualWords
     verb: object  # keys
@@ -329,15 +329,15 @@ def _object_case(verb: Verb) -> GrammaticalCase:
 
 def _render_parts(clause: Clause) -> _ClauseParts:
     """Render the phrases of a clause."""
-    verb, negation, place = object(), object(), clause.place
+    verb, negation, location = object(), object(), clause.location
     preposition = object() if clause.verb.german_preposition else verb  # "looks for" is one word, "sucht"
     return _ClauseParts(
         subject=_render_noun_phrase(clause.subject, "nom"),
         direct=_render_object(clause, preposition, negation),
         receiver=_BilingualWords([], []) if clause.receiver is None else _render_noun_phrase(clause.receiver, "dat"),
-        place=_BilingualWords([], [])
-        if place is None
-        else _render_prepositional_phrase(place.english, place.german, place.phrase, place.case, object()),
+        location=_BilingualWords([], [])
+        if location is None
+        else _render_prepositional_phrase(location.english, location.german, location.phrase, location.case, object()),
         adverb=_render_adverb(clause.adverb),
         predicate=_render_predicate(clause.predicate),
         verb=verb,
@@ -356,9 +356,9 @@ def _english_clause(clause: Clause, parts: _ClauseParts, order: ClauseOrder) -> 
     auxiliary, verbs = _english_verbs(clause, parts.verb, parts.modal, needs_auxiliary=clause.negated or inverts)
     often = parts.adverb.english if clause.adverb is not None and clause.adverb.frequency and front != "adverb" else []
     later = parts.adverb.english if front != "adverb" and not often else []
-    fronted = {"adverb": parts.adverb, "direct": parts.direct, "place": parts.place}.get(front)
+    fronted = {"adverb": parts.adverb, "direct": parts.direct, "location": parts.location}.get(front)
     first = fronted.english if fronted is not None else []
-    rest = _english_objects(clause, parts) + ([] if front == "place" else parts.place.english) + later
+    rest = _english_objects(clause, parts) + ([] if front == "location" else parts.location.english) + later
     if order == "infinitive":
         return [AlignedWord("to", (parts.infinitive_marker,)), AlignedWord(clause.verb.base, (parts.verb,)), *rest]
     subject = [] if order == "shared" else parts.subject.english
@@ -383,26 +383,26 @@ def _english_objects(clause: Clause, parts: _ClauseParts) -> list[AlignedWord]:
 
 
 def _german_middle_field(clause: Clause, parts: _ClauseParts) -> list[AlignedWord]:
-    """Order the German middle field: known phrases, time, place, new phrases."""
-    direct, adverb, place = parts.direct.german, parts.adverb.german, parts.place.german
+    """Order the German middle field: known phrases, time, location, new phrases."""
+    direct, adverb, location = parts.direct.german, parts.adverb.german, parts.location.german
     front, verb = clause.front, clause.verb
     direct = [] if front == "direct" else direct
     adverb = [] if front == "adverb" else adverb
-    place = [] if front == "place" else place
+    location = [] if front == "location" else location
     pronoun = isinstance(clause.direct, Pronoun)
     new = isinstance(clause.direct, NounPhrase) and clause.direct.determiner not in _DEFINITE_DETERMINERS
     not_ = [AlignedWord("nicht", (parts.negation,))] if clause.negated and not parts.has_kein else []
     gern = [AlignedWord("gern", (parts.modal,))] if clause.modal is LIKE else []
     receiver = parts.receiver.german
     if verb.german_preposition:
-        return [*adverb, *not_, *gern, *place, *direct, *parts.predicate.german]
+        return [*adverb, *not_, *gern, *location, *direct, *parts.predicate.german]
     if new and clause.modal is LIKE:
-        return [*adverb, *not_, *gern, *place, *direct]
+        return [*adverb, *not_, *gern, *location, *direct]
     if pronoun or not_ or (verb.case == "dat" and not new):
-        return [*receiver, *direct, *adverb, *not_, *gern, *place, *parts.predicate.german]
-    if new and clause.place is not None and not clause.place.bound:
-        return [*receiver, *adverb, *gern, *place, *direct]
-    return [*receiver, *adverb, *gern, *direct, *place, *parts.predicate.german]
+        return [*receiver, *direct, *adverb, *not_, *gern, *location, *parts.predicate.german]
+    if new and clause.location is not None and not clause.location.bound:
+        return [*receiver, *adverb, *gern, *location, *direct]
+    return [*receiver, *adverb, *gern, *direct, *location, *parts.predicate.german]
 
 
 _DEFINITE_DETERMINERS = frozenset(("the", "this", "these", "my", "your", "his", "her", "our", "their"))
@@ -412,7 +412,7 @@ def _german_clause(clause: Clause, parts: _ClauseParts, order: ClauseOrder) -> l
     """Order the German words of a clause: verb second, first or last."""
     finite, tail, prefix = _german_verbs(clause, parts.verb, parts.modal)
     middle = _german_middle_field(clause, parts)
-    fronted = {"adverb": parts.adverb, "direct": parts.direct, "place": parts.place}.get(clause.front)
+    fronted = {"adverb": parts.adverb, "direct": parts.direct, "location": parts.location}.get(clause.front)
     first = fronted.german if fronted is not None else []
     subject = parts.subject.german
     if order == "infinitive":

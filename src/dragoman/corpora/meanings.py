@@ -8,7 +8,7 @@ from dragoman.corpora.lexicon import Adjective, Adverb, Modal, Noun, Verb
 
 GrammaticalCase = Literal["nom", "acc", "dat"]
 ClauseOrder = Literal["statement", "inverted", "shared", "question", "subordinate", "infinitive"]
-_FrontedPart = Literal["subject", "adverb", "direct", "place"]
+_FrontedPart = Literal["subject", "adverb", "direct", "location"]
 Tense = Literal["present", "progressive", "past"]
 
 
@@ -67,7 +67,7 @@ class Clause(NamedTuple):
     verb: Verb
     direct: NounPhrase | Pronoun | None = None
     receiver: NounPhrase | Pronoun | None = None
-    place: Location | None = None
+    location: Location | None = None
     adverb: Adverb | None = None
     predicate: Predicate | None = None
     tense: Tense = "present"

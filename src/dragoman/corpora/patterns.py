@@ -233,7 +233,7 @@ def _question_where(rng: Random) -> SentenceMeaning:
     """Draw "Where does the dog sleep?", "When will the train arrive?" or "Why is the man selling the car?"."""
     asked = pick(rng, (lexicon.WHERE, lexicon.WHEN, lexicon.WHY))
     if asked is lexicon.WHERE:
-        clause = draw_clause(rng, pick(rng, verbs_with_mark("located")))._replace(place=None)
+        clause = draw_clause(rng, pick(rng, verbs_with_mark("located")))._replace(location=None)
         clause = clause._replace(tense="past" if chance(rng, 0.4) and not has_ambiguous_past(clause) else "progressive")
     elif asked is lexicon.WHEN:
         clause = draw_clause(rng, pick(rng, _EVENT_VERBS))
@@ -346,7 +346,7 @@ def mood(rng: Random) -> SentenceMeaning:
     person = draw_person_antecedent(rng)
     negated = chance(rng, 0.5) and not fits
     tense = pick(rng, TENSES)
-    main = draw_clause(rng, verb, person)._replace(tense=tense, place=None)
+    main = draw_clause(rng, verb, person)._replace(tense=tense, location=None)
     if has_ambiguous_past(main):
         main = main._replace(tense="progressive")
     main = main._replace(direct=_simplify_object(main.direct), negated=negated)
@@ -391,7 +391,7 @@ def _meanwhile(rng: Random) -> SentenceMeaning:
     first, second = draw_person_antecedent(rng), draw_antecedent(rng, PEOPLE)
     verbs = rng.sample(_ACTIVITIES, 2)
     clauses = (
-        draw_clause(rng, verb, who)._replace(place=None) for verb, who in zip(verbs, (first, second), strict=True)
+        draw_clause(rng, verb, who)._replace(location=None) for verb, who in zip(verbs, (first, second), strict=True)
     )
     main, side = (clause._replace(tense="progressive", direct=_simplify_object(clause.direct)) for clause in clauses)
     return SentenceMeaning((SentenceClause(main), SentenceClause(side, "subordinate", WHILE)))
@@ -426,7 +426,7 @@ def _draw_relative_clause(rng: Random, phrase: NounPhrase) -> NounPhrase:
     draw = rng.random()
     if kind == "seat" and draw < 0.6:
         sitter = draw_clause(rng, pick(rng, verbs_with_mark("sit")))
-        clause = sitter._replace(place=Location("on", "auf", "dat", pronoun), front="place")
+        clause = sitter._replace(location=Location("on", "auf", "dat", pronoun), front="location")
     elif draw < 0.5 and verbs_with_subject(kind):
         clause = draw_clause(rng, pick(rng, verbs_with_subject(kind)), pronoun)
     else:
@@ -496,7 +496,7 @@ def _liking(rng: Random) -> SentenceMeaning:
         phrase = draw_phrase(rng, noun, plural=1, adjective=0.25)
         clause = clause._replace(direct=phrase if noun.kind == "relative" else phrase._replace(determiner=""))
     elif "located" in verb.marks and not clause.negated and chance(rng, 0.4):
-        clause = clause._replace(place=draw_scene(rng, subject))
+        clause = clause._replace(location=draw_scene(rng, subject))
     if subject is not I and chance(rng, 0.15):
         return SentenceMeaning((SentenceClause(clause, "question"),), "?")
     return SentenceMeaning((SentenceClause(clause),))

@@ -6,7 +6,7 @@ pronouns that take the gender of their noun, negation, questions, subordinate an
 sentence has exactly one translation.
 
 The splits are made by combination, not by sentence. A combination is a pair of content words that belong together in
-a sentence: an adjective and its noun, or a verb and the noun of its subject, object or place (also through a pronoun).
+a sentence: an adjective and its noun, or a verb and the noun of its subject, object or location (or a pronoun).
 A stable hash gives every combination to one split. A sentence with a combination of the test split is a test sentence;
 otherwise, one with a combination of the validation split is a validation sentence; only the rest is training. So each
 test sentence shows two words together that training never shows together. Each of the words by itself, in the very
@@ -66,7 +66,7 @@ def split_words(text: str) -> list[str]:
 def render_pair(sentence: SentenceMeaning) -> PhrasebookPair:
     """Render a sentence in both languages."""
     english, german = render_sentence(sentence)
-    nouns = tuple(place for place, word in enumerate(english) if word.mention and not word.mention.again)
+    nouns = tuple(position for position, word in enumerate(english) if word.mention and not word.mention.again)
     return PhrasebookPair(
         _format_sentence(english),
         _format_sentence(german),
@@ -84,27 +84,27 @@ def _format_sentence(words: list[AlignedWord]) -> str:
 
 def _word_links(english: list[AlignedWord], german: list[AlignedWord]) -> tuple[tuple[int, int], ...]:
     """Return the positions of all pairs of words that share a key."""
-    places: dict[object, list[int]] = {}
+    positions: dict[object, list[int]] = {}
     for position, word in enumerate(german):
         for key in word.keys:
-            places.setdefault(key, []).append(position)
-    found = {(i, j) for i, word in enumerate(english) for key in word.keys for j in places.get(key, ())}
-    return tuple(sorted(found))
+            positions.setdefault(key, []).append(position)
+    links = {(i, j) for i, word in enumerate(english) for key in word.keys for j in positions.get(key, ())}
+    return tuple(sorted(links))
 
 
 def _antecedent_links(english: list[AlignedWord]) -> tuple[tuple[int, int], ...]:
     """Return the positions of each pronoun and of its antecedent, the last such noun before it."""
-    said: dict[Mention, int] = {}
-    found = []
-    for place, word in enumerate(english):
+    noun_positions: dict[Mention, int] = {}
+    links = []
+    for position, word in enumerate(english):
         if word.mention is None:
             continue
         meant = word.mention._replace(again=False)
         if not word.mention.again:
-            said[meant] = place
-        elif meant in said:
-            found.append((place, said[meant]))
-    return tuple(found)
+            noun_positions[meant] = position
+        elif meant in noun_positions:
+            links.append((position, noun_positions[meant]))
+    return tuple(links)
 
 
 # The splits
@@ -120,10 +120,10 @@ def combinations(sentence: SentenceMeaning) -> set[tuple[str, str]]:
 
 def _add_combinations(clause: Clause, found: set[tuple[str, str]]) -> None:
     """Add the combinations of a clause, and of the clauses inside its phrases."""
-    place = None if clause.place is None else clause.place.phrase
+    location = None if clause.location is None else clause.location.phrase
     predicate = clause.predicate
     verb = f"{clause.verb.base} {clause.verb.particle}".rstrip()
-    for phrase in (clause.subject, clause.direct, clause.receiver, place, predicate and predicate.other):
+    for phrase in (clause.subject, clause.direct, clause.receiver, location, predicate and predicate.other):
         if phrase is None or phrase.noun is None:
             continue
         if clause.verb is not BE:

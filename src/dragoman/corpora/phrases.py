@@ -174,7 +174,7 @@ def draw_scene(rng: Random, subject: NounPhrase | Pronoun) -> Location:
 
 
 def _draw_location_phrase(rng: Random, kinds: str) -> NounPhrase:
-    """Draw a place or a piece of furniture."""
+    """Draw a location or a piece of furniture."""
     phrase = draw_phrase(rng, pick(rng, nouns_of_kinds(frozenset(kinds.split()))), plural=0, adjective=0.2)
     return phrase if chance(rng, 0.3) else phrase._replace(determiner="the")
 
@@ -243,8 +243,8 @@ def draw_negation(rng: Random, clause: Clause, probability: float = 0.18) -> Cla
     counted = any(isinstance(phrase, NounPhrase) and phrase.determiner in UNNEGATABLE_DETERMINERS for phrase in phrases)
     vague = isinstance(clause.subject, NounPhrase) and clause.subject.determiner == "a"
     often = clause.adverb in lexicon.FREQUENCIES or clause.adverb in lexicon.HABITS  # "nicht jeden Tag"
-    placed = clause.place is not None and clause.direct is not None and not clause.place.bound
-    if counted or vague or often or placed or clause.modal is lexicon.MUST or not chance(rng, probability):
+    located = clause.location is not None and clause.direct is not None and not clause.location.bound
+    if counted or vague or often or located or clause.modal is lexicon.MUST or not chance(rng, probability):
         return clause
     return clause._replace(negated=True)
 

@@ -19,7 +19,7 @@ from dragoman.errors import UserError
 
 FilePath = str | PathLike[str]
 Pair = tuple[str, str]
-_FloatArray = npt.NDArray[np.float64]
+_LengthArray = npt.NDArray[np.float64]
 
 _MIN_LINES = 20  # with fewer, statistics say nothing
 # The mismatch of parallel lines is 0.2 to 0.65 of that of unrelated lines (Multi30k, NTREX, Tanaka).
@@ -212,18 +212,18 @@ def _find_misalignment(source: Sequence[int], target: Sequence[int]) -> int | No
     return best if cost[best] < _CLEAR_MISMATCH_RATIO * _shuffled_mismatch(longer, shorter) * count else None
 
 
-def _log_lengths(lengths: Sequence[int]) -> _FloatArray:
+def _log_lengths(lengths: Sequence[int]) -> _LengthArray:
     # On this scale, the difference between a line and its translation is about constant.
     return np.log(np.asarray(lengths, dtype=np.float64) + 1.0)
 
 
-def _length_mismatch(longer: _FloatArray, shorter: _FloatArray) -> _FloatArray:
+def _length_mismatch(longer: _LengthArray, shorter: _LengthArray) -> _LengthArray:
     # Per line: how far the ratio of lengths is from the median.
     ratio = longer - shorter
     return np.abs(ratio - np.median(ratio))
 
 
-def _shuffled_mismatch(longer: _FloatArray, shorter: _FloatArray) -> float:
+def _shuffled_mismatch(longer: _LengthArray, shorter: _LengthArray) -> float:
     # The mean mismatch of unrelated lines.
     half = len(shorter) // 2
     return float(_length_mismatch(np.roll(longer[: len(shorter)], half), shorter).mean())

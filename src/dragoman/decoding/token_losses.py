@@ -18,7 +18,7 @@ from dragoman.tokens import PAD, START
 
 _BATCH_TOKENS = 4096
 
-_TokenArray = npt.NDArray[np.int64]
+_TokenIdArray = npt.NDArray[np.int64]
 
 
 @torch.inference_mode()
@@ -50,7 +50,7 @@ def window_stride(window: int) -> int:
     return max(1, window // 2)
 
 
-def _window_losses(model: Transducer, rows: list[_TokenArray], device: torch.device) -> npt.NDArray[np.float64]:
+def _window_losses(model: Transducer, rows: list[_TokenIdArray], device: torch.device) -> npt.NDArray[np.float64]:
     """Return minus the log-probabilities (B T) of rows of tokens, each preceded by START."""
     target = torch.full((len(rows), max(map(len, rows))), PAD, dtype=torch.long, device=device)
     for place, row in enumerate(rows):

@@ -215,7 +215,7 @@ class Laboratory:
 
     def _train_to_the_end(self, recipe: Recipe, name: str) -> bool:
         """Train, from a checkpoint if there is one, and return whether the training diverged."""
-        progress, resume = _TrainingProgress(self, name, 60 * recipe.training.minutes), _can_resume(recipe)
+        progress, resume = _StepProgress(self, name, 60 * recipe.training.minutes), _can_resume(recipe)
         try:
             train(recipe, resume=resume, overwrite=not resume, on_event=progress, stop=self.stop)
         except TrainingDiverged as error:
@@ -226,7 +226,7 @@ class Laboratory:
         return False
 
 
-class _TrainingProgress:
+class _StepProgress:
     """Passes on the progress and the warnings of a training."""
 
     def __init__(self, lab: Laboratory, name: str, seconds: float) -> None:

@@ -19,7 +19,7 @@ from dragoman.model_config import AttentionKind
 from dragoman.viewer.record import ATTENTION_KINDS, AttentionRecord, AttentionWeights
 from dragoman.viewer.words import WordSpan, group_words
 
-_BoolArray = NDArray[np.bool_]
+_HeadMask = NDArray[np.bool_]
 _LayerAndHead = tuple[int, int]  # from 0
 
 _FAR_DISTANCE = 4  # words, from which on a dependency is distant
@@ -196,7 +196,7 @@ RELATIONS = (
 class HeadHits:
     """The examples that each head gets right."""
 
-    hits: _BoolArray  # N L H
+    hits: _HeadMask  # N L H
     weight: NDArray[np.float32]  # N L H: on the right words
 
     @property
@@ -266,7 +266,7 @@ NOUN_RULES: dict[str, _AttentionRule] = {
 }
 
 
-def rule_hits(rule: _AttentionRule, relation: Relation, sentences: Iterable[WordAttention]) -> _BoolArray:
+def rule_hits(rule: _AttentionRule, relation: Relation, sentences: Iterable[WordAttention]) -> _HeadMask:
     """Return for each example (N) whether a rule is right."""
     return np.array(
         [
@@ -293,7 +293,7 @@ def wilson_interval(right: int, count: int) -> tuple[float, float]:
     return low if right else 0.0, high if right < count else 1.0
 
 
-def bootstrap_difference(ours: _BoolArray, theirs: _BoolArray, seed: int = 1) -> tuple[float, float]:
+def bootstrap_difference(ours: _HeadMask, theirs: _HeadMask, seed: int = 1) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of the difference of two shares on the same examples."""
     chance = np.random.default_rng(seed)
     apart = ours.astype(np.float64) - theirs
