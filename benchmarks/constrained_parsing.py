@@ -25,8 +25,8 @@ import typer
 from dragoman.decoding.sampling import SamplingOptions
 from dragoman.recipe import Recipe
 from dragoman.recipe import TokenizerConfig as HowToCut
-from dragoman.tasks.building import build_model
 from dragoman.tasks.parse import Parser
+from dragoman.tasks.registry import build_model
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, RESERVED_TOKENS, UNKNOWN
 
