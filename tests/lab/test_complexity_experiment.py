@@ -6,7 +6,7 @@ import pytest
 import torch
 from toy_lab import toy_lab
 
-from dragoman.lab import complexity, path_lengths
+from dragoman.lab import complexity, layer_costs
 from dragoman.lab.layer_costs import LAYERS, RESTRICTED, SELF_ATTENTION, fit_exponent, peak_bytes
 from dragoman.report import ReportPicture, ReportTable
 
@@ -47,32 +47,32 @@ def test_restricted_attention_needs_less_memory_than_full_attention():
 
 def test_only_the_sequential_operations_of_a_recurrent_layer_grow_with_the_length():
     chains = {
-        kind: [path_lengths.sequential_operations(kind, n) for n in (4, 8, 16)] for kind in path_lengths.LAYER_KINDS
+        kind: [layer_costs.sequential_operations(kind, n) for n in (4, 8, 16)] for kind in layer_costs.LAYER_KINDS
     }
-    recurrent = chains.pop(path_lengths.RECURRENT)
+    recurrent = chains.pop(layer_costs.RECURRENT)
     assert recurrent[2] - recurrent[1] == 2 * (recurrent[1] - recurrent[0]) > 0
-    short = path_lengths.RESTRICTED  # over few places it is computed in another way
+    short = layer_costs.PATH_RESTRICTED  # over few places it is computed in another way
     assert all(len(set(counts)) == 1 for kind, counts in chains.items() if kind != short)
 
 
 @pytest.mark.parametrize(
     ("kind", "layers"),
     [
-        (path_lengths.SELF_ATTENTION, 1),
-        (path_lengths.RESTRICTED, math.ceil(26 / (path_lengths.WINDOW_SIZE - 1))),
-        (path_lengths.RECURRENT, 1),
-        (path_lengths.CONVOLUTIONAL, 13),
-        (path_lengths.DILATED, 3),
+        (layer_costs.SELF_ATTENTION, 1),
+        (layer_costs.PATH_RESTRICTED, math.ceil(26 / (layer_costs.PATH_WINDOW - 1))),
+        (layer_costs.RECURRENT, 1),
+        (layer_costs.CONVOLUTIONAL, 13),
+        (layer_costs.DILATED, 3),
     ],
 )
 def test_a_gradient_crosses_27_positions_in_as_many_layers_as_their_reach_requires(kind, layers):
     torch.manual_seed(1)
-    assert path_lengths.layers_needed(kind, 27) == layers
+    assert layer_costs.layers_needed(kind, 27) == layers
 
 
 def test_the_distance_over_which_a_gradient_is_halved_is_found():
-    assert path_lengths.gradient_half_distance([2.0 ** (-distance / 3) for distance in range(20)]) == pytest.approx(3.0)
-    assert path_lengths.gradient_half_distance([1.0] * 20) is None
+    assert layer_costs.gradient_half_distance([2.0 ** (-distance / 3) for distance in range(20)]) == pytest.approx(3.0)
+    assert layer_costs.gradient_half_distance([1.0] * 20) is None
 
 
 def test_the_experiment_reports_tables_and_pictures(tmp_path, corpus):

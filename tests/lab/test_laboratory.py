@@ -1,6 +1,7 @@
 """The laboratory: measurements made once, and models trained once, resumed and in parallel."""
 
 import pytest
+from small_lab import shrink
 from toy_lab import toy_lab
 
 from dragoman.errors import TrainingStopped, UserError
@@ -99,7 +100,8 @@ def test_a_failed_parallel_training_is_reported(tmp_path, corpus):
         lab.train_in_parallel({"one": ({**TOY, "training.steps": 4}, 1)})
 
 
-def test_experiments_with_different_budgets_share_the_reference_model(tmp_path, corpus, trained):
+def test_experiments_with_different_budgets_share_the_reference_model(tmp_path, corpus, trained, monkeypatch):
+    shrink(monkeypatch)
     first = toy_lab(tmp_path, corpus, name="heads").reference_model()
     other = toy_lab(tmp_path, corpus, name="alignment", seconds=3.0)
     assert other.reference_model().run.folder == first.run.folder == tmp_path / "reference"

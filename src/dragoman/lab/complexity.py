@@ -9,19 +9,26 @@ import torch
 from matplotlib.axes import Axes
 
 from dragoman.bench.stats import SampleStats, paired_ratio
-from dragoman.lab import path_lengths as paths
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.layer_costs import (
     FUSED,
+    LAYER_KINDS,
     LAYERS,
+    PATH_FORMULAS,
+    RECURRENT,
     RESTRICTED,
     SELF_ATTENTION,
+    STACK_DEPTH,
     WHOLE,
     WHOLE_RESTRICTED,
     WINDOW_SIZE,
     fit_exponent,
     fits_memory,
+    gradient_half_distance,
+    gradient_profile,
+    layers_needed,
     peak_bytes,
+    sequential_operations,
     time_layers,
     warm_up,
 )
@@ -180,12 +187,12 @@ def _measure_paths(counted: int, drawn: int) -> Json:
     return {
         kind: {
             "places": counted,
-            "chain": [paths.sequential_operations(kind, counted // 2), paths.sequential_operations(kind, counted)],
-            "layers": [paths.layers_needed(kind, counted // 2), paths.layers_needed(kind, counted)],
-            "one layer": paths.gradient_profile(kind, 1, drawn),
-            "deep": paths.gradient_profile(kind, paths.STACK_DEPTH, drawn),
+            "chain": [sequential_operations(kind, counted // 2), sequential_operations(kind, counted)],
+            "layers": [layers_needed(kind, counted // 2), layers_needed(kind, counted)],
+            "one layer": gradient_profile(kind, 1, drawn),
+            "deep": gradient_profile(kind, STACK_DEPTH, drawn),
         }
-        for kind in paths.LAYER_KINDS
+        for kind in LAYER_KINDS
     }
 
 
@@ -250,7 +257,7 @@ def _memory_table(memory: Json, n: int, width: int) -> ReportTable:
 def _path_table(gradients: Json) -> ReportTable:
     rows = []
     for kind, row in gradients.items():
-        sequential, path = paths.PATH_FORMULAS[kind]
+        sequential, path = PATH_FORMULAS[kind]
         rows.append((kind, sequential, *row["chain"], path, *row["layers"], *_path_steps(kind, row)))
     n = next(iter(gradients.values()))["places"]
     few, many = f"n = {n // 2}", f"n = {n}"
@@ -270,7 +277,7 @@ def _path_table(gradients: Json) -> ReportTable:
 def _path_steps(kind: str, row: Json) -> tuple[int, int]:
     """Return the steps between the first and the last position, for both numbers of positions."""
     few, many = row["layers"]
-    return (row["places"] // 2 - 1, row["places"] - 1) if kind == paths.RECURRENT else (few, many)
+    return (row["places"] // 2 - 1, row["places"] - 1) if kind == RECURRENT else (few, many)
 
 
 # Pictures
@@ -308,7 +315,7 @@ def _draw_scaling(axes: Axes, times: _LayerTimes, x_label: str) -> None:
 
 def _draw_gradients(folder: Path, gradients: Json) -> ReportPicture:
     figure, axes = subplots(2, height=4.2)
-    titles = {"one layer": "one layer", "deep": f"{paths.STACK_DEPTH} layers"}
+    titles = {"one layer": "one layer", "deep": f"{STACK_DEPTH} layers"}
     for panel, (depth, title) in zip(axes, titles.items(), strict=True):
         for (kind, row), colour in zip(gradients.items(), COLOURS, strict=False):
             norms = [value / max(row[depth]) for value in row[depth]]
@@ -321,7 +328,7 @@ def _draw_gradients(folder: Path, gradients: Json) -> ReportPicture:
     return ReportPicture(
         save_figure(figure, folder / "gradients.png"),
         "Norm of the gradient of an output with respect to an input at a distance, in random layers: one layer (left) "
-        f"and {paths.STACK_DEPTH} with residual connections (right). A line ends where there is no path.",
+        f"and {STACK_DEPTH} with residual connections (right). A line ends where there is no path.",
     )
 
 
@@ -359,14 +366,14 @@ def _memory_finding(memory: Json, n: int) -> str:
 def _path_finding(gradients: Json) -> str:
     n = next(iter(gradients.values()))["places"]
     steps = ", ".join(
-        f"{kind} {_path_steps(kind, row)[1]} ({paths.PATH_FORMULAS[kind][1]})" for kind, row in gradients.items()
+        f"{kind} {_path_steps(kind, row)[1]} ({PATH_FORMULAS[kind][1]})" for kind, row in gradients.items()
     )
     return f"Steps of a gradient from the last of {n} positions to the first, with the formula of table 1: {steps}."
 
 
 def _decay_finding(gradients: Json) -> str:
-    recurrent, attention = (gradients[kind]["one layer"] for kind in (paths.RECURRENT, paths.SELF_ATTENTION))
-    half = paths.gradient_half_distance(recurrent)
+    recurrent, attention = (gradients[kind]["one layer"] for kind in (RECURRENT, SELF_ATTENTION))
+    half = gradient_half_distance(recurrent)
     decay = f"halves every {half:.1f} positions" if half else "does not fall with the distance"
     return (
         f"In one random recurrent layer the gradient {decay}; in one of self-attention the gradient from "
