@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from dragoman.errors import UserError
-from dragoman.model_files import copy_weights, read_tensors, write_tensors
+from dragoman.model_files import copy_weights, read_tensors, read_tokenizers, write_tensors, write_weights
 from dragoman.models.transducer import Transducer
 from dragoman.models.weights import named_weights
-from dragoman.run import FORMAT_VERSION, MANIFEST_FILE
+from dragoman.run import FORMAT_VERSION, MANIFEST_FILE, Run
 from dragoman.storage import apply_umask, fsync, remove_directory, to_json, write_atomically
 
 WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE = "model.safetensors", "optimizer.safetensors", "state.json"
@@ -296,3 +296,42 @@ def clean_up_interrupted_saves(folder: Path) -> None:
 def checkpoint_bytes(model: Transducer) -> int:
     """Return the size of a checkpoint: the weights, and Adam's two moments of every parameter."""
     return sum(tensor.nbytes for tensor in [*named_weights(model).values(), *2 * list(model.parameters())])
+
+
+# Averaging (section 6.1): the mean of the last checkpoints translates better than any one of them
+
+
+def select_checkpoints(folder: Path, count: int, average_of: str) -> list[Path]:
+    """Return the newest `count` intact checkpoints ("last"), or those of lowest validation loss ("best")."""
+    intact = list(intact_checkpoints(folder))
+    intact = scheduled_checkpoints(intact) or intact
+    selected = intact[:count] if average_of == "last" else best_checkpoints(intact, count)
+    if not selected:
+        raise UserError(f"{folder} has no intact checkpoint to average; `dragoman train` writes them.")
+    return selected
+
+
+def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
+    """Return the mean of the weights of some checkpoints, summed in double precision."""
+    sums: dict[str, Tensor] = {}
+    for path in paths:
+        for name, tensor in read_tensors(path / WEIGHTS_FILE)[0].items():
+            sums[name] = sums.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
+    return {name: (tensor / len(paths)).float() for name, tensor in sums.items()}
+
+
+def write_averaged_weights(run: Run, count: int, average_of: str) -> list[int]:
+    """Write the mean of some checkpoints as the weights of the run; return the steps of the checkpoints."""
+    paths = select_checkpoints(run.checkpoints_dir, count, average_of)
+    source, target = read_tokenizers(run, run.read_recipe().tokenizer.joint)
+    steps = [int(path.name) for path in paths]
+    metadata = {
+        "steps": " ".join(map(str, steps)),
+        "source_tokenizer": source.fingerprint,
+        "target_tokenizer": target.fingerprint,
+        "source_vocabulary": str(len(source)),
+        "target_vocabulary": str(len(target)),
+        "longest_source": str(read_progress(paths[0]).longest),
+    }
+    write_weights(run.weights_file, average_checkpoints(paths), metadata)
+    return steps

@@ -88,10 +88,7 @@ def test_gzip_files_put_together_are_read_to_the_end(write):
         ),
         ("Привет, как дела сегодня?\n".encode("cp1251"), "looks like Windows-1251"),
         ("これは日本語のテキストです。\n".encode("shift_jis"), "looks like SHIFT_JIS"),
-        (
-            GERMAN.encode() * 20 + b"damaged \xff here\n",
-            "line 21, byte 1,768: not UTF-8; the file may be damaged here",
-        ),
+        (GERMAN.encode() * 20 + b"damaged \xff here\n", "line 21, byte 1,768: not UTF-8; the file may be damaged here"),
         (GERMAN.encode("utf-16"), "looks like UTF-16; convert"),
         (GERMAN.encode("utf-16-le"), "looks like UTF-16LE"),
         (GERMAN.encode("utf-16-be"), "looks like UTF-16BE"),

@@ -2,9 +2,8 @@ import pytest
 import torch
 
 from dragoman import checkpoints
-from dragoman.checkpoints import TrainingProgress
+from dragoman.checkpoints import TrainingProgress, average_checkpoints, select_checkpoints
 from dragoman.errors import UserError
-from dragoman.training.averaging import average_checkpoints, select_checkpoints
 
 
 @pytest.fixture

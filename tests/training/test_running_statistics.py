@@ -10,6 +10,7 @@ from traces import everything
 
 import dragoman
 from dragoman import checkpoints
+from dragoman.checkpoints import average_checkpoints
 from dragoman.errors import TrainingStopped, UserError
 from dragoman.model_config import TransformerConfig
 from dragoman.model_files import read_tensors, write_weights
@@ -21,7 +22,6 @@ from dragoman.run import FORMAT_VERSION
 from dragoman.storage import to_json
 from dragoman.tasks.info import run_info
 from dragoman.tokens import END, PAD, START
-from dragoman.training.averaging import average_checkpoints
 from dragoman.training.events import StopRequest, TrainingPlan
 from dragoman.training.loop import TensorBatch, TrainingStep, build_adam, measure_seconds_per_step, train
 from dragoman.training.loss import cross_entropy_objective

@@ -17,8 +17,8 @@ def average(
     ] = False,
 ) -> None:
     """Replace RUN's model by the average of its newest (or best) checkpoints, as in section 6.1 of the paper."""
+    from dragoman.checkpoints import write_averaged_weights
     from dragoman.run import Run
-    from dragoman.training.averaging import write_averaged_weights
 
     place = Run(run)
     place.read_recipe()

@@ -85,14 +85,11 @@ class _PairCheck:
 
     def finding(self, name: str, total: int) -> Finding | None:
         """Return the result for a text of `total` pairs, or None if there is none."""
-        what = (
-            self.message
-            if self.message_if_frequent is None or self.count <= _FREQUENT_FRACTION * total
-            else self.message_if_frequent
-        )
-        if not self.count or not what:
+        is_frequent = self.count > _FREQUENT_FRACTION * total
+        message = self.message_if_frequent if is_frequent and self.message_if_frequent is not None else self.message
+        if not self.count or not message:
             return None
-        return Finding(self.severity, f"{name}: {what}", self.count, tuple(self.examples))
+        return Finding(self.severity, f"{name}: {message}", self.count, tuple(self.examples))
 
 
 class _SeenPairs:
@@ -148,9 +145,7 @@ def _common_checks() -> list[_PairCheck]:
             message_if_frequent="",  # then one of the languages is written without spaces
         ),
         _PairCheck(
-            "warning",
-            "looks like UTF-8 decoded as Windows-1252 (\u00c3\u00a9 for é)",
-            _on_either_side(_is_mojibake),
+            "warning", "looks like UTF-8 decoded as Windows-1252 (\u00c3\u00a9 for é)", _on_either_side(_is_mojibake)
         ),
         _PairCheck(
             "warning",
@@ -187,12 +182,12 @@ def _run_checks(corpus: ParallelCorpus, name: str, checks: list[_PairCheck]) -> 
         if _is_empty(source, target):
             empty.inspect(number, source, target)
             continue
-        for sign in checks:
-            sign.inspect(number, source, target)
+        for check in checks:
+            check.inspect(number, source, target)
     summary = Finding("note", f"{name}: {total:,} pairs in {corpus}", total)
     notices = [Finding("note", notice, 1) for notice in corpus.notices()]
-    found = [sign.finding(name, total) for sign in [empty, *checks]]
-    return [summary, *notices, *(finding for finding in found if finding)]
+    findings = [check.finding(name, total) for check in [empty, *checks]]
+    return [summary, *notices, *(finding for finding in findings if finding)]
 
 
 def _find_swapped_sides(corpus: ParallelCorpus, valid: ParallelCorpus) -> list[Finding]:
@@ -200,8 +195,8 @@ def _find_swapped_sides(corpus: ParallelCorpus, valid: ParallelCorpus) -> list[F
     validation = [_count_trigrams(side) for side in zip(*islice(valid.pairs(), _PROFILE_LINES), strict=True)]
     if not _are_sides_swapped(training[0], training[1], validation[0], validation[1]):
         return []
-    what = f"{valid}: source and target look swapped, compared with {corpus}"
-    return [Finding("warning", what, valid.count_pairs())]
+    message = f"{valid}: source and target look swapped, compared with {corpus}"
+    return [Finding("warning", message, valid.count_pairs())]
 
 
 def _count_trigrams(lines: Iterable[str]) -> _TrigramCounts:

@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 
 from dragoman.data.corpus import CorpusScan, FilePath, Pair, ScannedCorpus, check_regular_file
-from dragoman.data.encodings import MAGIC_BYTES
 from dragoman.data.lines import (
     BLOCK_BYTES,
     BYTE_ORDER_MARK,
+    MAGIC_BYTES,
     ByteStream,
     FilePosition,
     NoticeFilter,

@@ -30,7 +30,6 @@ from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.registry import build_model, model_class_for, task_for
 from dragoman.tasks.sequence_model import load, select_device
 from dragoman.tasks.task import Example
-from dragoman.training.averaging import write_averaged_weights
 from dragoman.training.card import model_card
 from dragoman.training.distributed import SINGLE_PROCESS, World, init_world
 from dragoman.training.events import (
@@ -45,18 +44,17 @@ from dragoman.training.events import (
     ValidationSample,
     ignore_event,
 )
-from dragoman.training.loop import (
-    TensorBatch,
-    TrainingStep,
-    autocast,
-    build_adam,
-    measure_seconds_per_step,
-)
+from dragoman.training.loop import TensorBatch, TrainingStep, autocast, build_adam, measure_seconds_per_step
 from dragoman.training.loop import train as train_loop
 from dragoman.training.loss import cross_entropy_objective
 from dragoman.training.metrics_log import MetricsLog, draw_curves
-from dragoman.training.prepare import PreparedData, open_corpora, prepare_data
-from dragoman.training.resume import check_run_directory, check_same_origin
+from dragoman.training.prepare import (
+    PreparedData,
+    check_run_directory,
+    check_same_origin,
+    open_corpora,
+    prepare_data,
+)
 
 MAX_SAMPLES = 6  # validation examples whose outputs are logged each time
 MAX_SAMPLE_CHARACTERS = 500  # of each text, so that a line of metrics.jsonl stays small
@@ -417,7 +415,7 @@ class Trainer:
     def _finish(self) -> TrainingFinished:
         # Average the checkpoints into the model, score it, and write the model card.
         draw_curves(self.run)
-        averaged = write_averaged_weights(self.run, self.config.average, self.config.average_of)
+        averaged = checkpoints.write_averaged_weights(self.run, self.config.average, self.config.average_of)
         model = load(self.run.folder, device=self.config.device)
         description = f"{self.task.gerund} the validation text"
         scores = self.task.evaluate(
