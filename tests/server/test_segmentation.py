@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.server.details import merge_details
-from dragoman.server.html import split_html
 from dragoman.server.languages import guess_languages, language_name
+from dragoman.server.libretranslate import split_html
 from dragoman.text.sentences import split_sentences
 
 TEXTS = st.text(st.one_of(st.sampled_from('a. \n\r\t!?。“"<>&;'), st.characters(codec="utf-8")))

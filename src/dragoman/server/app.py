@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,6 @@ from starlette.staticfiles import StaticFiles
 from dragoman import __version__
 from dragoman.server import libretranslate
 from dragoman.server.access import AccessPolicy
-from dragoman.server.api_docs import render_api_docs
 from dragoman.server.limits import Limits, RouteLimits
 from dragoman.server.problems import EXCEPTION_HANDLERS, Problem, http_error_response
 from dragoman.server.routing import (
@@ -112,7 +112,7 @@ async def metrics(service: Service) -> Response:
 @router.get("/docs", include_in_schema=False)
 async def api_docs_page(request: Request) -> Response:
     """Return a page that describes the API."""
-    return Response(render_api_docs(request.app.openapi()), media_type="text/html")
+    return Response(_render_api_docs(request.app.openapi()), media_type="text/html")
 
 
 @router.get("/", include_in_schema=False)
@@ -180,3 +180,45 @@ async def _event_stream_response(events: AsyncIterator[dict[str, Any]], headers:
 def _encode_event(content: dict[str, Any]) -> bytes:
     name = b"event: done\n" if "translations" in content else b""
     return name + b"data: " + json.dumps(content, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
+
+
+def _render_api_docs(description: dict[str, Any]) -> str:
+    """Return the description of the API as plain HTML, without scripts and without a CDN."""
+    schemas = description.get("components", {}).get("schemas", {})
+    routes = [
+        _render_route(method.upper(), path, operation, schemas)
+        for path, methods in description["paths"].items()
+        for method, operation in methods.items()
+    ]
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Dragoman API</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="stylesheet" href="server/page/page.css"><main><h1>Dragoman API</h1>'
+        '<p>Machine-readable: <a href="openapi.json">openapi.json</a>. Errors are '
+        "<code>{error, code, field, request_id}</code>; 429 and 503 have a <code>Retry-After</code> header.</p>"
+        + "".join(routes)
+        + "</main></html>"
+    )
+
+
+def _render_route(method: str, path: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
+    content: dict[str, Any] = operation.get("requestBody", {}).get("content", {})
+    schema: dict[str, Any] = next((body["schema"] for body in content.values()), {})
+    if "$ref" in schema:
+        schema = schemas[schema["$ref"].rpartition("/")[2]]
+    required = schema.get("required", ())
+    rows = "".join(
+        _render_field(name, field, name in required)
+        for name, field in schema.get("properties", {}).items()
+        if not field.get("deprecated")
+    )
+    table = f"<table><tr><th>field<th>description<th>default</tr>{rows}</table>" if rows else ""
+    formats = " or ".join(f"<code>{escape(name)}</code>" for name in content)
+    body = f"<p>Body: {formats}.</p>" if content else ""
+    description = escape(operation.get("description", ""))
+    return f"<h2><code>{method} {escape(path)}</code></h2><p>{description}</p>{body}{table}"
+
+
+def _render_field(name: str, schema: dict[str, Any], required: bool) -> str:
+    default = "required" if required else escape(str(schema.get("default")))
+    return f"<tr><td><code>{escape(name)}</code><td>{escape(schema.get('description', ''))}<td>{default}</tr>"

@@ -237,6 +237,6 @@ class GuardMiddleware:
 
 
 def _error_location(error: BaseException) -> str:
-    """Return the type and place of an exception; its message may contain what a client has sent."""
+    """Return the type and location of an exception; its message may contain what a client has sent."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     return f"{type(error).__name__} at " + ", ".join(f"{frame.name}:{frame.lineno}" for frame in frames)

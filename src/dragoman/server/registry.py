@@ -110,7 +110,7 @@ class ModelRegistry:
         self.checkpoint_lock = threading.Lock()
 
     def load_all(self, runs: Iterable[str], languages: dict[str, tuple[str, str]]) -> None:
-        """Load every run; raise UserError if two could not be told apart."""
+        """Load every run; raise UserError if two have the same name and languages."""
         models = [self.load_run(Path(run), languages) for run in runs]
         unused = languages.keys() - {model.name for model in models}
         if unused:
