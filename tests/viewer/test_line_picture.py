@@ -23,17 +23,17 @@ def test_heads_are_counted_as_people_do(record):
 
 @pytest.mark.parametrize("name", ["encoder", "encoder.0", "encoder.5", "cross.1.5", "both.1", "cross.1.1.1", "cross.x"])
 def test_heads_that_are_not_there_are_refused_with_those_that_are(record, name):
-    with pytest.raises(UserError, match="a layer from 1 to 4 and, for one head alone, a head from 1 to 4"):
+    with pytest.raises(UserError, match="a layer from 1 to 4 and optionally a head from 1 to 4"):
         parse_head_name(record, name)
 
 
 def test_a_word_that_is_not_there_is_refused_with_those_that_are(record, tmp_path):
-    with pytest.raises(UserError, match=r"'lamb'; there are The, lamp, is, old,"):
+    with pytest.raises(UserError, match=r"'lamb'; the words are The, lamp, is, old,"):
         save_line_picture(record, tmp_path / "a.png", "encoder.1", "lamb")
 
 
 def test_an_unknown_ending_is_refused(record, tmp_path):
-    with pytest.raises(UserError, match=r"let it end in \.png"):
+    with pytest.raises(UserError, match=r"the file name must end in \.png"):
         save_line_picture(record, tmp_path / "a.html", "encoder.1")
 
 

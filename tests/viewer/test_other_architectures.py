@@ -61,13 +61,13 @@ def test_without_cross_attention_no_words_are_linked(recurrent, headless):
 def test_a_picture_has_the_kinds_that_there_are(recurrent, headless, tmp_path):
     save_attention_picture(recurrent, tmp_path / "one.png")
     save_line_picture(recurrent, tmp_path / "lines.png", "cross.1.1")
-    with pytest.raises(UserError, match=r"name a kind \(cross\), a layer from 1 to 1"):
+    with pytest.raises(UserError, match=r"expected a kind \(cross\), a layer from 1 to 1"):
         save_line_picture(recurrent, tmp_path / "lines.png", "encoder.1")
     for draw in (
         lambda: save_attention_picture(headless, tmp_path / "no.png"),
         lambda: save_line_picture(headless, "no.png", "cross.1"),
     ):
-        with pytest.raises(UserError, match="runs/quickstart is of an architecture without attention"):
+        with pytest.raises(UserError, match="runs/quickstart has an architecture without attention"):
             draw()
 
 

@@ -21,7 +21,7 @@ def test_the_ending_of_the_name_chooses_the_format(record_of, tmp_path, name, op
 
 
 def test_an_unknown_ending_is_refused_with_the_known_ones(record, tmp_path):
-    with pytest.raises(UserError, match=r"let it end in \.png, \.svg, \.pdf"):
+    with pytest.raises(UserError, match=r"the file name must end in \.png, \.svg, \.pdf"):
         save_attention_picture(record, tmp_path / "attention.html")
 
 

@@ -1,1 +1,1 @@
-"""What attention looks at: a record of its weights becomes a page or a picture."""
+"""Attention records as pages, notebook widgets and pictures, and statistics of attention heads."""

@@ -1,10 +1,10 @@
-"""Which word translates which, read from cross-attention.
+"""Word alignment from cross-attention.
 
-Every target piece is linked to the source piece that gets most of the weight, END left out, and words are linked if any
-of their pieces are: so links are many to many. At which step to read is a question of the model. Deep ones look at what
-they translate when they *read* a piece rather than when they write it, so it is better read one step late (Shift-Att:
-Chen et al. 2020, arXiv 2004.14837). In models of two to four layers we found the opposite, by far, and the mean of all
-layers and heads the safest; so the head report, measured on the validation text, decides, and without one the mean.
+Every target piece is linked to the source piece with the largest weight, END excluded; words are linked if any of their
+pieces are, so links are many to many. Deep models attend to the translated word when a piece is the decoder's *input*
+rather than its output, so their weights are read one step later (Shift-Att: Chen et al. 2020, arXiv 2004.14837). In
+models of two to four layers we measured the opposite, and the mean of all layers and heads works best. The head report
+decides between them; without a report, the mean is used.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,66 +19,66 @@ from dragoman.viewer.words import WordSpan, group_words
 
 @dataclass(frozen=True)
 class WordLink:
-    """Two words that translate each other, with the largest weight between their pieces."""
+    """A link between two words, with the largest weight between their pieces."""
 
-    source: int  # words are counted from 0, without START and END
+    source: int  # word index, without START and END
     target: int
     weight: float
 
 
 @dataclass(frozen=True)
 class WordAlignment:
-    """The links of one method."""
+    """The word alignment by one method."""
 
     links: tuple[WordLink, ...]
-    description: str  # what the method does, in a sentence
-    layer: int | None  # the one that was read, from 0; nothing if it was all of them
+    description: str  # of the method, in a sentence
+    layer: int | None  # from 0; None if all layers were averaged
 
     @property
     def pharaoh(self) -> str:
-        """Return the links as `0-0 1-2`, source word first."""
+        """The links in Pharaoh format, as `0-0 1-2`, source word first."""
         return " ".join(
-            f"{source}-{target}" for source, target in sorted((one.source, one.target) for one in self.links)
+            f"{source}-{target}" for source, target in sorted((link.source, link.target) for link in self.links)
         )
 
 
 def all_alignments(record: AttentionRecord) -> dict[str, WordAlignment]:
-    """Return the alignments of all methods; of a model that never looks at the source there are none."""
+    """Return the alignments by all methods; empty if the model has no cross-attention."""
     return {name: method(record) for name, method in _ALIGNMENT_METHODS.items()} if len(record.cross) else {}
 
 
 def preferred_method(record: AttentionRecord) -> str:
-    """Return the method that suits the model: late reading if its heads were measured to align better so."""
+    """Return the method for the model: "shifted" if the head report shows that it aligns better, otherwise "mean"."""
     written, late = (_best_cross_head(record, key) for key in ("alignment", "alignment_shifted"))
     return "shifted" if written and late and late["alignment_shifted"] > written["alignment"] else "mean"
 
 
 def _best_cross_head(record: AttentionRecord, key: str) -> Mapping[str, Any] | None:
-    """Return the cross-attention head that a report finds best at something."""
+    """Return the cross-attention head with the largest value of a statistic in the report."""
     heads = (record.report or {}).get("heads", ())
     measured = [head for head in heads if head["kind"] == "cross" and head.get(key) is not None]
     return max(measured, key=lambda head: float(head[key]), default=None)
 
 
 def _shifted_alignment(record: AttentionRecord) -> WordAlignment:
-    """Read each target piece one step late, in the layer that aligns best so."""
+    """Align by the step after each target piece, in the layer that aligns best this way."""
     measured = _best_cross_head(record, "alignment_shifted")
     layer = measured["layer"] if measured else best_alignment_layer(record.cross, weights_when_read)
-    about = f"Shift-Att: layer {layer + 1}, mean over its heads, read at the step after the word was written"
+    about = f"Shift-Att: layer {layer + 1}, mean over its heads, at the step after the word"
     return WordAlignment(link_words(record, weights_when_read(record.cross[layer].mean(0))), about, layer)
 
 
 def _argmax_alignment(record: AttentionRecord) -> WordAlignment:
-    """Read each target piece at the step that wrote it, in the layer that aligns best so."""
+    """Align by the step of each target piece, in the layer that aligns best this way."""
     measured = _best_cross_head(record, "alignment")
     layer = measured["layer"] if measured else best_alignment_layer(record.cross)
-    about = f"Arg-max: layer {layer + 1}, mean over its heads, read at the step that wrote the word"
+    about = f"Arg-max: layer {layer + 1}, mean over its heads, at the step of the word"
     return WordAlignment(link_words(record, weights_when_written(record.cross[layer].mean(0))), about, layer)
 
 
 def _mean_alignment(record: AttentionRecord) -> WordAlignment:
-    """Read the mean of all layers and heads at the step that wrote the piece."""
-    about = "Mean of all layers and heads, read at the step that wrote the word"
+    """Align by the mean of all layers and heads at the step of each target piece."""
+    about = "Mean of all layers and heads, at the step of the word"
     return WordAlignment(link_words(record, weights_when_written(record.cross.mean((0, 1)))), about, None)
 
 
@@ -90,24 +90,24 @@ _ALIGNMENT_METHODS: dict[str, Callable[[AttentionRecord], WordAlignment]] = {
 
 
 def weights_when_written(weights: AttentionWeights) -> AttentionWeights:
-    """Return for each target piece the weights (T S) of the step that wrote it, both ENDs left out."""
+    """Return the weights (T S) of the step that outputs each target piece, without END on both sides."""
     return weights[:-1, :-1]
 
 
 def weights_when_read(weights: AttentionWeights) -> AttentionWeights:
-    """Return for each target piece the weights (T S) of the step that read it, both ENDs left out."""
+    """Return the weights (T S) of the step whose input is each target piece, without END on both sides."""
     return weights[1:, :-1]
 
 
 def best_alignment_layer(
     cross: AttentionWeights, weights_of_step: Callable[[AttentionWeights], AttentionWeights] = weights_when_written
 ) -> int:
-    """Return the layer in which source and target pieces most often choose each other."""
+    """Return the layer with the largest share of mutual arg-max pairs."""
     return int(np.argmax([_mutual_argmax_share(weights_of_step(layer.mean(0))) for layer in cross]))
 
 
 def _mutual_argmax_share(weights: AttentionWeights) -> float:
-    """Return the share of target pieces whose favourite source piece has them as its favourite too."""
+    """Return the share of target pieces that are the arg-max of their own arg-max."""
     if not weights.size:
         return 0.0
     forward, backward = weights.argmax(1), weights.argmax(0)
@@ -115,7 +115,7 @@ def _mutual_argmax_share(weights: AttentionWeights) -> float:
 
 
 def link_words(record: AttentionRecord, weights: AttentionWeights) -> tuple[WordLink, ...]:
-    """Link the words of a record by the largest weight of each target piece (T S, without the ENDs)."""
+    """Link the words of a record by the arg-max of each target piece (weights T S, without END)."""
     source, target = source_and_target_words(record)
     best: dict[tuple[int, int], float] = {}
     for piece, row in enumerate(weights):
@@ -133,11 +133,10 @@ def source_and_target_words(record: AttentionRecord) -> tuple[list[WordSpan], li
 
 
 def _word_index(words: list[WordSpan], piece: int) -> int:
-    """Return which word a piece belongs to."""
     return next(number for number, word in enumerate(words) if word.first <= piece < word.end)
 
 
 def alignment_error_rate(links: str, gold: str) -> float:
-    """Return the alignment error rate of links in Pharaoh's format; all gold links count as sure."""
-    ours, right = set(links.split()), set(gold.split())
-    return 1 - 2 * len(ours & right) / max(1, len(ours) + len(right))
+    """Return the alignment error rate of links in Pharaoh format; all gold links count as sure."""
+    predicted, correct = set(links.split()), set(gold.split())
+    return 1 - 2 * len(predicted & correct) / max(1, len(predicted) + len(correct))

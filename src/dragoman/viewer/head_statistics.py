@@ -1,10 +1,9 @@
-"""What kind of head it is: numbers of every head, taken over many sentences, and the names that they earn.
+"""Statistics of attention heads over many sentences, and the badges that they earn.
 
-One sentence shows what a head did; only many show what it does. The kinds of heads and the first threshold are those of
-Voita et al. 2019 (arXiv 1905.09418). START and END are where a head looks that has nothing to say: they count as sinks,
-and the numbers about words leave them out.
+The types of heads and the first threshold are those of Voita et al. 2019 (arXiv 1905.09418). START and END count as
+sinks; statistics of words exclude them.
 
-Shapes: L layers, H heads, T positions that look (rows), S positions looked at (columns).
+Shapes: L layers, H heads, T queries (rows), S keys (columns).
 """
 
 from collections import Counter
@@ -21,69 +20,69 @@ BoolArray = NDArray[np.bool_]
 TokenArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-MAX_OFFSET = 5  # offset that a positional head may look at
+MAX_OFFSET = 5  # of a positional head
 BADGE_THRESHOLDS = {
-    "positional": 0.90,  # of the queries look at one fixed offset
-    "rare": 0.25,  # more often than chance would the rarest piece be looked at
-    "alignment": 0.10,  # more links are followed than by the best fixed offset
-    "sink": 0.50,  # of the weight lies on START and END
-    "punctuation": 0.50,  # of the weight lies on punctuation
-    "copy": 0.90,  # of the pieces that occur on both sides are looked at
+    "positional": 0.90,  # share of queries that attend to one fixed offset
+    "rare": 0.25,  # above chance, share of queries that attend to the rarest piece
+    "alignment": 0.10,  # above the best fixed offset, share of links
+    "sink": 0.50,  # share of the weight on START and END
+    "punctuation": 0.50,  # share of the weight on punctuation
+    "copy": 0.90,  # share of repeated pieces that attend to an equal piece
 }
 
 
 @dataclass(frozen=True, eq=False)
 class SentenceAttention:
-    """One kind of attention over one sentence, and what stands at its positions.
+    """One kind of attention over one sentence, with the pieces of its rows and columns.
 
-    A row stands for a source piece in the encoder, for the piece just read in the decoder, and for the piece about to
-    be written in cross attention. Rows of START and END are not counted.
+    A row is a source piece in the encoder, an input piece in the decoder, and an output piece in cross-attention. Rows
+    of START and END are not counted.
     """
 
     weights: AttentionWeights  # L H T S
-    row_tokens: TokenArray  # T, the pieces that look; equal pieces have equal numbers on both sides
-    column_tokens: TokenArray  # S, the pieces looked at
+    row_tokens: TokenArray  # T, queries; equal pieces have equal numbers on both sides
+    column_tokens: TokenArray  # S, keys
     special_rows: BoolArray  # T
     special_columns: BoolArray  # S
     punctuation_columns: BoolArray  # S
-    column_frequency: TokenArray  # S, how often each piece occurs in the text
-    is_self_attention: bool = False  # self-attention: position t of the rows is position t of the columns
-    is_causal: bool = False  # row t sees columns up to t alone
-    links: BoolArray | None = None  # T S, which piece each written one translates; cross attention only
+    column_frequency: TokenArray  # S, frequency of each piece in the text
+    is_self_attention: bool = False  # row t and column t are the same position
+    is_causal: bool = False  # row t attends to columns up to t only
+    links: BoolArray | None = None  # T S, source pieces that each output piece translates; cross-attention only
 
     @property
     def visible_mask(self) -> BoolArray:
-        """Return T S: what a row may look at."""
+        """T S: the columns that a row may attend to."""
         shape = self.weights.shape[2:]
         return np.tri(*shape, dtype=np.bool_) if self.is_causal else np.ones(shape, dtype=np.bool_)
 
     @property
     def word_mask(self) -> BoolArray:
-        """Return T S: what a row may look at, but for START and END."""
+        """T S: the columns that a row may attend to, without START and END."""
         return self.visible_mask & ~self.special_columns
 
 
 @dataclass(frozen=True)
 class HeadMeasures:
-    """What was measured of one head; None where the text held nothing to measure it by."""
+    """The statistics of one head; None if the text has nothing to measure it by."""
 
-    positional: float | None  # share of queries whose heaviest key is at one fixed offset …
-    offset: int | None  # … namely this one
-    rare: float | None  # share of queries whose heaviest word is the rarest that they see
-    rare_baseline: float | None  # the share that chance would have
-    alignment: float | None  # share of linked pieces whose heaviest source piece is the linked one, when written …
-    alignment_shifted: float | None  # … and one step later, when just read
-    alignment_baseline: float | None  # the share that the best fixed offset would have
+    positional: float | None  # share of queries whose arg-max is at one fixed offset …
+    offset: int | None  # … which is this one
+    rare: float | None  # share of queries whose arg-max word is the rarest visible one
+    rare_baseline: float | None  # the share by chance
+    alignment: float | None  # share of linked pieces whose arg-max is the linked source piece, as output …
+    alignment_shifted: float | None  # … and one step later, as input
+    alignment_baseline: float | None  # the share of the best fixed offset
     sink: float | None  # weight on START and END
     punctuation: float | None  # weight on punctuation
-    punctuation_baseline: float | None  # the weight it would have if all were looked at alike
-    copy: float | None  # share of pieces that occur elsewhere, or on the other side, whose heaviest word is the same
+    punctuation_baseline: float | None  # the same for uniform attention
+    copy: float | None  # share of repeated pieces whose arg-max word is an equal piece
     entropy: float | None  # bits
-    distance: float | None  # pieces between the one that looks and what it looks at
-    confidence: float | None  # the heaviest weight on a word
+    distance: float | None  # mean distance in pieces between query and key
+    confidence: float | None  # mean of the largest weight on a word
 
     def earned_badges(self) -> list[str]:
-        """Return the names that the numbers earn."""
+        """Return the badges of the head."""
         found = {
             "positional": self.positional,
             "rare": _difference(self.rare, self.rare_baseline),
@@ -96,7 +95,7 @@ class HeadMeasures:
 
 
 class HeadStatistics:
-    """Sums over sentences, for every head of one kind of attention."""
+    """Accumulates the statistics of every head of one kind of attention over sentences."""
 
     def __init__(self, layers: int, heads: int) -> None:
         self.shape = (layers, heads)
@@ -107,7 +106,7 @@ class HeadStatistics:
         self.link_offsets: Counter[int] = Counter()
 
     def add(self, sentence: SentenceAttention) -> None:
-        """Take one more sentence into account."""
+        """Add one sentence."""
         counted = ~sentence.special_rows
         words = sentence.word_mask
         among_words = np.where(words, sentence.weights, -1.0)  # L H T S
@@ -121,7 +120,7 @@ class HeadStatistics:
             self._add_links(sentence.links, best)
 
     def _add_values(self, name: str, values: NDArray[Any]) -> None:
-        """Add values (L H N), one for each of N queries."""
+        """Add the values of N queries (L H N)."""
         self.sums[name] = self.sums.get(name, np.zeros(self.shape)) + values.sum(-1, dtype=np.float64)
         self.counts[name] += values.shape[-1]
 
@@ -130,7 +129,7 @@ class HeadStatistics:
         self._add_values(name, np.broadcast_to(values, (*self.shape, len(values))))
 
     def _add_offsets(self, sentence: SentenceAttention, counted: BoolArray) -> None:
-        """Count how often the heaviest key is so many positions away."""
+        """Count the offsets of the arg-max."""
         rows = np.flatnonzero(counted)
         away = sentence.weights[:, :, rows].argmax(-1) - rows  # L H R
         farthest = 0 if sentence.is_causal else MAX_OFFSET
@@ -141,7 +140,7 @@ class HeadStatistics:
         self.counts["queries"] += len(rows)
 
     def _add_weights(self, sentence: SentenceAttention, counted: BoolArray) -> None:
-        """Sum where the weight lies, how far away and how evenly."""
+        """Add the weight on sinks and punctuation, the entropy and the distance."""
         weights, words = sentence.weights[:, :, counted], sentence.word_mask[counted]
         self._add_values("sink", weights[..., sentence.special_columns].sum(-1))
         self._add_values("punctuation", weights[..., sentence.punctuation_columns].sum(-1))
@@ -155,7 +154,7 @@ class HeadStatistics:
     def _add_rare(
         self, sentence: SentenceAttention, words: BoolArray, best: NDArray[np.int64], counted: BoolArray
     ) -> None:
-        """Count how often the heaviest word is the rarest, where there is a choice."""
+        """Count the queries whose arg-max word is the rarest, if they see more than one word."""
         rows = np.flatnonzero(counted & (words.sum(-1) > 1))
         least = np.where(words, sentence.column_frequency, np.iinfo(np.int64).max).min(-1, keepdims=True)
         rarest = words & (sentence.column_frequency == least)  # T S
@@ -165,7 +164,7 @@ class HeadStatistics:
     def _add_copies(
         self, sentence: SentenceAttention, words: BoolArray, best: NDArray[np.int64], counted: BoolArray
     ) -> None:
-        """Count how often the heaviest word is the same piece, where there is one."""
+        """Count the queries whose arg-max word is an equal piece, if there is one."""
         same = words & (sentence.row_tokens[:, None] == sentence.column_tokens)  # T S
         if sentence.is_self_attention:
             np.fill_diagonal(same, False)
@@ -173,16 +172,16 @@ class HeadStatistics:
         self._add_values("copy", same[rows, best[..., rows]])
 
     def _add_links(self, links: BoolArray, best: NDArray[np.int64]) -> None:
-        """Count how often the heaviest word is the linked one, when a piece is written and when it was just read."""
+        """Count the linked pieces whose arg-max is the linked word, as output and as input."""
         rows = np.flatnonzero(links.any(-1))
         self._add_values("alignment", links[rows, best[..., rows]])
-        earlier = rows[rows + 1 < best.shape[-1]]  # the last piece of a cut-off text is never read
+        earlier = rows[rows + 1 < best.shape[-1]]  # the last piece of a truncated text is never an input
         self._add_values("alignment_shifted", links[earlier, best[..., earlier + 1]])
         targets, sources = np.nonzero(links)
         self.link_offsets.update((sources - targets).tolist())
 
     def head_measures(self, layer: int, head: int) -> HeadMeasures:
-        """Return what was found of one head."""
+        """Return the statistics of one head."""
         mean = {name: self._mean(name, layer, head) for name in self.sums}
         share, offset = self._best_fixed_offset(layer, head)
         on_words = self.sums["on_words"][layer, head] if "on_words" in self.sums else 0.0
@@ -196,11 +195,11 @@ class HeadStatistics:
         )
 
     def _mean(self, name: str, layer: int, head: int) -> float | None:
-        """Return the mean of what was noted under a name."""
+        """Return the mean of a statistic."""
         return float(self.sums[name][layer, head] / self.counts[name]) if self.counts[name] else None
 
     def _best_fixed_offset(self, layer: int, head: int) -> tuple[float | None, int | None]:
-        """Return the share of the commonest offset, and the offset; most queries must have a key there."""
+        """Return the share of the most frequent offset, and the offset; most queries must have a key there."""
         enough = self.offset_queries > self.counts["queries"] / 2
         if not enough.any():
             return None, None
@@ -208,7 +207,7 @@ class HeadStatistics:
         return float(shares.max()), int(shares.argmax()) - MAX_OFFSET
 
     def report(self) -> list[dict[str, Any]]:
-        """Return every head with its place, its badges and its numbers, ready to be written as JSON."""
+        """Return every head with its layer, index, badges and statistics, as JSON."""
         layers, heads = self.shape
         places = [(layer, head) for layer in range(layers) for head in range(heads)]
         found = [(layer, head, self.head_measures(layer, head)) for layer, head in places]
@@ -225,15 +224,12 @@ _MEAN_FIELDS = (
 
 
 def _difference(value: float | None, baseline: float | None) -> float | None:
-    """Return by how much a value exceeds its baseline, if both are known."""
     return None if value is None or baseline is None else value - baseline
 
 
 def _largest_known(*values: float | None) -> float | None:
-    """Return the largest of the values that are known."""
     return max((value for value in values if value is not None), default=None)
 
 
 def _round_numbers(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Round to what a person, or a bar on a page, can tell apart."""
     return {name: round(value, 5) if isinstance(value, float) else value for name, value in numbers.items()}

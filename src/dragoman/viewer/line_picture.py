@@ -1,4 +1,4 @@
-"""Attention as lines between two rows of words, a colour a head: the manner of the paper's figures 3 to 5."""
+"""Draw attention as lines between two rows of words, one colour per head, as in the paper's figures 3 to 5."""
 
 import warnings
 from pathlib import Path
@@ -15,27 +15,27 @@ from dragoman.viewer.picture import PICTURE_FORMATS, installed_fonts, printable_
 from dragoman.viewer.record import AttentionRecord, AttentionWeights
 from dragoman.viewer.words import WordSpan, group_words, is_special_piece
 
-_COLOUR_MAP = "tab10"  # a colour a head; with more heads they come again
-_WORD_INCHES = 0.3  # inches from word to word
+_COLOUR_MAP = "tab10"  # one colour per head, repeated after ten
+_WORD_INCHES = 0.3  # between words
 _ROW_DISTANCE_INCHES = 1.9  # inches between the rows
 _LETTER_INCHES = 0.085
-_MIN_WEIGHT = 0.01  # weights below this are not drawn
+_MIN_WEIGHT = 0.01  # smaller weights are not drawn
 
 
 def save_line_picture(record: AttentionRecord, path: Path | str, heads: str, word: str | None = None) -> None:
-    """Draw some heads, named as `encoder.5` or `cross.2.1`, into `path`; all words, or those spelled like `word`."""
+    """Draw some heads, as `encoder.5` or `cross.2.1`, to `path`: the lines of all words, or of `word` only."""
     path = Path(path)
     if path.suffix.lower() not in PICTURE_FORMATS:
-        raise UserError(f"{path} does not say which picture it should be; let it end in {', '.join(PICTURE_FORMATS)}.")
+        raise UserError(f"{path}: the file name must end in {', '.join(PICTURE_FORMATS)}.")
     figure = _line_figure(record, *parse_head_name(record, heads), word)
     with warnings.catch_warnings():
-        # A character that no installed font has is drawn as a box, which says enough.
+        # Characters that no installed font has are drawn as boxes.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         figure.savefig(path, dpi=200, bbox_inches="tight")
 
 
 def parse_head_name(record: AttentionRecord, name: str) -> tuple[AttentionKind, int, list[int]]:
-    """Return the kind, the layer and the heads, from 0, that a name like `encoder.5` or `cross.2.1` stands for."""
+    """Return the kind, the layer and the heads, from 0, of a name like `encoder.5` or `cross.2.1`."""
     kind, *places = name.split(".")
     known: dict[str, AttentionKind] = {one: one for one in record.kinds}
     require_attention(record)
@@ -44,8 +44,8 @@ def parse_head_name(record: AttentionRecord, name: str) -> tuple[AttentionKind, 
     fits = 1 <= len(numbers) <= 2 and all(1 <= n <= most for n, most in zip(numbers, (layers, count), strict=False))
     if kind not in known or not fits:
         raise UserError(
-            f"There are no heads {name!r}: name a kind ({', '.join(known)}), a layer from 1 to {layers} and, for one "
-            f"head alone, a head from 1 to {count}, as {record.kinds[0]}.{layers} or {record.kinds[-1]}.1.{count}."
+            f"Unknown heads {name!r}: expected a kind ({', '.join(known)}), a layer from 1 to {layers} and optionally "
+            f"a head from 1 to {count}, as {record.kinds[0]}.{layers} or {record.kinds[-1]}.1.{count}."
         )
     return known[kind], numbers[0] - 1, [numbers[1] - 1] if len(numbers) == 2 else list(range(count))
 
@@ -53,12 +53,12 @@ def parse_head_name(record: AttentionRecord, name: str) -> tuple[AttentionKind, 
 def _line_figure(
     record: AttentionRecord, kind: AttentionKind, layer: int, heads: list[int], word: str | None
 ) -> Figure:
-    """Return the figure: those that look above, what is looked at below."""
+    """Return the figure, with queries above and keys below."""
     above, below = query_and_key_words(record, kind)
     looking = [i for i, one in enumerate(above) if word is None or one.label.casefold() == word.casefold()]
     if not looking:
         there = ", ".join(one.label for one in above if not one.special)
-        raise UserError(f"No word that looks is spelled {word!r}; there are {there}.")
+        raise UserError(f"There is no query word {word!r}; the words are {there}.")
     longest = _LETTER_INCHES * max(len(printable_label(one.label)) for one in above + below)
     width = _WORD_INCHES * max(len(above), len(below)) + 0.4
     figure = Figure(figsize=(width, _ROW_DISTANCE_INCHES + 2 * longest + 0.4))
@@ -76,7 +76,7 @@ def _line_figure(
 
 
 def query_and_key_words(record: AttentionRecord, kind: AttentionKind) -> tuple[list[WordSpan], list[WordSpan]]:
-    """Return the words that look and those that are looked at."""
+    """Return the query words and the key words of a kind."""
     source = group_words(record.source_text, record.source_pieces, record.source_spans)
     target = group_words(record.target_text, record.target_pieces, record.target_spans)
     if kind == "encoder":
@@ -88,13 +88,13 @@ def query_and_key_words(record: AttentionRecord, kind: AttentionKind) -> tuple[l
 
 
 def word_weights(weights: AttentionWeights, queries: list[WordSpan], keys: list[WordSpan]) -> AttentionWeights:
-    """Return weights between words: of the pieces that look the mean, of those that are looked at the sum."""
+    """Return weights between words: the mean over the pieces of a query, the sum over the pieces of a key."""
     rows = np.stack([weights[one.first : one.end].mean(0) for one in queries])
     return np.stack([rows[:, one.first : one.end].sum(1) for one in keys], axis=1)
 
 
 def draw_attention_lines(axes: Axes, weights: AttentionWeights, rows: list[int], colour: tuple[float, ...]) -> None:
-    """Draw one head's lines, the stronger the weight the stronger."""
+    """Draw the lines of one head, wider for larger weights."""
     for row in rows:
         for column in np.flatnonzero(weights[row] >= _MIN_WEIGHT).tolist():
             strength = float(weights[row, column])
@@ -104,7 +104,7 @@ def draw_attention_lines(axes: Axes, weights: AttentionWeights, rows: list[int],
 
 
 def draw_words(axes: Axes, words: list[WordSpan], height: float, edge: str, bold: set[int]) -> None:
-    """Write words upright along one side."""
+    """Draw words vertically along one side."""
     for place, one in enumerate(words):
         axes.text(
             place,

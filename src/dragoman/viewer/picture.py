@@ -1,4 +1,4 @@
-"""A record as one picture for a paper or a slide: every head of every layer, for all kinds of attention there are."""
+"""Draw a record as one picture: every head of every layer, for all kinds of attention."""
 
 import math
 import warnings
@@ -19,24 +19,24 @@ from dragoman.model_config import AttentionKind
 from dragoman.viewer.record import AttentionRecord, AttentionWeights
 
 _KIND_TITLES: dict[AttentionKind, str] = {
-    "encoder": "Encoder self-attention: a source piece (row) looks at the source (columns)",
-    "decoder": "Decoder self-attention: the step that wrote a piece (row) looks at what it had read (columns)",
-    "cross": "Cross-attention: the step that wrote a piece (row) looks at the source (columns)",
+    "encoder": "Encoder self-attention: source pieces (rows) attend to the source (columns)",
+    "decoder": "Decoder self-attention: output pieces (rows) attend to the decoder's input (columns)",
+    "cross": "Cross-attention: output pieces (rows) attend to the source (columns)",
 }
 PICTURE_FORMATS = (".png", ".svg", ".pdf")
-_CELL_INCHES = 0.15  # inches: a row of pieces in the font below
+_CELL_INCHES = 0.15  # fits a piece in the font below
 _FONT_POINTS = 7  # points
-_LETTER_INCHES = 0.075  # inches: what a letter of that font takes at most
-_MAX_LABEL_LETTERS = 14  # letters of a piece that are written
-_HEADING_INCHES = 0.55  # inches above the matrices, for the names
-_MIN_WIDTH_INCHES = 7.0  # inches: what the names of the kinds take
-_RIGHT_MARGIN_INCHES = 0.8  # inches at the right, for the layers' names and the scale of colours
-_GAP_CELLS = 1  # cells between matrices
+_LETTER_INCHES = 0.075  # maximum width of a letter
+_MAX_LABEL_LETTERS = 14  # of a piece
+_HEADING_INCHES = 0.55  # above the matrices
+_MIN_WIDTH_INCHES = 7.0  # fits the titles of the kinds
+_RIGHT_MARGIN_INCHES = 0.8  # for the names of layers and the colour bar
+_GAP_CELLS = 1  # between matrices
 _DOTS_PER_INCH = 150  # an inch
-_MAX_PIXELS = 25_000_000  # a PNG above this, or this long, is drawn coarser rather than not at all
+_MAX_PIXELS = 25_000_000  # larger PNGs are drawn at a lower resolution
 _MAX_SIDE_PIXELS = 60_000
 
-# The first has Latin, Greek and Cyrillic letters; the others are taken where they are installed.
+# The first covers Latin, Greek and Cyrillic; the others are used if installed.
 _PREFERRED_FONTS = (
     "DejaVu Sans",
     "Noto Sans CJK JP",
@@ -49,27 +49,29 @@ _PREFERRED_FONTS = (
 
 
 def save_attention_picture(record: AttentionRecord, path: Path | str) -> None:
-    """Draw `record` into `path`, as PNG, SVG or PDF by its ending."""
+    """Draw `record` to `path`, as PNG, SVG or PDF depending on its suffix."""
     path = Path(path)
     if path.suffix.lower() not in PICTURE_FORMATS:
-        raise UserError(f"{path} does not say which picture it should be; let it end in {', '.join(PICTURE_FORMATS)}.")
+        raise UserError(f"{path}: the file name must end in {', '.join(PICTURE_FORMATS)}.")
     figure = _attention_figure(record)
     width, height = figure.get_size_inches()
     dots = min(_DOTS_PER_INCH, math.sqrt(_MAX_PIXELS / (width * height)), _MAX_SIDE_PIXELS / max(width, height))
     with warnings.catch_warnings():
-        # A character that no installed font has is drawn as a box, which says enough.
+        # Characters that no installed font has are drawn as boxes.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         figure.savefig(path, dpi=dots)
 
 
 def require_attention(record: AttentionRecord) -> None:
-    """Object to a model that attends to nothing."""
+    """Raise a UserError if the model has no attention."""
     if not record.kinds:
-        raise UserError(f"{record.title or 'This model'} is of an architecture without attention: nothing to draw.")
+        raise UserError(
+            f"{record.title or 'This model'} has an architecture without attention; there is nothing to draw."
+        )
 
 
 def _attention_figure(record: AttentionRecord) -> Figure:
-    """Return a figure with the kinds under one another."""
+    """Return a figure with the kinds below each other."""
     require_attention(record)
     sizes = [_matrices_size(record.weights(kind)) for kind in record.kinds]
     margin = 0.2 + _LETTER_INCHES * min(
@@ -95,7 +97,7 @@ def _attention_figure(record: AttentionRecord) -> Figure:
 
 
 def _matrices_size(weights: AttentionWeights) -> tuple[float, float]:
-    """Return the width and height, in inches, of all matrices of one kind side by side and under one another."""
+    """Return the width and height, in inches, of all matrices of one kind."""
     layers, heads, rows, columns = weights.shape
     return (heads * (columns + _GAP_CELLS) - _GAP_CELLS) * _CELL_INCHES, (
         layers * (rows + _GAP_CELLS) - _GAP_CELLS
@@ -103,7 +105,7 @@ def _matrices_size(weights: AttentionWeights) -> tuple[float, float]:
 
 
 def _draw_matrices(axes: Axes, record: AttentionRecord, kind: AttentionKind) -> AxesImage:
-    """Draw the matrices of one kind, a row of heads a layer, with the pieces at the left and below."""
+    """Draw the matrices of one kind, one row per layer, with the pieces at the left and below."""
     weights = record.weights(kind)
     layers, heads, rows, columns = weights.shape
     image = axes.imshow(
@@ -120,7 +122,7 @@ def _draw_matrices(axes: Axes, record: AttentionRecord, kind: AttentionKind) -> 
 
 
 def tile_matrices(weights: AttentionWeights) -> AttentionWeights:
-    """Lay all matrices out on one sheet, with gaps that are not a number and so stay white."""
+    """Tile all matrices into one, with gaps of NaN, which stay white."""
     layers, heads, rows, columns = weights.shape
     padded = np.pad(weights, ((0, 0), (0, 0), (0, _GAP_CELLS), (0, _GAP_CELLS)), constant_values=np.nan)
     sheet = padded.transpose(0, 2, 1, 3).reshape(layers * (rows + _GAP_CELLS), heads * (columns + _GAP_CELLS))
@@ -128,16 +130,15 @@ def tile_matrices(weights: AttentionWeights) -> AttentionWeights:
 
 
 def _tile_positions(matrices: int, pieces: int) -> list[int]:
-    """Return where the pieces of each matrix stand on the sheet."""
+    """Return the positions of the pieces of each matrix in the tiled matrix."""
     return [matrix * (pieces + _GAP_CELLS) + piece for matrix in range(matrices) for piece in range(pieces)]
 
 
 def _draw_labels(axes: Axes, side: Literal["left", "below"], positions: list[int], pieces: tuple[str, ...]) -> None:
-    """Write the pieces along one side."""
+    """Draw the pieces along one side."""
     left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
     for place, piece in zip(positions, pieces, strict=True):
-        # Plain texts are drawn much faster than the labels of ticks. Without parse_math=False a piece like
-        # "$x$" would be read as a formula.
+        # Texts are drawn much faster than tick labels. parse_math=False keeps a piece like "$x$" as text.
         x, y = (left - 0.3, place) if side == "left" else (place, bottom + 0.3)
         turned = {"ha": "right", "va": "center"} if side == "left" else {"ha": "center", "va": "top", "rotation": 90}
         axes.text(
@@ -152,20 +153,20 @@ def _draw_labels(axes: Axes, side: Literal["left", "below"], positions: list[int
 
 
 def printable_label(text: str, max_length: int = _MAX_LABEL_LETTERS) -> str:
-    """Return `text` fit for drawing: nothing unprintable, nothing too long."""
+    """Return `text` for drawing: unprintable characters replaced, and truncated to `max_length`."""
     shown = "".join(letter if letter.isprintable() else "�" for letter in text)
     return shown if len(shown) <= max_length else shown[: max_length - 1] + "…"
 
 
 def _draw_frame(axes: Axes, left: int, top: int, columns: int, rows: int) -> None:
-    """Draw a thin line around one matrix."""
+    """Draw a frame around one matrix."""
     corners_x = [left - 0.5, left + columns - 0.5, left + columns - 0.5, left - 0.5, left - 0.5]
     corners_y = [top - 0.5, top - 0.5, top + rows - 0.5, top + rows - 0.5, top - 0.5]
     axes.plot(corners_x, corners_y, color="0.75", linewidth=0.6, clip_on=False)
 
 
 def _draw_headings(axes: Axes, kind: AttentionKind, weights: AttentionWeights) -> None:
-    """Write the kind and the heads above the matrices, and the layers at their right."""
+    """Draw the kind and the heads above the matrices, and the layers at the right."""
     layers, heads, rows, columns = weights.shape
     axes.text(-0.5, -2.3, _KIND_TITLES[kind], fontsize=_FONT_POINTS + 2, va="bottom")
     for head in range(heads):
@@ -178,7 +179,7 @@ def _draw_headings(axes: Axes, kind: AttentionKind, weights: AttentionWeights) -
 
 
 def _draw_colour_bar(figure: Figure, axes: Axes, image: AxesImage) -> None:
-    """Draw the scale of colours: the root of the weight, which keeps small weights visible."""
+    """Draw the colour bar. The scale is the square root of the weight, which keeps small weights visible."""
     bar = figure.colorbar(image, cax=axes, ticks=[0, 0.1, 0.25, 0.5, 1])
     bar.ax.set_yticklabels(["0", "0.1", "0.25", "0.5", "1"], fontsize=_FONT_POINTS)
     bar.outline.set_visible(False)
@@ -186,6 +187,6 @@ def _draw_colour_bar(figure: Figure, axes: Axes, image: AxesImage) -> None:
 
 @cache
 def installed_fonts() -> list[str]:
-    """Return the fonts to try for every character, in turn."""
+    """Return the preferred fonts that are installed, in order."""
     installed = set(get_font_names())
     return [font for font in _PREFERRED_FONTS if font in installed]

@@ -1,9 +1,8 @@
-"""A parse tree as a drawing: one SVG file, or one HTML page of several, that need no network and no other file.
+"""Draw parse trees as an SVG file, or several as a self-contained HTML page.
 
-The words stand on one line with their tags above them, and each label above what it spans, a row below the label of
-the bracket that it is in; so no line crosses another, or a label. How wide a text will be is estimated from its
-letters, with something to spare, so that nothing touches in any usual font. All text stays text: it can be selected,
-searched and read aloud.
+The words are on one line with their tags above them; each label is above the words it spans, one row below its parent,
+so that lines cross neither each other nor labels. The width of a text is estimated from its letters, with a margin for
+different fonts. Labels and words are text elements, which can be selected, searched and read by screen readers.
 """
 
 import base64
@@ -16,12 +15,12 @@ from html import escape
 from itertools import accumulate
 from typing import Protocol
 
-_FONT_SIZE = 15  # of letters, in pixels, as all lengths here
-_ROW_HEIGHT = 46  # from a label to those below it
-_WORD_DROP = 22  # from a tag to its word
+_FONT_SIZE = 15  # in pixels, as all lengths here
+_ROW_HEIGHT = 46  # between a label and its children
+_WORD_DROP = 22  # between a tag and its word
 _WORD_GAP = 14  # between words
 _MARGIN = 16
-_LINE_ABOVE, _LINE_BELOW = 13, 5  # how far a line stays from the foot of a letter it leads to, or comes from
+_LINE_ABOVE, _LINE_BELOW = 13, 5  # distance of lines from the baselines of labels
 
 _NARROW_LETTERS = set("iljtfrI.,'`|!:;-()[]{}\"")
 _INVALID_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML
@@ -82,7 +81,7 @@ _PAGE_TEMPLATE = """<!doctype html>
 
 _FIGURE_TEMPLATE = """<figure>
 <figcaption>{caption}</figcaption>
-<div class="scroll" tabindex="0" role="region" aria-label="Drawing, may be scrolled sideways">
+<div class="scroll" tabindex="0" role="region" aria-label="Parse tree, scrolls horizontally">
 {drawing}
 </div>
 <details><summary>As brackets</summary><pre>{brackets}</pre></details>
@@ -90,46 +89,46 @@ _FIGURE_TEMPLATE = """<figure>
 
 
 class TreeLike(Protocol):
-    """A bracket with its label, and in it either a word or other brackets; its `str` is how it is written."""
+    """A tree node with a label and either a word or children; `str` returns it in brackets."""
 
     @property
     def label(self) -> str:
-        """The name of the bracket."""
+        """The label."""
 
     @property
     def word(self) -> str:
-        """The word in it, if it has one."""
+        """The word, or an empty string."""
 
     @property
     def children(self) -> Sequence["TreeLike"]:
-        """The brackets in it."""
+        """The child nodes."""
 
 
 @dataclass
 class TreeNodeBox:
-    """Where a bracket stands: above the columns from `first` up to, but without, `end`, a column a word."""
+    """The position of a node above the columns `first` to `end` (exclusive), one column per word."""
 
     label: str
     word: str
     first: int
     end: int
-    depth: int  # brackets around it
+    depth: int  # number of ancestors
     children: list["TreeNodeBox"] = field(default_factory=list)
     x: float = 0.0
 
     @property
     def css_class(self) -> str:
-        """The class of its label in the style sheet."""
+        """The CSS class of the label."""
         return "tag" if self.word else "phrase"
 
 
 def tree_svg(tree: TreeLike) -> str:
-    """Return the drawing of a tree as an SVG file."""
+    """Return a tree as an SVG file."""
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + _svg_element(tree, f"<style>{_TREE_STYLE}</style>") + "\n"
 
 
 def tree_page(trees: Iterable[TreeLike], title: str = "Parse trees") -> str:
-    """Return an HTML page with the drawings of trees, each of which scrolls sideways."""
+    """Return an HTML page with the drawings of trees."""
     figures = [
         _FIGURE_TEMPLATE.format(
             caption=_escape_xml(_tree_text(tree)), drawing=_svg_element(tree), brackets=_escape_xml(str(tree))
@@ -160,10 +159,10 @@ def _svg_element(tree: TreeLike, style: str = "") -> str:
 
 
 def place_nodes(tree: TreeLike) -> list[TreeNodeBox]:
-    """Return the place of every bracket, those inside before those around them."""
+    """Return the boxes of all nodes, children before parents."""
     done: list[TreeNodeBox] = []
-    free: list[TreeNodeBox] = []  # those whose bracket is not closed yet
-    ahead: list[tuple[TreeLike, int, bool]] = [(tree, 0, False)]  # its depth; whether all that is in it has its place
+    free: list[TreeNodeBox] = []  # boxes without a parent so far
+    ahead: list[tuple[TreeLike, int, bool]] = [(tree, 0, False)]  # node, depth, whether its children are placed
     column = 0
     while ahead:
         branch, depth, full = ahead.pop()
@@ -181,11 +180,11 @@ def place_nodes(tree: TreeLike) -> list[TreeNodeBox]:
 
 
 def _assign_coordinates(boxes: Sequence[TreeNodeBox]) -> tuple[float, float]:
-    """Give every place its x; return the width and the height of the whole."""
+    """Set the x coordinate of every box; return the width and the height of the drawing."""
     columns = [max(text_width(leaf.label), text_width(leaf.word)) + _WORD_GAP for leaf in boxes if leaf.word]
     for place in boxes:
         missing = text_width(place.label) + _WORD_GAP - sum(columns[place.first : place.end])
-        if missing > 0:  # a label may be wider than what it spans
+        if missing > 0:  # a label may be wider than its words
             for column in range(place.first, place.end):
                 columns[column] += missing / (place.end - place.first)
     edges = list(accumulate(columns, initial=float(_MARGIN)))
@@ -199,7 +198,7 @@ def _assign_coordinates(boxes: Sequence[TreeNodeBox]) -> tuple[float, float]:
 
 
 def _node_marks(box: TreeNodeBox, tag_y: float) -> list[str]:
-    """Return the label of a place, its word, and the lines to what is in it; all tags stand at one height."""
+    """Return the SVG of a node: its label, its word, and the lines to its children; all tags are at `tag_y`."""
     y = tag_y if box.word else _label_y(box)
     lines = [
         f'<polyline points="{box.x:.1f},{y + _LINE_BELOW:.1f} {child.x:.1f},{_label_y(child) - _LINE_ABOVE:.1f}'
@@ -213,22 +212,21 @@ def _node_marks(box: TreeNodeBox, tag_y: float) -> list[str]:
 
 
 def _label_y(box: TreeNodeBox) -> float:
-    """Return the y of a label at the depth of a place; the letters stand on it."""
+    """Return the baseline of a node's label."""
     return _MARGIN + _FONT_SIZE + _ROW_HEIGHT * box.depth
 
 
 def _tree_text(tree: TreeLike) -> str:
-    """Return the words of a tree."""
     return " ".join(place.word for place in place_nodes(tree) if place.word)
 
 
 def text_width(text: str) -> float:
-    """Return about how wide a text is drawn."""
+    """Return the estimated width of a text."""
     return _FONT_SIZE * sum(map(_letter_width, text))
 
 
 def _letter_width(letter: str) -> float:
-    """Return about how wide a letter is, as a part of its size."""
+    """Return the estimated width of a letter, relative to the font size."""
     if unicodedata.combining(letter):
         return 0.0
     if unicodedata.east_asian_width(letter) in "WF":
@@ -239,5 +237,5 @@ def _letter_width(letter: str) -> float:
 
 
 def _escape_xml(text: str) -> str:
-    """Write a text so that it stands in XML as text, and nothing in it is lost."""
+    """Escape a text for XML, with characters that XML forbids replaced."""
     return escape(_INVALID_IN_XML.sub("\ufffd", text))
