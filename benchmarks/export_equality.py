@@ -22,7 +22,7 @@ import typer
 import dragoman
 from dragoman.data.lines import read_lines
 from dragoman.decoding.engine import Engine as OurEngine
-from dragoman.decoding.penalties import length_penalty
+from dragoman.decoding.scoring import length_penalty
 from dragoman.evaluation.scores import score_translations
 from dragoman.interop.ctranslate2 import export_run, search_options
 from dragoman.models.transducer import Source

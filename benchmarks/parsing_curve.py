@@ -19,7 +19,7 @@ import typer
 from rich.progress import track
 
 import dragoman
-from dragoman.evaluation.bracket_rules import COLLINS
+from dragoman.evaluation.brackets import COLLINS
 from dragoman.lab.plots import COLOURS, label_axes, save_figure, subplots
 from dragoman.tasks.parse import ParsingTask
 

@@ -38,8 +38,8 @@ SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {  # a function or class, and 
         ),
         "dragoman.tasks.translate:Translator": ("translate", "translate_lines"),
         "dragoman.tasks.parse:Parser": ("parse",),
-        "dragoman.tasks.pronounce:Pronouncer": ("pronounce",),
-        "dragoman.tasks.inflect:Inflector": ("inflect",),
+        "dragoman.tasks.word_tasks:Pronouncer": ("pronounce",),
+        "dragoman.tasks.word_tasks:Inflector": ("inflect",),
         "dragoman.tasks.generate:LanguageModel": ("generate", "stream", "perplexity"),
     },
     "Options and results": {

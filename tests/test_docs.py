@@ -21,8 +21,8 @@ from dragoman.presets import PRESETS
 from dragoman.recipe import Recipe
 from dragoman.recipe_errors import section_classes
 from dragoman.tasks.generate import LanguageModel
-from dragoman.tasks.pronounce import Pronouncer
 from dragoman.tasks.translate import Translator
+from dragoman.tasks.word_tasks import Pronouncer
 from dragoman.viewer.record import AttentionRecord
 
 ROOT = Path(__file__).parents[1]

@@ -55,13 +55,13 @@ TASKS: dict[str, TaskSpec] = {
         evaluator="dragoman.cli.evaluations.translations:evaluate_translations",
     ),
     "pronounce": TaskSpec(
-        task="dragoman.tasks.pronounce:PronunciationTask",
+        task="dragoman.tasks.word_tasks:PronunciationTask",
         data_keys=("file", "corpora"),
         defaults={**_SPELLING_TASK, "tokenizer": {**_SPELLING_TASK["tokenizer"], "target_kind": "words"}},
         evaluator="dragoman.cli.evaluations.words:evaluate_pronunciations",
     ),
     "inflect": TaskSpec(
-        task="dragoman.tasks.inflect:InflectionTask",
+        task="dragoman.tasks.word_tasks:InflectionTask",
         data_keys=("file", "corpora"),
         defaults=_SPELLING_TASK,
         evaluator="dragoman.cli.evaluations.words:evaluate_inflections",

@@ -6,7 +6,7 @@ import torch
 from dragoman.decoding.generate import ContextWindow, generate_tokens
 from dragoman.decoding.hypothesis import output_log_probabilities
 from dragoman.decoding.sampling import SamplingOptions
-from dragoman.decoding.token_losses import token_losses
+from dragoman.decoding.scoring import token_losses
 from dragoman.model_config import DecoderOnlyConfig
 from dragoman.models.decoder_only import DecoderOnly
 from dragoman.models.transducer import Source

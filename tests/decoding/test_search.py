@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from toy_transducers import Toy, padded
 
 from dragoman.decoding.hypothesis import Hypothesis, fast_topk
-from dragoman.decoding.penalties import length_penalty
-from dragoman.decoding.scoring import score_targets
+from dragoman.decoding.scoring import length_penalty, score_targets
 from dragoman.decoding.search import beam_search
 from dragoman.errors import UserError
 from dragoman.models.transducer import Source

@@ -8,8 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import UserError
-from dragoman.evaluation.bracket_rules import COLLINS, BracketRules, read_rules
-from dragoman.evaluation.brackets import SentenceCounts, percentage, score_brackets, to_json
+from dragoman.evaluation.brackets import (
+    COLLINS,
+    BracketRules,
+    SentenceCounts,
+    percentage,
+    read_rules,
+    score_brackets,
+    to_json,
+)
 from dragoman.evaluation.trees import treebank_sentences
 
 EVALB = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "evalb"

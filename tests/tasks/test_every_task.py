@@ -9,8 +9,8 @@ import dragoman
 from dragoman.checkpoints import newest_checkpoint
 from dragoman.model_files import read_tensors
 from dragoman.tasks.parse import Parser
-from dragoman.tasks.pronounce import Pronouncer
 from dragoman.tasks.registry import get_task
+from dragoman.tasks.word_tasks import Pronouncer
 
 INPUTS = {"pronounce": "abba", "inflect": "abba\tV;PST", "parse": "the dog sees a cow", "generate": "The dog "}
 EVERY = pytest.mark.parametrize("task", INPUTS)

@@ -4,9 +4,8 @@ import pytest
 
 from dragoman.errors import UserError
 from dragoman.recipe import CorpusConfig, DataConfig
-from dragoman.tasks.inflect import InflectionTask
 from dragoman.tasks.lexicon import Lexicon, join_letters, open_lexicons, spell_word
-from dragoman.tasks.pronounce import PronunciationTask
+from dragoman.tasks.word_tasks import InflectionTask, PronunciationTask
 
 WORDS, FORMS = PronunciationTask.layout, InflectionTask.layout
 

@@ -5,11 +5,10 @@ import pytest
 from dragoman.data.split import split_held_out
 from dragoman.errors import UserError
 from dragoman.recipe import DataConfig, Recipe
-from dragoman.tasks.inflect import InflectionTask
 from dragoman.tasks.lexicon import Lexicon
-from dragoman.tasks.pronounce import PronunciationTask
 from dragoman.tasks.registry import task_for
 from dragoman.tasks.task import Example
+from dragoman.tasks.word_tasks import InflectionTask, PronunciationTask
 
 JOINT = PronunciationTask(labels=("fre", "ger"))
 

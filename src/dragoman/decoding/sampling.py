@@ -20,7 +20,7 @@ from dragoman.decoding.hypothesis import (
     output_tokens,
     sum_dtype,
 )
-from dragoman.decoding.penalties import length_penalty
+from dragoman.decoding.scoring import length_penalty
 from dragoman.errors import UserError
 from dragoman.models.transducer import IncrementalDecoder, Source
 from dragoman.recipe import DecodingConfig

@@ -25,7 +25,7 @@ from dragoman.decoding.hypothesis import (
     sum_dtype,
     top_tokens,
 )
-from dragoman.decoding.penalties import length_penalty
+from dragoman.decoding.scoring import length_penalty
 from dragoman.decoding.shortlist import ShortlistedTransducer
 from dragoman.errors import UserError
 from dragoman.models.transducer import IncrementalDecoder, Memory, Source, State

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dragoman.decoding.hypothesis import NO_HYPOTHESIS
-from dragoman.decoding.penalties import length_penalty
+from dragoman.decoding.scoring import length_penalty
 from dragoman.decoding.search import Beam
 from dragoman.tokens import END
 

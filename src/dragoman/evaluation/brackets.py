@@ -6,14 +6,249 @@ results equal those of EVALB to the digit (Sekine and Collins, 1997; the version
 sentences of any length and depth.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
-from dragoman.errors import UserError
-from dragoman.evaluation.bracket_rules import COLLINS, BracketRules
-from dragoman.evaluation.spans import Bracket, SentenceSpans, read_spans, restore_quotes
+from dragoman.errors import UserError, did_you_mean
+from dragoman.evaluation.trees import MalformedTreeError, TreeEvent, read_events
+
+_SymbolPairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class BracketRules:
+    """How brackets are compared. The defaults are those of EVALB without a parameter file: nothing is ignored."""
+
+    labelled: bool = True  # False: only the extent of a bracket counts
+    deleted: tuple[str, ...] = ()  # labels of words to remove, and of brackets to remove without their contents
+    deleted_for_length: tuple[str, ...] = ()  # labels of words that do not count towards the length of a sentence
+    equal_labels: _SymbolPairs = ()
+    equal_words: _SymbolPairs = ()
+    quotes: tuple[str, ...] = ()  # tags that are easily confused at a quotation mark
+    cutoff: int = 40  # sentences of up to this many words are also scored separately
+    most_errors: int = 10  # more errors mean that the files do not belong together
+
+    def labels_match(self, label: str, other: str) -> bool:
+        """Return whether two labels count as equal. This is not transitive."""
+        return label == other or (label, other) in self.label_pairs
+
+    def words_match(self, word: str, other: str) -> bool:
+        """Return whether two words count as equal."""
+        return word == other or (word, other) in self.word_pairs
+
+    @cached_property
+    def label_pairs(self) -> frozenset[tuple[str, str]]:
+        """Pairs of labels that count as equal, in both orders."""
+        return _symmetric_pairs(self.equal_labels)
+
+    @cached_property
+    def word_pairs(self) -> frozenset[tuple[str, str]]:
+        """Pairs of words that count as equal, in both orders."""
+        return _symmetric_pairs(self.equal_words)
+
+    @cached_property
+    def deleted_brackets(self) -> frozenset[str]:
+        """Labels of brackets to remove: those in `deleted` and their equals. Words are removed by `deleted` alone."""
+        equals = (other for label, other in self.label_pairs if label in self.deleted)
+        return frozenset([*self.deleted, *equals])
+
+    def __str__(self) -> str:
+        parts = [
+            f"{'labelled' if self.labelled else 'unlabelled'} brackets",
+            f"without {' '.join(self.deleted)}" if self.deleted else "",
+            *(f"{one} = {other}" for one, other in (*self.equal_labels, *self.equal_words)),
+            f"quotes as {' '.join(self.quotes)}" if self.quotes else "",
+        ]
+        return "; ".join(filter(None, parts))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rules as a JSON object."""
+        return asdict(self)
+
+
+def _symmetric_pairs(pairs: _SymbolPairs) -> frozenset[tuple[str, str]]:
+    """Return pairs in both orders."""
+    return frozenset(pairs) | {(other, one) for one, other in pairs}
+
+
+# The rules of nearly all published scores on the Penn Treebank (COLLINS.prm): punctuation is ignored, and ADVP and PRT
+# count as equal.
+COLLINS = BracketRules(
+    deleted=("TOP", "-NONE-", ",", ":", "``", "''", "."),
+    deleted_for_length=("-NONE-",),
+    equal_labels=(("ADVP", "PRT"),),
+)
+
+
+def read_rules(lines: Iterable[str], name: str) -> BracketRules:
+    """Read the lines of an EVALB parameter file; `name` is the file's name for error messages."""
+    rules = BracketRules()
+    for number, line in enumerate(lines, start=1):
+        if line.strip() and not line.startswith("#"):
+            try:
+                rules = _apply_parameter(rules, *line.split())
+            except ValueError as error:
+                raise UserError(f"{name}: line {number:,}: {error}") from None
+    return rules
+
+
+def _apply_parameter(rules: BracketRules, keyword: str, *values: str) -> BracketRules:
+    """Return the rules changed by one line of a parameter file."""
+    if keyword not in _PARAMETERS:
+        raise ValueError(f'unknown parameter "{keyword}".{did_you_mean(keyword, [*_PARAMETERS])}')
+    expected, change = _PARAMETERS[keyword]
+    if len(values) != len(expected.split()):
+        raise ValueError(f'{keyword} must be followed by {expected}, found "{" ".join(values)}".')
+    return change(rules, *values)
+
+
+def _append_to_field(field: str) -> Callable[..., BracketRules]:
+    """Return a function that appends a label, or a pair, to a field."""
+
+    def change(rules: BracketRules, *values: str) -> BracketRules:
+        more: dict[str, Any] = {field: (*getattr(rules, field), values if len(values) > 1 else values[0])}
+        return replace(rules, **more)
+
+    return change
+
+
+def _set_number_field(field: str, kind: Callable[[int], int] = int) -> Callable[..., BracketRules]:
+    """Return a function that sets a field to a number."""
+
+    def change(rules: BracketRules, value: str) -> BracketRules:
+        if not value.isdecimal():
+            raise ValueError(f'expected a whole number, found "{value}".')
+        setting: dict[str, Any] = {field: kind(int(value))}
+        return replace(rules, **setting)
+
+    return change
+
+
+_PARAMETERS: dict[str, tuple[str, Callable[..., BracketRules]]] = {
+    "DEBUG": ("NUMBER", lambda rules, _: rules),  # EVALB's verbosity; `--sentences` replaces it here
+    "MAX_ERROR": ("NUMBER", _set_number_field("most_errors")),
+    "CUTOFF_LEN": ("NUMBER", _set_number_field("cutoff")),
+    "LABELED": ("NUMBER", _set_number_field("labelled", bool)),
+    "DELETE_LABEL": ("LABEL", _append_to_field("deleted")),
+    "DELETE_LABEL_FOR_LENGTH": ("LABEL", _append_to_field("deleted_for_length")),
+    "QUOTE_LABEL": ("LABEL", _append_to_field("quotes")),
+    "EQ_LABEL": ("LABEL LABEL", _append_to_field("equal_labels")),
+    "EQ_WORD": ("WORD WORD", _append_to_field("equal_words")),
+}
+
+
+_FUNCTION_TAG = re.compile("[-=].*", re.DOTALL)  # NP-SBJ-1 and NP=2 are NP
+_QUOTATION_MARKS = ("'", '"', "/")
+_LEAF = re.compile(r"\(([^()\s]*)\s+[^()\s]+\)", re.ASCII)
+
+
+@dataclass
+class Bracket:
+    """A bracket around the words from `start` up to, but excluding, `end`."""
+
+    label: str
+    start: int
+    end: int = -1
+
+
+@dataclass
+class _Quote:
+    """A word that may be an apostrophe or a quotation mark, with its position even if it was deleted."""
+
+    tag: str
+    word: str
+    index: int  # how many words stand before it
+    bracket: int  # how many brackets were opened before it
+    around: list[Bracket]  # those that are still open
+
+
+@dataclass
+class SentenceSpans:
+    """A sentence without its ignored words; deleted quotation marks can be restored."""
+
+    words: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    brackets: list[Bracket] = field(default_factory=list)  # in the order of their opening, empty ones included
+    quotes: list[_Quote] = field(default_factory=list)
+    length: int = 0  # in words, including ignored ones
+    fault: str | None = None  # the error if the brackets are malformed
+
+    def scored_brackets(self, rules: BracketRules) -> list[Bracket]:
+        """Return the brackets to score, without function tags: not empty, not deleted."""
+        stripped = [
+            Bracket(_FUNCTION_TAG.sub("", bracket.label), bracket.start, bracket.end)
+            for bracket in self.brackets
+            if bracket.start < bracket.end
+        ]
+        return [bracket for bracket in stripped if bracket.label not in rules.deleted_brackets]
+
+
+def read_spans(text: str, rules: BracketRules) -> SentenceSpans:
+    """Read the trees of one line; several trees form one sentence."""
+    found = SentenceSpans()
+    around: list[Bracket] = []
+    try:
+        for event in read_events([text]):
+            if event.kind == "leaf":
+                _add_word(found, event, around, rules)
+            elif event.kind == "open":
+                around.append(Bracket(event.label, start=len(found.words)))
+                found.brackets.append(around[-1])
+            else:
+                around.pop().end = len(found.words)
+    except MalformedTreeError as error:
+        return SentenceSpans(words=_malformed_words(text, rules), fault=error.reason)
+    return found
+
+
+def _add_word(found: SentenceSpans, leaf: TreeEvent, around: list[Bracket], rules: BracketRules) -> None:
+    """Add a word unless its label is ignored."""
+    found.length += leaf.label not in rules.deleted_for_length
+    if leaf.label in rules.quotes and leaf.word in _QUOTATION_MARKS:
+        quote = _Quote(leaf.label, leaf.word, len(found.words), len(found.brackets), list(around))
+        found.quotes.append(quote)
+    if leaf.label not in rules.deleted:
+        found.words.append(leaf.word)
+        found.tags.append(leaf.label)
+
+
+def _malformed_words(text: str, rules: BracketRules) -> list[str]:
+    """Return the words that can be recognised in a line with malformed brackets."""
+    return [leaf[0] for leaf in _LEAF.finditer(text) if leaf[1] not in rules.deleted]
+
+
+def restore_quotes(hypothesis: SentenceSpans, reference: SentenceSpans, rules: BracketRules) -> None:
+    """Restore quotation marks that were deleted on one side because an apostrophe was mistagged.
+
+    The order and the positions are those of EVALB, also for several adjacent marks.
+    """
+    for number, mark in enumerate(hypothesis.quotes):
+        index = mark.index
+        for other_number, other in enumerate(reference.quotes):
+            if other.index == index and other.tag != mark.tag:
+                if other.tag in rules.deleted and mark.tag not in rules.deleted:
+                    _restore_quote(reference, other_number)
+                elif mark.tag in rules.deleted and other.tag not in rules.deleted:
+                    _restore_quote(hypothesis, number)
+
+
+def _restore_quote(side: SentenceSpans, number: int) -> None:
+    """Insert a deleted quotation mark, and shift the brackets after it and the ends of those around it."""
+    mark = side.quotes[number]
+    side.words.insert(mark.index, mark.word)
+    side.tags.insert(mark.index, mark.tag)
+    for bracket in side.brackets[mark.bracket :]:
+        bracket.start += 1
+        bracket.end += 1
+    for bracket in mark.around:
+        bracket.end += 1
+    for later in side.quotes[number:]:
+        later.index += 1
+
 
 _FEW_CROSSINGS = 2
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from dragoman.decoding.hypothesis import FAILED_HYPOTHESIS, NO_HYPOTHESIS, Hypothesis, max_output_lengths
-from dragoman.decoding.penalties import length_penalty
+from dragoman.decoding.scoring import length_penalty
 from dragoman.models.transducer import IncrementalDecoder, Source
 from dragoman.native.model import NativeTransformer
 from dragoman.recipe import DecodingConfig

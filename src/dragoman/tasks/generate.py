@@ -15,7 +15,7 @@ from dragoman.data.split import HELD_OUT_DIVISOR, CorpusSplit, SplitPart, pair_h
 from dragoman.data.token_windows import TRAINING_OVERLAP, tokenize_long_text, tokenize_stream
 from dragoman.decoding.generate import CausalTransducer, generate_tokens
 from dragoman.decoding.sampling import SamplingOptions
-from dragoman.decoding.token_losses import token_losses, window_stride
+from dragoman.decoding.scoring import token_losses, window_stride
 from dragoman.errors import UserError
 from dragoman.evaluation.perplexity import Perplexity, TextLoss
 from dragoman.recipe import DataConfig, Recipe

@@ -30,8 +30,8 @@ def task_for(recipe: Recipe) -> Task:
 
 def model_class_for(recipe: Recipe) -> "type[SequenceModel]":
     """Return the class of the models that are trained with a recipe."""
-    found: type[SequenceModel] = import_object(get_task(recipe.task).model_class)
-    return found
+    model_class: type[SequenceModel] = import_object(get_task(recipe.task).model_class)
+    return model_class
 
 
 def build_model(recipe: Recipe, source: Tokenizer, target: Tokenizer) -> Transducer:

@@ -15,7 +15,7 @@ def evaluate_trees(options: EvaluateOptions) -> None:
     """Print bracket precision, recall and F1 of a run's trees or of --hypotheses."""
     from dragoman.data.lines import read_lines
     from dragoman.evaluation import brackets, tables
-    from dragoman.evaluation.bracket_rules import COLLINS, read_rules
+    from dragoman.evaluation.brackets import COLLINS, read_rules
 
     _check_options(options)
     rules = (

@@ -12,7 +12,7 @@ from dragoman.errors import UserError
 if TYPE_CHECKING:
     from dragoman.evaluation.error_rates import ScoringScheme
     from dragoman.tasks.sequence_model import SequenceModel
-    from dragoman.tasks.word_task import WordTask
+    from dragoman.tasks.word_tasks import WordTask
 
 
 def evaluate_pronunciations(options: EvaluateOptions) -> None:
@@ -71,7 +71,7 @@ def _check_options(options: EvaluateOptions) -> None:
 def _word_task(name: str, model: "SequenceModel | None") -> "WordTask":
     """Return the task of a model, or without a model the task of this name."""
     from dragoman.tasks.registry import get_task
-    from dragoman.tasks.word_task import WordTask
+    from dragoman.tasks.word_tasks import WordTask
 
     task = model.task if model else get_task(name)
     if task.name != name or not isinstance(task, WordTask):

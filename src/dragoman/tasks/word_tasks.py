@@ -1,27 +1,37 @@
-"""What tasks whose input is one word share: lexicons, labels, several references per word, error rates."""
+"""Tasks whose input is one word: pronunciation (letters to phones) and inflection (lemma and tags to a form).
+
+They share lexicons, labels, several references per word, and error rates.
+"""
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import ClassVar, Self
+from unicodedata import normalize
 
 from dragoman.data.corpus import Pair, TextPairs
 from dragoman.data.lines import read_lines
 from dragoman.data.split import CorpusSplit, split_held_out
 from dragoman.errors import UserError, did_you_mean
 from dragoman.evaluation import error_rates
-from dragoman.evaluation.error_rates import ErrorRates, ScoringScheme
+from dragoman.evaluation.error_rates import INFLECTION, PRONUNCIATION, ErrorRates, ScoringScheme
 from dragoman.recipe import DataConfig, Recipe
 from dragoman.tasks.lexicon import (
+    SPACE_SYMBOL,
     Lexicon,
     LexiconLayout,
+    join_letters,
     label_token,
     open_lexicons,
+    spell_word,
+    split_cmudict,
     split_tabs,
     visible_letter,
 )
+from dragoman.tasks.sequence_model import SequenceModel
 from dragoman.tasks.task import BaseTask, DataWarning, Example, OnNotice
 
 _MAX_LISTED_LETTERS = 12  # letters that a remark lists, at most
@@ -216,3 +226,113 @@ def _distinct_symbols(sources: Iterable[str]) -> set[str]:
 def _show_tabs(text: str) -> str:
     """Return a text with visible tabs."""
     return text.replace("\t", "⇥")
+
+
+def _pronunciation_pair(columns: Sequence[str]) -> Pair:
+    """Return the letters and the phones of a line."""
+    word, phones = columns
+    return spell_word(word), _normalize_phones(phones)
+
+
+def _normalize_phones(phones: str) -> str:
+    """Return phones in NFC, separated by single spaces."""
+    return " ".join(normalize("NFC", phones).split())
+
+
+class Pronouncer(SequenceModel):
+    """A model of pronunciation: `pronounce` returns the phones of a word, or of each word of a list."""
+
+    pronounce = SequenceModel.predict
+
+
+@dataclass(frozen=True)
+class PronunciationTask(WordTask):
+    """From the letters of a word to its phones."""
+
+    labels: tuple[str, ...] = ()
+    scheme: ScoringScheme = PRONUNCIATION
+
+    name, noun, gerund, validation_metric = "pronounce", "pronouncer", "Pronouncing", "WER"
+    model_class = "dragoman.tasks.word_tasks:Pronouncer"
+    input_hint = "Type words, one per line"
+    usage_examples = ('dragoman pronounce {run} "word"', "dragoman evaluate {run} --reference LEXICON")
+    layout: ClassVar[LexiconLayout] = LexiconLayout(
+        ("word", "phones"), _pronunciation_pair, split_untabbed=split_cmudict, comments=(";;;",)
+    )
+    input_columns: ClassVar[tuple[str, ...]] = ("word",)
+    input_example: ClassVar[str] = "word"
+
+    def encode_columns(self, columns: Sequence[str]) -> str:
+        """Return the letters of the word."""
+        (word,) = columns
+        return spell_word(word)
+
+    def decode_columns(self, source: str) -> str:
+        """Join the letters."""
+        return join_letters(source)
+
+    def to_model_target(self, source: str, answer: str) -> str:
+        """Normalise the phones as those of lexicons."""
+        del source
+        return _normalize_phones(answer)
+
+
+_TAG_END = ";"  # of a tag, so that it is never taken for a letter
+
+
+def _spell_with_tags(lemma: str, tags: str) -> str:
+    """Return the tags and the letters of the lemma as the model reads them."""
+    each = (tag.strip().replace(" ", SPACE_SYMBOL) for tag in tags.split(_TAG_END))
+    return " ".join([*(tag + _TAG_END for tag in each if tag), spell_word(lemma)])
+
+
+def _inflection_pair(columns: Sequence[str]) -> Pair:
+    """Return what the model reads and writes for a line."""
+    lemma, form, tags = columns
+    return _spell_with_tags(lemma, tags), spell_word(form)
+
+
+class Inflector(SequenceModel):
+    """A model of inflection: `inflect` returns the form for "lemma⇥tags", or for each of a list."""
+
+    inflect = SequenceModel.predict
+
+
+@dataclass(frozen=True)
+class InflectionTask(WordTask):
+    """From a lemma to one of its forms."""
+
+    labels: tuple[str, ...] = ()
+    scheme: ScoringScheme = INFLECTION
+
+    name, noun, gerund, validation_metric = "inflect", "morphological inflector", "Inflecting", "accuracy"
+    model_class = "dragoman.tasks.word_tasks:Inflector"
+    input_hint = "Type a lemma, a tab and its tags: lemma\tV;PST"
+    usage_examples = ('dragoman inflect {run} "lemma" --tags "V;PST"', "dragoman evaluate {run} --reference TABLE")
+    layout: ClassVar[LexiconLayout] = LexiconLayout(("lemma", "form", "tags"), _inflection_pair)
+    input_columns: ClassVar[tuple[str, ...]] = ("lemma", "tags")
+    input_example: ClassVar[str] = "lemma\tV;PST"
+
+    def encode_columns(self, columns: Sequence[str]) -> str:
+        """Return lemma and tags as the model reads them."""
+        lemma, tags = columns
+        if not tags.strip(" ;"):
+            raise UserError(f'"{lemma}" has no tags; write "lemma⇥V;PST", or give --tags.')
+        return _spell_with_tags(lemma, tags)
+
+    def decode_columns(self, source: str) -> str:
+        """Return lemma, tab, tags."""
+        parts = source.split(" ")
+        tags = list(takewhile(lambda part: len(part) > 1 and part.endswith(_TAG_END), parts))
+        lemma = join_letters(" ".join(parts[len(tags) :]))
+        return f"{lemma}\t{''.join(tags).removesuffix(_TAG_END).replace(SPACE_SYMBOL, ' ')}"
+
+    def from_model_output(self, source: str, output: str) -> str:
+        """Join the letters."""
+        del source
+        return join_letters(output)
+
+    def to_model_target(self, source: str, answer: str) -> str:
+        """Return the letters of the form."""
+        del source
+        return spell_word(answer)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from dragoman.decoding.penalties import length_penalty
+from dragoman.decoding.scoring import length_penalty
 
 
 def test_the_penalty_is_that_of_the_paper():
