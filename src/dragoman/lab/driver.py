@@ -6,7 +6,7 @@ uses the stored values, so that finished measurements and models remain valid.
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import file_digest
@@ -141,15 +141,17 @@ def run_experiments(
     budget_seconds: float,
     on_event: OnEvent,
     stop: StopRequest,
+    *,
+    now: Callable[[], float] = time.monotonic,
 ) -> list[ReportSection]:
     """Run experiments in order within a common budget; time that one does not use is given to the later ones."""
     check_budget(experiments, budget_seconds)
     torch.set_num_threads(available_cores())
     remaining, sections = list(experiments), []
-    deadline = time.monotonic() + budget_seconds
+    deadline = now() + budget_seconds
     for name, experiment in experiments.items():
         default_seconds = default_budget(remaining)
-        remaining_seconds = max(deadline - time.monotonic(), _MIN_BUDGET_SHARE * default_seconds)
+        remaining_seconds = max(deadline - now(), _MIN_BUDGET_SHARE * default_seconds)
         lab = _open_laboratory(name, options, remaining_seconds / default_seconds, on_event, stop)
         sections.append(_run_experiment(experiment, lab, options))
         remaining.remove(name)

@@ -87,6 +87,8 @@ def train_memory_network(
     valid_set: EncodedStories,
     config: MemoryTrainingConfig,
     on_progress: Callable[[float], None],
+    *,
+    now: Callable[[], float] = time.monotonic,
 ) -> list[tuple[int, float]]:
     """Train until the time is over or the validation accuracy is 1; return steps with their validation accuracy.
 
@@ -94,9 +96,9 @@ def train_memory_network(
     """
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     inputs = model.encode_stories(train_set.story, train_set.question)
-    started_at, curve = time.monotonic(), [(0, accuracy(model, valid_set))]
+    started_at, curve = now(), [(0, accuracy(model, valid_set))]
     for step, rows in enumerate(_shuffled_batches(len(train_set), config.seed), start=1):
-        share = (time.monotonic() - started_at) / config.seconds
+        share = (now() - started_at) / config.seconds
         if step % _VALIDATE_EVERY == 0 or share >= 1:
             curve.append((step - 1, accuracy(model, valid_set)))
             on_progress(min(share, 1.0))
