@@ -188,12 +188,15 @@ def _export_models(
     run: Path, folder: Path, options: list[CTranslate2Options], on_notice: OnBenchmarkNotice
 ) -> Iterator[tuple[CTranslate2Options, Path]]:
     """Export the model once per precision; skip what CTranslate2 does not support."""
-    for one in options:
-        path = folder / one.quantization
+    for configuration in options:
+        path = folder / configuration.quantization
         try:
-            yield one, path if path.exists() else export_run(run, path, quantization=one.quantization)
+            yield (
+                configuration,
+                path if path.exists() else export_run(run, path, quantization=configuration.quantization),
+            )
         except UserError as error:
-            on_notice(f"{one} is left out: {error}")
+            on_notice(f"{configuration} is left out: {error}")
 
 
 def _decoding_result(

@@ -45,7 +45,7 @@ def describe_machine(threads: int, cores: int) -> Machine:
     """Return a description of this machine."""
     name, flags = _cpu_info()
     versions = {"dragoman": dragoman.__version__, "python": platform.python_version()}
-    versions |= {package: found for package in _REPORTED_PACKAGES if (found := installed_version(package))}
+    versions |= {package: number for package in _REPORTED_PACKAGES if (number := installed_version(package))}
     system = f"{platform.system()} {platform.machine()}"
     return Machine(name, flags, threads, cores, system, versions, has_native_kernels=native.is_available())
 

@@ -52,15 +52,15 @@ def plot_report(report: BenchmarkReport, path: Path) -> None:
 def chart_rows(report: BenchmarkReport) -> list[list[_BarChart]]:
     """Return the charts: two trainings per row; then, per beam, bulk decoding beside single sentences."""
     trainings = [
-        _BarChart(f"Training, {size}", "target tokens/s", {each.engine: each.speed for each in same})
-        for size, same in _group_by(report.training, lambda each: each.size).items()
+        _BarChart(f"Training, {size}", "target tokens/s", {result.engine: result.speed for result in same})
+        for size, same in _group_by(report.training, lambda result: result.size).items()
     ]
     rows = [trainings[first : first + _COLUMNS] for first in range(0, len(trainings), _COLUMNS)]
     for name, same in _group_by(report.decoding, _comparison_name).items():
-        speeds = {each.engine: each.speed for each in same}
-        waiting = {each.engine: each.latency for each in same}
+        speeds = {result.engine: result.speed for result in same}
+        latencies = {result.engine: result.latency for result in same}
         bulk = _BarChart(f"Decoding in bulk, {name}", "sentences/s", speeds)
-        rows.append([bulk, _BarChart(f"One sentence at a time, {name}", "ms, less is better", waiting)])
+        rows.append([bulk, _BarChart(f"One sentence at a time, {name}", "ms, less is better", latencies)])
     return rows
 
 

@@ -31,23 +31,23 @@ class BenchmarkReport:
 
     def ratio_to_torch(self, result: TrainingResult, precision: str) -> SampleStats | None:
         """Return the speed of a training relative to the PyTorch loop in some precision."""
-        theirs = [each for each in self.training if (each.size, each.engine) == (result.size, TORCH_ENGINES[precision])]
-        return paired_ratio(result.speed, theirs[0].speed) if theirs else None
+        baseline = [one for one in self.training if (one.size, one.engine) == (result.size, TORCH_ENGINES[precision])]
+        return paired_ratio(result.speed, baseline[0].speed) if baseline else None
 
     def best_reference(self, result: DecodingResult, speed: Callable[[DecodingResult], float]) -> DecodingResult | None:
         """Return the fastest CTranslate2 configuration with the same model and beam."""
-        same = [each for each in self.decoding if (each.model, each.beam) == (result.model, result.beam)]
-        return max((each for each in same if each.engine.startswith(_REFERENCE_ENGINE)), key=speed, default=None)
+        same = [one for one in self.decoding if (one.model, one.beam) == (result.model, result.beam)]
+        return max((one for one in same if one.engine.startswith(_REFERENCE_ENGINE)), key=speed, default=None)
 
     def bulk_ratio(self, result: DecodingResult) -> SampleStats | None:
         """Return the bulk speed relative to the best CTranslate2 configuration."""
-        rival = self.best_reference(result, lambda each: each.speed.median)
-        return paired_ratio(result.speed, rival.speed) if rival else None
+        reference = self.best_reference(result, lambda one: one.speed.median)
+        return paired_ratio(result.speed, reference.speed) if reference else None
 
     def latency_ratio(self, result: DecodingResult) -> SampleStats | None:
         """Return the latency of the best CTranslate2 configuration relative to this one."""
-        rival = self.best_reference(result, lambda each: -each.latency.median)
-        return paired_ratio(rival.latency, result.latency) if rival else None
+        reference = self.best_reference(result, lambda one: -one.latency.median)
+        return paired_ratio(reference.latency, result.latency) if reference else None
 
     def tables(self) -> list[ReportTable]:
         """Return all results as tables."""
@@ -82,8 +82,8 @@ class BenchmarkReport:
             "config": config,
             "notes": self.notes,
             "peak_gigaflops": {kind: speed.to_json() for kind, speed in self.peaks.items()},
-            "training": [self.training_json(each) for each in self.training],
-            "decoding": [self.decoding_json(each) for each in self.decoding],
+            "training": [self.training_json(result) for result in self.training],
+            "decoding": [self.decoding_json(result) for result in self.decoding],
         }
 
     def training_json(self, result: TrainingResult) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class BenchmarkReport:
         ratios = {TORCH_ENGINES[precision]: self.ratio_to_torch(result, precision) for precision in TORCH_ENGINES}
         return _result_fields(result) | {
             "fraction_of_float32_peak": self.peak_fraction(result.speed.median * result.flops),
-            "ratio_to": {name: found.to_json() for name, found in ratios.items() if found},
+            "ratio_to": {name: ratio.to_json() for name, ratio in ratios.items() if ratio},
         }
 
     def decoding_json(self, result: DecodingResult) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class BenchmarkReport:
         ratios = {"bulk": self.bulk_ratio(result), "one_at_a_time": self.latency_ratio(result)}
         return _result_fields(result) | {
             "fraction_of_float32_peak": self.peak_fraction(result.speed.median * result.flops),
-            "ratio_to_best_ctranslate2": {name: found.to_json() for name, found in ratios.items() if found},
+            "ratio_to_best_ctranslate2": {name: ratio.to_json() for name, ratio in ratios.items() if ratio},
         }
 
 
@@ -120,15 +120,15 @@ def _training_table(report: BenchmarkReport) -> ReportTable:
     )  # fmt: skip
     rows = [
         (
-            f"{each.size} ({each.parameters / 1e6:.1f} M)",
-            each.engine,
-            each.speed.format(_format_integer),
-            _format_ratio(report.ratio_to_torch(each, "float32")),
-            _format_ratio(report.ratio_to_torch(each, "bfloat16")),
-            f"{report.peak_fraction(each.speed.median * each.flops):.0%}",
-            f"{each.memory / 1e6:,.0f} MB",
+            f"{result.size} ({result.parameters / 1e6:.1f} M)",
+            result.engine,
+            result.speed.format(_format_integer),
+            _format_ratio(report.ratio_to_torch(result, "float32")),
+            _format_ratio(report.ratio_to_torch(result, "bfloat16")),
+            f"{report.peak_fraction(result.speed.median * result.flops):.0%}",
+            f"{result.memory / 1e6:,.0f} MB",
         )
-        for each in report.training
+        for result in report.training
     ]
     return ReportTable("Training", headings, rows)
 
@@ -148,18 +148,18 @@ def _bulk_decoding_table(report: BenchmarkReport) -> ReportTable:
     )
     rows = [
         (
-            each.model,
-            str(each.beam),
-            each.engine,
-            each.batch_size,
-            each.speed.format(_format_significant),
-            each.token_speed.format(_format_integer),
-            _format_ratio(report.bulk_ratio(each)),
-            f"{report.peak_fraction(each.speed.median * each.flops):.0%}",
-            "–".join(map(str, sorted(set(each.output_lengths)))),
-            "" if each.bleu is None else f"{each.bleu:.1f}",
+            result.model,
+            str(result.beam),
+            result.engine,
+            result.batch_size,
+            result.speed.format(_format_significant),
+            result.token_speed.format(_format_integer),
+            _format_ratio(report.bulk_ratio(result)),
+            f"{report.peak_fraction(result.speed.median * result.flops):.0%}",
+            "–".join(map(str, sorted(set(result.output_lengths)))),
+            "" if result.bleu is None else f"{result.bleu:.1f}",
         )
-        for each in _sort_by_model_and_beam(report.decoding)
+        for result in _sort_by_model_and_beam(report.decoding)
     ]
     return ReportTable("Decoding in bulk", headings, rows)
 
@@ -168,20 +168,20 @@ def _latency_table(report: BenchmarkReport) -> ReportTable:
     headings = ("model", "beam", "engine", "median, ms", "95th percentile, ms", f"× best {_REFERENCE_ENGINE}")
     rows = [
         (
-            each.model,
-            str(each.beam),
-            each.engine,
-            each.latency.format(_format_significant),
-            each.latency_95.format(_format_significant),
-            _format_ratio(report.latency_ratio(each)),
+            result.model,
+            str(result.beam),
+            result.engine,
+            result.latency.format(_format_significant),
+            result.latency_95.format(_format_significant),
+            _format_ratio(report.latency_ratio(result)),
         )
-        for each in _sort_by_model_and_beam(report.decoding)
+        for result in _sort_by_model_and_beam(report.decoding)
     ]
     return ReportTable("Decoding, one sentence at a time", headings, rows)
 
 
 def _sort_by_model_and_beam(results: Sequence[DecodingResult]) -> list[DecodingResult]:
-    return sorted(results, key=lambda each: (each.model, each.beam))
+    return sorted(results, key=lambda result: (result.model, result.beam))
 
 
 def _format_integer(number: float) -> str:

@@ -138,19 +138,19 @@ def _render_noun_phrase(
         return _BilingualWords([AlignedWord(form, (key,), again)], [AlignedWord(getattr(phrase, case), (key,))])
     noun, adjective, plural = phrase.noun, phrase.adjective, phrase.plural
     gender = "p" if plural else noun.gender
-    which, what = object(), object()
+    determiner_key, noun_key = object(), object()
     determiner, endings = _german_determiner(phrase.determiner, case, gender, negated=negation is not None)
-    english = _words_with_keys(phrase.determiner, which)
-    german = _words_with_keys(determiner, *((which,) if negation is None else (which, negation)))
+    english = _words_with_keys(phrase.determiner, determiner_key)
+    german = _words_with_keys(determiner, *((determiner_key,) if negation is None else (determiner_key, negation)))
     if adjective is not None:
-        how = object()
-        english.append(AlignedWord(adjective.english, (how,)))
-        german.append(AlignedWord(adjective.stem + endings[case][gender], (how,)))
-    english += _words_with_keys(noun.english_plural if plural else noun.english, what)
+        adjective_key = object()
+        english.append(AlignedWord(adjective.english, (adjective_key,)))
+        german.append(AlignedWord(adjective.stem + endings[case][gender], (adjective_key,)))
+    english += _words_with_keys(noun.english_plural if plural else noun.english, noun_key)
     english[-1] = english[-1]._replace(mention=Mention(noun, plural))
-    german.append(AlignedWord(_german_noun(noun, case, plural=plural), (what,)))
+    german.append(AlignedWord(_german_noun(noun, case, plural=plural), (noun_key,)))
     if phrase.determiner == "a" and english[1].text[0] in "aeiou":
-        english[0] = AlignedWord("an", (which,))
+        english[0] = AlignedWord("an", (determiner_key,))
     if phrase.relative is not None:
         inner = _render_clause(phrase.relative.clause, "subordinate")
         english += inner.english
@@ -288,8 +288,10 @@ def _render_predicate(predicate: Predicate | None) -> _BilingualWords:
     """Render a predicate adjective."""
     if predicate is None:
         return _BilingualWords([], [])
-    how, degree, adjective = object(), object(), predicate.adjective
-    plain = _BilingualWords(_words_with_keys(adjective.english, how), _words_with_keys(adjective.german, how))
+    adjective_key, degree, adjective = object(), object(), predicate.adjective
+    plain = _BilingualWords(
+        _words_with_keys(adjective.english, adjective_key), _words_with_keys(adjective.german, adjective_key)
+    )
     if predicate.degree in ("very", "too"):
         german = {"very": "sehr", "too": "zu"}[predicate.degree]
         return _BilingualWords(
@@ -303,9 +305,14 @@ def _render_predicate(predicate: Predicate | None) -> _BilingualWords:
         return _BilingualWords(
             english, [AlignedWord("so", (degree,)), *plain.german, AlignedWord("wie", (joint,)), *other.german]
         )
-    english = [*_words_with_keys(adjective.english_comparative, how), AlignedWord("than", (joint,)), *other.english]
+    english = [
+        *_words_with_keys(adjective.english_comparative, adjective_key),
+        AlignedWord("than", (joint,)),
+        *other.english,
+    ]
     return _BilingualWords(
-        english, [*_words_with_keys(adjective.german_comparative, how), AlignedWord("als", (joint,)), *other.german]
+        english,
+        [*_words_with_keys(adjective.german_comparative, adjective_key), AlignedWord("als", (joint,)), *other.german],
     )
 
 

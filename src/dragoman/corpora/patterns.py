@@ -178,7 +178,7 @@ _CONTRASTED_KINDS = frozenset(
 def _question(rng: Random) -> SentenceMeaning:
     """Draw "Does the man often visit his aunt?"."""
     clause = draw_event(rng)
-    if clause.subject is I and clause.modal is None:  # nobody asks others what he himself is doing
+    if clause.subject is I and clause.modal is None:  # not a natural question
         return _question(rng)
     clause = _make_ongoing(clause._replace(front="subject"))
     third = clause.subject.person == 3 and not clause.subject.plural
@@ -220,7 +220,7 @@ def _question_what(rng: Random) -> SentenceMeaning:
 
 
 def _draw_which(rng: Random, verb: Verb) -> NounPhrase:
-    """Draw what a question asks for: which one, or how many."""
+    """Draw the object of a question: which one, or how many."""
     phrase = draw_phrase(rng, pick(rng, nouns_of_kinds(verb.objects - {"relative"})), adjective=0.15)
     counted = phrase.plural and verb.case == "acc" and not verb.german_preposition
     return phrase._replace(determiner="how many" if counted else "which")
@@ -315,7 +315,7 @@ def reason(rng: Random) -> SentenceMeaning:
     )
 
 
-# What one does in a state, and what one does in spite of it.
+# Verbs, states, and whether the state is a reason for the action or an obstacle to it.
 _MOODS = (
     ("eat cook bake", "hungry", True),
     ("drink", "thirsty", True),
@@ -414,7 +414,7 @@ def _reported_speech(rng: Random) -> SentenceMeaning:
         matrix = Clause(person, lexicon.ASK if asks else lexicon.KNOW, negated=not asks)
         return SentenceMeaning((SentenceClause(matrix), SentenceClause(content, "subordinate", WHETHER)))
     verbs = (lexicon.SAY, lexicon.BELIEVE, lexicon.KNOW)
-    hoped = event and content.modal in (None, lexicon.CAN, lexicon.WILL)  # nobody hopes that someone should
+    hoped = event and content.modal in (None, lexicon.CAN, lexicon.WILL)  # "hope that someone should" is not idiomatic
     verb = pick(rng, (*verbs, lexicon.HOPE) if hoped else verbs)
     matrix = Clause(person, verb, negated=verb is lexicon.BELIEVE and chance(rng, 0.4))
     return SentenceMeaning((SentenceClause(matrix), SentenceClause(content, "subordinate", THAT)))

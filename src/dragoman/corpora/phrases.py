@@ -81,7 +81,7 @@ def _draw_determiner(rng: Random, noun: Noun, *, plural: bool) -> str:
     if draw < 0.7 and noun.kind not in _PUBLIC_KINDS and (noun.kind != "person" or noun.english in POSSESSABLE_PEOPLE):
         return pick(rng, POSSESSIVES)
     if plural:
-        counts = ("many", "some") if noun.kind == "footwear" else QUANTIFIERS  # nobody tries on three shoes
+        counts = ("many", "some") if noun.kind == "footwear" else QUANTIFIERS  # shoes come in pairs
         return pick(rng, counts) if draw < 0.9 else ""
     return "a"
 
@@ -134,7 +134,7 @@ def _draw_object(rng: Random, verb: Verb, subject: NounPhrase | Pronoun) -> Noun
         return _draw_object(rng, verb, subject)
     if phrase.noun.kind in ("opening", "room") or verb.base in ("like", "love", "know", "understand"):
         return make_definite(phrase)
-    if verb.base in ("buy", "have") and phrase.determiner in POSSESSIVES:  # nobody buys what is his
+    if verb.base in ("buy", "have") and phrase.determiner in POSSESSIVES:  # one does not buy one's own things
         return phrase._replace(determiner="the")
     return phrase
 

@@ -119,7 +119,7 @@ class _StoryWorld:
         self.rng = rng
         self.sentences: list[str] = []
         self.visits: dict[str, _Arrival] = {}  # of people: where they went last
-        self.held: dict[str, tuple[str, int]] = {}  # things in somebody's hands: whose, and since which sentence
+        self.held: dict[str, tuple[str, int]] = {}  # held things: by whom, and since which sentence
         self.put_down: dict[str, tuple[_Arrival, int]] = {}  # things put down: where, and in which sentence
         self.places: dict[str, list[str]] = {}  # of things: where each has been, in turn
         self.arrivals: dict[str, list[tuple[str, str, tuple[int, int, int]]]] = {}  # of things: where, whence, facts
@@ -183,7 +183,7 @@ class _StoryWorld:
         )
 
     def questions_about_people(self) -> list[_StoryQuestion]:
-        """Return the questions about where somebody is: one fact."""
+        """Return the questions about where a person is: one fact."""
         return [
             _StoryQuestion(f"Where is {person}?", visit.place, (visit.sentence,))
             for person, visit in self.visits.items()
