@@ -21,8 +21,8 @@ def folder(trained, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "-o", "new", "--to", "ctranslate"], '--to "ctranslate" is not known; choose ctranslate2. Did you mean "ctranslate2"?'),  # noqa: E501
-        (["run", "-o", "new", "--quantization", "int4"], '--quantization "int4" is not known; choose float32, int8,'),
+        (["run", "-o", "new", "--to", "ctranslate"], '--to "ctranslate" is unknown; choose ctranslate2. Did you mean "ctranslate2"?'),  # noqa: E501
+        (["run", "-o", "new", "--quantization", "int4"], '--quantization "int4" is unknown; choose float32, int8,'),
         (["missing", "-o", "new"], "missing: no such run directory. `dragoman train` creates one."),
         (["notes", "-o", "new"], "notes is not a run directory: it has no recipe.toml."),
         (["file", "-o", "new"], "file: no such run directory."),

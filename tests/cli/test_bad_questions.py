@@ -53,12 +53,12 @@ def test_a_score_of_a_run_that_cannot_be_is_refused(command, folder, trained, op
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["", "-o", "page.html"], "There is nothing to look at in an empty text; give a sentence."),
-        (["  ", "-o", "page.html"], "There is nothing to look at in an empty text; give a sentence."),
+        (["", "-o", "page.html"], "The text to inspect is empty."),
+        (["  ", "-o", "page.html"], "The text to inspect is empty."),
         (["a b", "-o", "page.txt"], "page.txt: the file name must end in .html (a page) or in .png, .svg, .pdf."),
         (["a b", "-o", "page"], "page: the file name must end in .html"),
-        (["a " * 300, "-o", "page.html"], "The text has 300 pieces"),
-        (["a b", "--target", "a " * 300], "The text has 300 pieces, the model reads 256 at a time"),
+        (["a " * 300, "-o", "page.html"], "The text has 300 tokens"),
+        (["a b", "--target", "a " * 300], "The text has 300 tokens; the model reads at most 256"),
         (["a b", "-o", "no/such/page.html"], "no/such/page.html: No such file or directory"),
     ],
 )

@@ -54,7 +54,7 @@ def test_attention_writes_a_page_and_prints_what_a_person_would_see(task, other_
 def test_a_look_at_what_the_task_cannot_read_is_refused(task, other_runs, command, tmp_path):
     told = command("attention", other_runs[task], " ", "-o", tmp_path / "look.html")
     assert told.code == 2
-    assert "nothing to look at" in told.err
+    assert "The text to inspect is empty" in told.err
 
 
 @EVERY

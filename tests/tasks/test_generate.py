@@ -149,7 +149,7 @@ def test_attention_shows_the_heads_over_the_text_itself(model, run, command, tmp
     assert all(step.top_choices for step in record.steps)
     outcome = command("attention", run.folder, "Two for", "-o", tmp_path / "page.html")
     assert outcome.code == 0 and (tmp_path / "page.html").stat().st_size > 10_000
-    with pytest.raises(UserError, match="the model sees 31 at once"):
+    with pytest.raises(UserError, match="at most 31 fit into the context window"):
         model.inspect(VERSE)
 
 

@@ -153,7 +153,7 @@ def test_a_validation_text_that_is_gone_is_named(command, folder, tmp_path):
     recipe.write_text(recipe.read_text().replace("toy.source", "gone.source"))
     told = command("heads", run)
     assert told.code == 2
-    assert "cannot be read from here" in told.err
+    assert "cannot be read" in told.err
     assert "gone.source: no such file" in told.err
     assert "--source and --target" in told.err
 

@@ -1,6 +1,6 @@
-"""Leaving with the model: a run written in the format of another engine, in a folder that appears whole or not at all.
+"""Export to CTranslate2. The directory appears complete or not at all.
 
-The mathematics stays what it is; how to search is up to the other engine. `docs/decisions/0009-export.md` says where
+The exported model computes the same logits; the search is CTranslate2's. `docs/decisions/0009-export.md` says where
 its search differs from ours.
 """
 
@@ -66,7 +66,7 @@ def export_run(
     quantization: str = "float32",
     overwrite: bool = False,
 ) -> Path:
-    """Write the model of a run for another engine into a new folder, or in place of an older export."""
+    """Write the model of a run for another engine into a new directory, or replace an older export."""
     _check_choice("--to", to, _FORMATS)
     _check_choice("--quantization", quantization, QUANTIZATIONS)
     folder = Path(folder)
@@ -87,7 +87,7 @@ def export_run(
 def search_options(
     translator: SequenceModel, beam: int | None = None, length_penalty: float | None = None
 ) -> dict[str, Any]:
-    """Return the options of `ctranslate2.Translator.translate_batch` that come nearest to our own search."""
+    """Return the options of `ctranslate2.Translator.translate_batch` that are closest to our search."""
     recipe, how = translator.recipe, translator.decoding_config(beam, length_penalty)
     penalty = {"length_penalty": round(_PENALTY_FACTOR * how.length_penalty, 2), "patience": _PATIENCE}
     return {
@@ -101,13 +101,13 @@ def search_options(
 
 
 def _check_choice(option: str, name: str, known: Sequence[str]) -> None:
-    """Refuse a name that is not known."""
+    """Raise an error for an unknown choice."""
     if name not in known:
-        raise UserError(f'{option} "{name}" is not known; choose {", ".join(known)}.{did_you_mean(name, list(known))}')
+        raise UserError(f'{option} "{name}" is unknown; choose {", ".join(known)}.{did_you_mean(name, list(known))}')
 
 
 def _check_supported(recipe: Recipe, run: Run) -> None:
-    """Refuse a model that CTranslate2 cannot compute, or whose outputs it could not make sense of."""
+    """Raise an error for a model that CTranslate2 cannot compute, or a task that it cannot do."""
     how, task = recipe.model, task_for(recipe)
     if not task.raw_text_io:
         raise UserError(
@@ -131,7 +131,7 @@ def _check_supported(recipe: Recipe, run: Run) -> None:
 
 
 def _check_output_folder(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder in which something lies, unless it is an export and may be replaced."""
+    """Raise an error for a directory that is not empty, unless it is an export and may be replaced."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -155,7 +155,7 @@ def _open_output(stack: ExitStack, folder: Path) -> Path:
 
 
 def _write_tokenizers(folder: Path, translator: SequenceModel) -> None:
-    """Write the tokenizers, one for both sides or one each, under the names that they have in a run directory."""
+    """Write the tokenizers under the same names as in a run directory."""
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     files = Run(folder).tokenizer_files(translator.recipe.tokenizer.joint)
     for file, tokenizer in zip(files, tokenizers, strict=False):
@@ -163,7 +163,7 @@ def _write_tokenizers(folder: Path, translator: SequenceModel) -> None:
 
 
 def _model_spec(translator: SequenceModel) -> Any:
-    """Return CTranslate2's description of the model, with the parameters in it."""
+    """Return CTranslate2's specification of the model, with its parameters."""
     try:
         from ctranslate2.specs import TransformerSpec
         from ctranslate2.specs.common_spec import Activation
@@ -190,13 +190,13 @@ def _transformer_config(recipe: Recipe) -> TransformerConfig:
 
 
 def _transformer(translator: SequenceModel) -> Transformer:
-    """Return the model, which `check_expressible` has found to be a Transformer."""
+    """Return the model, which `_check_supported` found to be a Transformer."""
     assert isinstance(translator.model, Transformer), f"{type(translator.model)} should have been refused"
     return translator.model
 
 
 def _set_special_tokens(config: Any) -> None:
-    """Say what the reserved pieces are called, and that END closes a source while START opens a target."""
+    """Set the names of the reserved pieces; sources end with END, targets start with START."""
     config.unk_token = RESERVED_NAMES[UNKNOWN]
     config.bos_token = config.decoder_start_token = RESERVED_NAMES[START]
     config.eos_token = RESERVED_NAMES[END]
@@ -206,13 +206,13 @@ def _set_special_tokens(config: Any) -> None:
 
 
 def vocabulary_pieces(tokenizer: Tokenizer) -> list[str]:
-    """Return the pieces in the order of their ids, as the `tokenizers` library writes them: no two are the same."""
+    """Return the pieces of the vocabulary in the order of their ids."""
     vocabulary = tokenizer.backend.get_vocab()
     return sorted(vocabulary, key=lambda piece: int(vocabulary[piece]))
 
 
 def _fill_encoder(encoder: Any, model: Transformer, recipe: Recipe) -> None:
-    """Put the encoder's parameters into CTranslate2's description of it."""
+    """Copy the encoder's parameters into CTranslate2's specification."""
     # The row of PAD goes along as it is: CTranslate2 tells padding by the lengths and never reads it.
     encoder.embeddings[0].weight = model.source_embedding.weight
     encoder.position_encodings.encodings = _position_vectors(model.source_positions, recipe)
@@ -225,7 +225,7 @@ def _fill_encoder(encoder: Any, model: Transformer, recipe: Recipe) -> None:
 
 
 def _fill_decoder(decoder: Any, model: Transformer, recipe: Recipe) -> None:
-    """Put the decoder's parameters into CTranslate2's description of it."""
+    """Copy the decoder's parameters into CTranslate2's specification."""
     decoder.embeddings.weight = model.target_embedding.weight
     decoder.position_encodings.encodings = _position_vectors(model.target_positions, recipe)
     decoder.projection.weight = model.output_weight
@@ -243,21 +243,21 @@ def _fill_decoder(decoder: Any, model: Transformer, recipe: Recipe) -> None:
 
 
 def _fill_self_attention(described: Any, attention: MultiHeadAttention, norm: nn.Module) -> None:
-    """Put a self-attention in: CTranslate2 computes queries, keys and values in one product."""
+    """Copy a self-attention; CTranslate2 computes queries, keys and values in one product."""
     _copy_parameters(described.layer_norm, norm)
     _copy_parameters(described.linear[0], attention.query, attention.key, attention.value)
     _copy_parameters(described.linear[1], attention.output)
 
 
 def _fill_feed_forward(described: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
-    """Put a feed-forward layer in."""
+    """Copy a feed-forward layer."""
     _copy_parameters(described.layer_norm, norm)
     _copy_parameters(described.linear_0, feed_forward.inner)
     _copy_parameters(described.linear_1, feed_forward.outer)
 
 
 def _copy_parameters(described: Any, *modules: nn.Module) -> None:
-    """Put the parameters of one module in, or of several below each other."""
+    """Copy the parameters of a module, or of several modules concatenated."""
     weight, bias = (
         torch.cat([cast(Tensor, getattr(module, name)).detach() for module in modules]) for name in ("weight", "bias")
     )
@@ -268,7 +268,7 @@ def _copy_parameters(described: Any, *modules: nn.Module) -> None:
 
 
 def _position_vectors(positions: nn.Module, recipe: Recipe) -> Tensor:
-    """Return the vectors of all places that CTranslate2 may need; it sorts sines and cosines in another way."""
+    """Return the position vectors for all positions that CTranslate2 may need."""
     if isinstance(positions, LearnedPositions):
         return positions.table.detach()
     enough = max(_MAX_INPUT_LENGTH + 1, recipe.data.longest + recipe.decoding.extra_length)

@@ -1,4 +1,4 @@
-"""The head report: what every head of a model does on the validation text, and what the model loses without it.
+"""The head report: statistics of every attention head on the validation data, and the loss without it.
 
 `viewer/head_statistics.py` measures the weights. The importance of a head is the loss it spares (Michel et al. 2019,
 arXiv 1905.10650): the validation loss of the model in which the head has no effect, minus that of the model.
@@ -49,7 +49,7 @@ def make_head_report(
     sentences: int = _MAX_SENTENCES,
     importance: bool = True,
 ) -> HeadReport:
-    """Return the report of the run's model, or of one of its checkpoints: the kept one if it still holds."""
+    """Return the report of the model or of a checkpoint; a stored report is reused if it is up to date."""
     translator = load(run, checkpoint=checkpoint)
     _check_has_attention(run, translator)
     _check_corpus_option(run, translator, corpus)
@@ -74,26 +74,26 @@ def make_head_report(
 
 
 def _check_has_attention(run: Run, translator: SequenceModel) -> None:
-    """Object to a model that attends to nothing."""
+    """Raise an error for a model without attention."""
     if not attention_sizes(translator.model, translator.device):
         named = translator.recipe.model.architecture
-        raise UserError(f'{run} has no attention to measure: its architecture, "{named}", looks nowhere.')
+        raise UserError(f'{run} has no attention to measure: its architecture, "{named}", has no attention.')
 
 
 def _check_corpus_option(run: Run, translator: SequenceModel, corpus: ParallelCorpus | None) -> None:
-    """Object to two texts where the model reads and writes no plain text."""
+    """Raise an error if texts are given for a model that is not trained on plain text pairs."""
     task = translator.task
     if corpus is not None and (task.is_language_model or not task.raw_text_io):
         raise UserError(
-            f"{run} is a {task.noun}, which is not measured on a text and its translation; leave --source and --target "
-            "out, and the data that it was validated on is taken."
+            f"{run} is a {task.noun}, which cannot be measured on a text and its translation; leave --source and "
+            "--target out to measure it on its validation data."
         )
 
 
 def make_history_reports(
     run: Run, on_event: OnEvent, *, corpus: ParallelCorpus | None = None, sentences: int = _MAX_SENTENCES
 ) -> None:
-    """Measure every whole checkpoint of the run, the oldest first, without importance, which would take long."""
+    """Measure every intact checkpoint, the oldest first, without importance, which takes long."""
     for place in reversed(list(intact_checkpoints(run.checkpoints_dir))):
         make_head_report(
             run, on_event, checkpoint=int(place.name), corpus=corpus, sentences=sentences, importance=False
@@ -101,7 +101,7 @@ def make_history_reports(
 
 
 def validation_corpus(run: Run, recipe: Recipe) -> tuple[TextPairs, SplitPart | None]:
-    """Return the data that a run was validated on, and which part of it, or say that it is gone."""
+    """Return the validation data of a run, and which part of it; raise an error if it cannot be read."""
     task = task_for(recipe)
     training, valid = task.open_corpora(recipe.data)
     corpus = valid or training
@@ -110,14 +110,14 @@ def validation_corpus(run: Run, recipe: Recipe) -> tuple[TextPairs, SplitPart | 
     except UserError as error:
         named = ", or name a text to measure by --source and --target" if task.has_language_pair else ""
         raise UserError(
-            f"{run} was validated on {corpus}, which cannot be read from here: {error} Go to the folder where it was "
-            f"trained{named}."
+            f"{run} was validated on {corpus}, which cannot be read: {error} Run the command in the directory where "
+            f"it was trained{named}."
         ) from None
     return corpus, None if valid else task.split_validation(corpus, recipe).validation
 
 
 def load_measured_pairs(run: Run, translator: SequenceModel, corpus: ParallelCorpus | None) -> TokenPairs:
-    """Return the given text, or the run's validation text, as token arrays."""
+    """Return the given text, or the run's validation data, as token arrays."""
     text, part = (corpus, None) if corpus else validation_corpus(run, translator.recipe)
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     return translator.task.tokenize_corpus(text, tokenizers, translator.recipe.data.longest, part, lambda _done: None)
@@ -125,7 +125,7 @@ def load_measured_pairs(run: Run, translator: SequenceModel, corpus: ParallelCor
 
 @dataclass(frozen=True, eq=False)
 class VocabularyStatistics:
-    """What is known of the pieces of one vocabulary."""
+    """Facts about the pieces of one vocabulary."""
 
     piece_numbers: NDArray[np.int64]  # V, the same for pieces of both vocabularies that are spelled alike
     punctuation: BoolArray  # V
@@ -135,7 +135,7 @@ class VocabularyStatistics:
     def from_tokens(
         cls, tokenizer: Tokenizer, tokens: NDArray[Any], numbering: dict[str, int]
     ) -> "VocabularyStatistics":
-        """Count the tokens of one side of a text, and look at their spelling."""
+        """Compute the facts for the tokens of one side of a text."""
         spelled = tokenizer.spell(range(len(tokenizer)))
         return cls(
             piece_numbers=np.array([numbering.setdefault(piece, len(numbering)) for piece in spelled]),
@@ -145,7 +145,7 @@ class VocabularyStatistics:
 
 
 def _is_punctuation(piece: str) -> bool:
-    """Say whether a piece is made of punctuation alone."""
+    """Return whether a piece consists of punctuation."""
     return bool(piece.strip()) and all(category(letter)[0] in "PS" for letter in piece.strip())
 
 
@@ -161,7 +161,7 @@ class MeasuredText:
 
     @classmethod
     def from_pairs(cls, translator: SequenceModel, pairs: TokenPairs, sentences: int) -> "MeasuredText":
-        """Take the first pairs of a text and count what is in them."""
+        """Take the first pairs of a text and compute their statistics."""
         count = min(sentences, len(pairs))
         numbering: dict[str, int] = {}
         sources = pairs.source_tokens[: pairs.source_offsets[count]]
@@ -174,11 +174,11 @@ class MeasuredText:
 
     @property
     def fingerprint(self) -> str:
-        """What makes this text different from any other."""
+        """Identifies the text and the number of pairs."""
         return f"{self.pairs.fingerprint}:{self.count}"
 
     def batches(self) -> list[ArrayBatch]:
-        """Return the pairs side by side."""
+        """Return the pairs as batches."""
         costs, target_lengths = self.pairs.costs[: self.count], self.pairs.target_lengths[: self.count]
         order = Order(costs, _BATCH_TOKENS, seed=0, tie_break=target_lengths)
         return [collate(self.pairs, numbers) for numbers in order.epoch_batches(0)]
@@ -186,7 +186,7 @@ class MeasuredText:
     def attention_readings(
         self, number: int, weights: dict[AttentionKind, NDArray[np.float32]]
     ) -> Iterator[tuple[AttentionKind, SentenceAttention]]:
-        """Yield what the weights (L H T S, padded) of one pair say, kind by kind, of the kinds that there are."""
+        """Yield the weights (L H T S, padded) of one pair with the facts about its tokens, kind by kind."""
         source, target = self.pairs.source(number), self.pairs.target(number)
         prefix = np.concatenate([[START], target[:-1]])
         read, had, said = (source, self.source), (prefix, self.target), (target, self.target)
@@ -206,7 +206,7 @@ class MeasuredText:
         *,
         own: bool = False,
     ) -> SentenceAttention:
-        """Put weights together with what stands at their positions: tokens, and what is known of their side."""
+        """Combine weights with the facts about the tokens at their positions."""
         (looking, row_side), (looked_at, column_side) = rows, columns
         return SentenceAttention(
             weights=weights[:, :, : len(looking), : len(looked_at)],
@@ -223,12 +223,12 @@ class MeasuredText:
 
 
 def _special_token_mask(tokens: NDArray[Any]) -> BoolArray:
-    """Say of each token whether it stands for the start or the end rather than for text."""
+    """Return a mask of the tokens START and END."""
     return np.isin(tokens, (START, END))
 
 
 def measure_heads(translator: SequenceModel, text: MeasuredText, importance: bool, on_event: OnEvent) -> dict[str, Any]:
-    """Measure every head, and the loss without each of them if asked to."""
+    """Measure every head and, with `importance`, the loss without it."""
     judge = _AblationJudge(translator.model.eval(), text.batches(), translator.device)
     found: dict[str, Any] = {"loss": judge.loss(judge.model, judge._full_model_memories())}
     heads = list(_head_statistics(translator, text, judge.batches, on_event))
@@ -237,14 +237,14 @@ def measure_heads(translator: SequenceModel, text: MeasuredText, importance: boo
         places: list[HeadIndex] = [(head["kind"], head["layer"], head["head"]) for head in heads]
         for number, (place, head) in enumerate(zip(places, heads, strict=True), 1):
             head["importance"] = round(judge.loss_without(place) - found["loss"], 6)
-            on_event(ProgressUpdate("Switching heads off, one at a time", number, len(places)))
+            on_event(ProgressUpdate("Measuring the loss without each head", number, len(places)))
     return {**found, "heads": heads}
 
 
 def _head_statistics(
     translator: SequenceModel, text: MeasuredText, batches: Sequence[ArrayBatch], on_event: OnEvent
 ) -> Iterator[dict[str, Any]]:
-    """Yield every head with its badges and numbers, kind by kind."""
+    """Yield the badges and statistics of every head, kind by kind."""
     sums: dict[AttentionKind, HeadStatistics] = {}
     done = 0
     for batch in batches:
@@ -256,26 +256,26 @@ def _head_statistics(
             for kind, reading in text.attention_readings(number, {name: array[row] for name, array in weights.items()}):
                 sums[kind].add(reading)
         done += len(batch.indices)
-        on_event(ProgressUpdate("Watching the heads read", done, text.count))
+        on_event(ProgressUpdate("Recording attention", done, text.count))
     for kind, found in sums.items():
         yield from ({"kind": kind, **head} for head in found.report())
 
 
 class _AblationJudge:
-    """Measures the loss per target token, not smoothed, of a model and of the same model without a head."""
+    """Computes the loss per target token, without smoothing, of a model and of the model without a head."""
 
     def __init__(self, model: Transducer, batches: list[ArrayBatch], device: torch.device) -> None:
         self.model, self.batches, self.device = model, batches, device
         self._memories: list[Memory] | None = None
 
     def loss_without(self, head: HeadIndex) -> float:
-        """Return the loss when a head has no effect; one of the decoder leaves what the encoder says as it is."""
+        """Return the loss with a head switched off; the encoder's output is reused for heads of the decoder."""
         assert can_ablate_heads(self.model), f"a head of {type(self.model)} cannot be switched off"
         model = ablate_heads(self.model, [head])
         return self.loss(model, self._encode_batches(model) if head[0] == "encoder" else self._full_model_memories())
 
     def _full_model_memories(self) -> list[Memory]:
-        """Return what the whole model's encoder says of each batch; it says it once."""
+        """Return the encoder's output of the whole model for each batch, computed once."""
         self._memories = self._memories or self._encode_batches(self.model)
         return self._memories
 

@@ -1,4 +1,4 @@
-"""A look inside a model: one output with every attention weight, and all that the search thought of."""
+"""Inspection of a model: one output with every attention weight and the hypotheses that the search considered."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from dragoman.tasks.sequence_model import SequenceModel
 
 _TOP_TOKENS = 5  # pieces that are named at each step
-_MAX_ABLATED_MODELS = 8  # models without some heads
+_MAX_ABLATED_MODELS = 8  # in the cache
 _ROWS_PER_BATCH = 64  # hypotheses whose attention is computed at a time
 
 
 @dataclass(frozen=True)
 class _InspectedTarget:
-    """What is to be looked at: the target's tokens, how many of them were given, and how they were found."""
+    """The inspected output: its tokens, the length of the given prefix, and the trace of the search."""
 
     tokens: tuple[int, ...]
     prefix_length: int = 0
@@ -57,9 +57,9 @@ def inspect_model(
     beam: int | None = None,
     trace: bool = False,
 ) -> AttentionRecord:
-    """Record what happens inside while `text` is read and answered; `SequenceModel.inspect` explains the options."""
+    """Record every attention weight for `text`; `SequenceModel.inspect` explains the options."""
     if target is not None and prefix:
-        raise UserError("A whole target and the beginning of one cannot both be given; choose one.")
+        raise UserError("target and prefix cannot both be given.")
     if translator.task.is_language_model:
         return _inspect_language_model(translator, text, without)
     options = {"text": text, "target": target, "prefix": prefix, "without": without, "beam": beam, "trace": trace}
@@ -87,12 +87,12 @@ def inspect_model(
 def _inspect_language_model(
     translator: "SequenceModel", text: str, without: Iterable[HeadIndex] = ()
 ) -> AttentionRecord:
-    """Record what happens inside while a language model reads a text, of which it predicts every token."""
+    """Record every attention weight while a language model predicts a text."""
     if not text:
-        raise UserError("There is nothing to look at in an empty text; give some.")
-    tokens, longest = translator.target_tokenizer.encode(text), translator.max_length - 1  # START has its place too
+        raise UserError("The text to inspect is empty.")
+    tokens, longest = translator.target_tokenizer.encode(text), translator.max_length - 1  # one is START
     if len(tokens) > longest:
-        raise UserError(f"The text has {len(tokens)} tokens, the model sees {longest} at once; give a shorter one.")
+        raise UserError(f"The text has {len(tokens)} tokens; at most {longest} fit into the context window.")
     heads = _validate_heads(without, translator.model)
     model = translator.ablated_model(heads)
     record = _record_attention(translator, model, "", [], tuple(tokens))
@@ -103,20 +103,20 @@ def _inspect_language_model(
 
 
 def _inspect_again(translator: "SequenceModel", options: dict[str, Any], **changes: Any) -> AttentionRecord:
-    """Look once more with some options changed; a new text forgets what was written for the old one."""
+    """Inspect again with some options changed; a new text drops the target and prefix of the old one."""
     forgotten = {"target": None, "prefix": ""} if {"text", "prefix", "without"} & changes.keys() else {}
     return inspect_model(translator, **{**options, **forgotten, **changes})
 
 
 def _checked_source_tokens(translator: "SequenceModel", text: str, other: str) -> list[int]:
-    """Return the tokens of a text, if it is neither empty nor, like the other, longer than the model reads at once."""
+    """Return the source tokens of a text; raise an error if it is empty, or it or `other` is too long."""
     if not text.strip():
-        raise UserError("There is nothing to look at in an empty text; give a sentence.")
+        raise UserError("The text to inspect is empty.")
     source = translator.source_tokens(text)
     longest = translator.recipe.data.longest
     pieces = max(len(source) - 1, len(translator.target_tokenizer.encode(other)))
     if pieces > longest:
-        raise UserError(f"The text has {pieces} pieces, the model reads {longest} at a time; give a shorter one.")
+        raise UserError(f"The text has {pieces} tokens; the model reads at most {longest}.")
     return source
 
 
@@ -129,7 +129,7 @@ def _search_target(
     *,
     trace: bool,
 ) -> _InspectedTarget:
-    """Translate, and keep the tree of what was tried if wanted."""
+    """Search for an output, and record the search if `trace` is set."""
     heard = SearchTrace()
     best = translator.build_engine(config, model).search(
         [source], prefix=prefix, on_step=heard.record_step if trace else None
@@ -150,7 +150,7 @@ def _record_attention(
 
 
 def _output_steps(logits: Tensor, written: Sequence[int], tokenizer: Tokenizer) -> tuple[DecodingStep, ...]:
-    """Return how probable each token was that was written, and which were the likeliest (of logits T V)."""
+    """Return the log-probability of each token and the likeliest tokens of each step, from logits (T V)."""
     values = logits.float().log_softmax(-1)
     best, tokens = values.topk(min(_TOP_TOKENS, values.shape[-1]))
     rows = zip(values.tolist(), written, best.tolist(), tokens.tolist(), strict=True)
@@ -213,7 +213,6 @@ def _node_attention(
 
 
 def _token_text(tokenizer: Tokenizer, token: int) -> str:
-    """Return a token as a person reads it."""
     return END_PIECE if token == END else tokenizer.spell([token])[0]
 
 
@@ -227,13 +226,13 @@ def attention_sizes(model: Transducer, device: torch.device) -> dict[AttentionKi
 
 
 class AblatedModels:
-    """A few models without some heads, the latest ones: one goes back and forth between them."""
+    """A cache of the most recently used models with some heads switched off."""
 
     def __init__(self) -> None:
         self.models: OrderedDict[frozenset[HeadIndex], Transducer] = OrderedDict()
 
     def get(self, model: Transducer, heads: tuple[HeadIndex, ...]) -> Transducer:
-        """Return `model` without these heads."""
+        """Return `model` with these heads switched off."""
         if not heads or not can_ablate_heads(model):
             return model
         wanted = frozenset(heads)
@@ -246,12 +245,12 @@ class AblatedModels:
 
 
 def _validate_heads(heads: Iterable[Sequence[Any]], model: Transducer) -> tuple[HeadIndex, ...]:
-    """Return heads in their order, each once, if the model has them."""
+    """Return the heads sorted and without duplicates; raise an error if the model does not have them."""
     heads = list(heads)
     if not heads:
         return ()
     if not can_ablate_heads(model):
-        raise UserError("Only the heads of a Transformer can be switched off; this model is of another architecture.")
+        raise UserError("Only the heads of a Transformer can be switched off; this model has another architecture.")
     layers, count = len(model.encoder), find_attention(model, "encoder", 0).heads
     found = [tuple(head) for head in heads]
     for one in found:
