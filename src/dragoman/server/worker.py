@@ -281,13 +281,8 @@ class _PartSender:
     def __init__(
         self, request: DecodeRequest, message_id: int, channel: MessageSocket, index: int, on_step: _StepCallback
     ) -> None:
-        self.request, self.message_id, self.channel, self.index, self.on_step = (
-            request,
-            message_id,
-            channel,
-            index,
-            on_step,
-        )
+        self.request, self.message_id, self.channel = request, message_id, channel
+        self.index, self.on_step = index, on_step
         self.source = list(chain.from_iterable(request.segments))[index]
         self.last_sent = ""
 
