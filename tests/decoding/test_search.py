@@ -165,7 +165,7 @@ def test_fewer_hypotheses_than_one_are_refused(n_best):
 
 
 def test_more_hypotheses_than_the_beam_are_refused():
-    with pytest.raises(UserError, match="n_best 5 is more than the beam of 4"):
+    with pytest.raises(UserError, match="n_best must be at most the beam width, 4, got 5"):
         beam_search(Toy(1), Source.from_ids(padded([[4, END]])), DecodingConfig(beam=4), n_best=5)
 
 

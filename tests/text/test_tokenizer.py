@@ -198,7 +198,7 @@ def test_a_vocabulary_is_never_larger_than_asked_for(kind):
 
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
 def test_a_vocabulary_too_small_for_all_bytes_is_refused(kind):
-    with pytest.raises(UserError, match="needs 260 pieces or more"):
+    with pytest.raises(UserError, match="needs at least 260"):
         recipe.Recipe.from_table({"tokenizer": {"kind": kind, "size": 259}})
 
 
