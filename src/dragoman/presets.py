@@ -45,26 +45,26 @@ class TaskSpec:
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of its recipes, below a preset and the user's settings
     requirements: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # section and key: values
     has_word_tokens: bool = False  # whether an output has one token per source word, as [model] next_word needs
-    evaluator: str = "dragoman.cli.evaluations.examples:evaluate_examples"  # of `dragoman evaluate`
+    evaluator: str = "dragoman.cli.evaluators:evaluate_examples"  # of `dragoman evaluate`
 
 
 TASKS: dict[str, TaskSpec] = {
     "translate": TaskSpec(
         task="dragoman.tasks.translate:TranslationTask",
         data_keys=("source", "target", "pairs"),
-        evaluator="dragoman.cli.evaluations.translations:evaluate_translations",
+        evaluator="dragoman.cli.evaluators:evaluate_translations",
     ),
     "pronounce": TaskSpec(
         task="dragoman.tasks.word_tasks:PronunciationTask",
         data_keys=("file", "corpora"),
         defaults={**_SPELLING_TASK, "tokenizer": {**_SPELLING_TASK["tokenizer"], "target_kind": "words"}},
-        evaluator="dragoman.cli.evaluations.words:evaluate_pronunciations",
+        evaluator="dragoman.cli.evaluators:evaluate_pronunciations",
     ),
     "inflect": TaskSpec(
         task="dragoman.tasks.word_tasks:InflectionTask",
         data_keys=("file", "corpora"),
         defaults=_SPELLING_TASK,
-        evaluator="dragoman.cli.evaluations.words:evaluate_inflections",
+        evaluator="dragoman.cli.evaluators:evaluate_inflections",
     ),
     # Section 6.3 of the paper: beam 21, length penalty 0.3, output of at most 300 tokens more than the input.
     "parse": TaskSpec(
@@ -95,7 +95,7 @@ TASKS: dict[str, TaskSpec] = {
             "decoding": {"beam": 21, "length_penalty": 0.3, "extra_length": 300},
         },
         has_word_tokens=True,
-        evaluator="dragoman.cli.evaluations.trees:evaluate_trees",
+        evaluator="dragoman.cli.evaluators:evaluate_trees",
     ),
     # A language model has no source; label smoothing would only blur its probabilities, and it must write line ends.
     "generate": TaskSpec(
@@ -125,7 +125,7 @@ TASKS: dict[str, TaskSpec] = {
             ("model", "architecture"): ("decoder_only",),
             ("tokenizer", "kind"): ("characters", "bytes", "bpe", "wordpiece"),
         },
-        evaluator="dragoman.cli.evaluations.language_model:evaluate_language_model",
+        evaluator="dragoman.cli.evaluators:evaluate_language_model",
     ),
 }
 DATA_FILE_KEYS = tuple(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.evaluations.options import EvaluateOptions
+from dragoman.cli.evaluators import EvaluateOptions
 from dragoman.cli.options import BeamOption, DeviceOption, LengthPenaltyOption, PrecisionOption, ShortlistOption
 from dragoman.errors import UserError, did_you_mean
 from dragoman.presets import TASKS, import_object

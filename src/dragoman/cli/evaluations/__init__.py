@@ -1,1 +1,0 @@
-"""What `dragoman evaluate` prints: a file for each kind of task."""

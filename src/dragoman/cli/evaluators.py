@@ -1,0 +1,313 @@
+"""How `dragoman evaluate` scores each task; presets.py names the evaluator of a task."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dragoman
+from dragoman.cli.progress import print_stderr, progress_bar, status_spinner
+from dragoman.errors import UserError
+
+if TYPE_CHECKING:
+    from dragoman.evaluation.brackets import BracketScores
+    from dragoman.evaluation.error_rates import ScoringScheme
+    from dragoman.tasks.sequence_model import SequenceModel
+    from dragoman.tasks.task import Example
+    from dragoman.tasks.word_tasks import WordTask
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """The options of one `dragoman evaluate` command."""
+
+    task: str
+    run: Path | None
+    source: str | None
+    reference: str | None
+    hypotheses: str | None
+    against: Path | None
+    worst: int
+    output: Path | None
+    parameters: str | None
+    sentences: bool
+    ignore_stress: bool
+    as_json: bool
+    device: str
+    decoding: dict[str, Any]
+
+    def reject(self, *names: str) -> None:
+        """Raise a UserError if one of these options was given: the task does not support them."""
+        _reject_given(self.task, {name: getattr(self, name) or None for name in names})
+
+    def reject_search_options(self) -> None:
+        """Raise a UserError if an option of the beam search was given."""
+        _reject_given(self.task, self.decoding)
+
+    def write_outputs(self, lines: Iterable[str]) -> None:
+        """Write the outputs to --output, one per line, if it was given."""
+        if self.output:
+            self.output.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), encoding="utf-8")
+
+    def model_outputs(self, model: "SequenceModel", examples: "list[Example]") -> list[str]:
+        """Return a model's outputs for the examples."""
+        with progress_bar(f"{model.task.gerund} with {model.run}", len(examples)) as progress:
+            found: list[str] = model.predict(
+                [example.source for example in examples], progress=progress, **self.decoding
+            )
+            return found
+
+
+def _reject_given(task: str, options: dict[str, Any]) -> None:
+    """Raise a UserError for the first option that has a value."""
+    for name, value in options.items():
+        if value is not None:
+            raise UserError(f"--{name.replace('_', '-')} is not supported for --task {task}; remove it.")
+
+
+def evaluate_examples(options: EvaluateOptions) -> None:
+    """Print the scores of a run, one per line."""
+    options.reject("hypotheses", "against", "parameters", "worst", "sentences", "ignore_stress")
+    if options.run is None:
+        raise UserError(f"--task {options.task} needs a RUN, whose outputs are scored.")
+    model = dragoman.load(options.run, device=options.device)
+    examples = model.task.read_examples(options.source, options.reference, print_stderr)
+    found = options.model_outputs(model, examples)
+    options.write_outputs(found)
+    scores = list(model.task.score(examples, found))
+    if options.as_json:
+        print(json.dumps({score.name: score.value for score in scores}, ensure_ascii=False, indent=2))
+        return
+    print("\n".join(map(str, scores)))
+
+
+def evaluate_translations(options: EvaluateOptions) -> None:
+    """Print BLEU, chrF and TER of a run's translations or of --hypotheses."""
+    from dragoman.data.lines import read_lines
+    from dragoman.evaluation import scores, tables
+
+    _check_translate_options(options)
+    references = list(read_lines(str(options.reference), print_stderr))
+    sources = list(read_lines(options.source, print_stderr)) if options.source else None
+    if options.run:
+        outputs = _translate_sources(options.run, sources, len(references), options)
+    else:
+        outputs = list(read_lines(str(options.hypotheses), print_stderr))
+    options.write_outputs(outputs)
+    other_outputs = _translate_sources(options.against, sources, len(references), options) if options.against else None
+    with status_spinner("Scoring"):
+        corpus_scores = scores.score_translations(outputs, references)
+        rows = scores.score_by_length(sources, outputs, references) if sources else []
+        worst = (
+            scores.worst_sentences(sources or [""] * len(outputs), outputs, references, options.worst)
+            if options.worst
+            else []
+        )
+        comparison = scores.compare_systems(outputs, other_outputs, references) if other_outputs is not None else None
+    if options.as_json:
+        result: dict[str, Any] = scores.to_json(corpus_scores)
+        result["by_length"] = [scores.to_json(row) for row in rows]
+        result["worst"] = [scores.to_json(sentence) for sentence in worst]
+        result["against"] = scores.to_json(comparison) if comparison else None
+        print(json.dumps(result, ensure_ascii=False, indent=2))
+        return
+    parts = [tables.scores_table(corpus_scores), tables.length_table(rows) if rows else ""]
+    print(
+        "\n\n".join(filter(None, [*parts, tables.worst_sentences_table(worst) if worst else "", str(comparison or "")]))
+    )
+
+
+def _check_translate_options(options: EvaluateOptions) -> None:
+    """Raise a UserError for missing, unsupported or conflicting options."""
+    options.reject("parameters", "sentences", "ignore_stress")
+    if options.reference is None:
+        raise UserError("--reference is missing: give the reference translations, line by line.")
+    if (options.run is None) == (options.hypotheses is None):
+        raise UserError("Give either a RUN, which translates --source, or --hypotheses, a file of translations.")
+    if options.source is None and (options.run or options.against):
+        raise UserError("--source is missing: give the text that the run translates.")
+
+
+def _translate_sources(run: Path, sources: list[str] | None, expected: int, options: EvaluateOptions) -> list[str]:
+    """Translate the sources with the model in a run, after checking the number of lines."""
+    assert sources is not None, "_check_translate_options requires it"
+    if len(sources) != expected:
+        raise UserError(
+            f"--source has {len(sources):,} lines but --reference has {expected:,}; line n of one must "
+            "translate line n of the other."
+        )
+    model = dragoman.load(run, device=options.device)
+    with progress_bar(f"Translating with {run}", len(sources)) as progress:
+        found: list[str] = model.predict(sources, progress=progress, **options.decoding)
+        return found
+
+
+def evaluate_trees(options: EvaluateOptions) -> None:
+    """Print bracket precision, recall and F1 of a run's trees or of --hypotheses."""
+    from dragoman.data.lines import read_lines
+    from dragoman.evaluation import brackets, tables
+    from dragoman.evaluation.brackets import COLLINS, read_rules
+
+    _check_parse_options(options)
+    rules = (
+        read_rules(read_lines(options.parameters, print_stderr), options.parameters) if options.parameters else COLLINS
+    )
+    lines, hypotheses, references = _parse_references(options) if options.run else _read_tree_pairs(options)
+    with status_spinner("Scoring"):
+        found = brackets.score_brackets(hypotheses, references, rules)
+    _report_unscored(options, lines, found)
+    if options.as_json:
+        print(json.dumps(brackets.to_json(found, lines, each=options.sentences), ensure_ascii=False, indent=2))
+        return
+    listing = tables.sentence_counts_table(lines, found.sentences) if options.sentences else ""
+    print("\n\n".join(filter(None, [listing, tables.brackets_table(found)])))
+
+
+def _parse_references(options: EvaluateOptions) -> tuple[list[int], list[str], list[str]]:
+    """Parse the words of the reference; return sentence numbers, the run's trees and the reference trees."""
+    from dragoman.cli.line_io import load_for_task
+
+    assert options.run, "_check_parse_options requires it"
+    model = load_for_task(options.run, "parse", options.device)
+    examples = model.task.read_examples(options.source, options.reference, print_stderr)
+    found = options.model_outputs(model, examples)
+    options.write_outputs(found)
+    return list(range(1, len(found) + 1)), found, [example.references[0] for example in examples]
+
+
+def _read_tree_pairs(options: EvaluateOptions) -> tuple[list[int], list[str], list[str]]:
+    """Read two files of trees; return the line numbers of the hypotheses, and the trees of both files."""
+    from dragoman.data.lines import read_lines
+    from dragoman.evaluation.trees import treebank_sentences, well_formed_treebank_sentences
+
+    hypotheses, reference = str(options.hypotheses), str(options.reference)
+    right = well_formed_treebank_sentences(list(read_lines(reference, print_stderr)), reference)
+    lines = list(read_lines(hypotheses, print_stderr))
+    while len(lines) > len(right) and not lines[-1].strip():  # trailing empty lines belong to no sentence
+        lines.pop()
+    found = treebank_sentences(lines, expected=len(right))
+    if len(found) != len(right):
+        found = well_formed_treebank_sentences(lines, hypotheses)  # raises if malformed brackets are the cause
+        raise UserError(
+            f"{hypotheses} has {len(found):,} sentences but {reference} has {len(right):,}; tree n of both must have "
+            "the same words. Use an empty line for a missing tree."
+        )
+    return [line for line, _ in found], [text for _, text in found], [text for _, text in right]
+
+
+def _report_unscored(options: EvaluateOptions, lines: list[int], scores: "BracketScores") -> None:
+    """Print which sentences were not scored and why; raise a UserError if the files do not match."""
+    name = str(options.run or options.hypotheses)
+    left_out = [
+        (counts.status, f"line {line:,}", counts.why)
+        for line, counts in zip(lines, scores.sentences, strict=True)
+        if counts.why
+    ]
+    errors = [f"{where}: {why}" for status, where, why in left_out if status == "error"]
+    # EVALB stops after MAX_ERROR + 1 errors. A run parsed the words of the reference itself; it can only mistake words
+    # for punctuation, which is not scored, or punctuation for words.
+    if options.hypotheses and len(errors) > scores.rules.most_errors + 1:
+        raise UserError(
+            f"{name}: {len(errors):,} of {len(lines):,} sentences do not match their reference; {errors[0]} "
+            "Check that both files are in the same order, or raise MAX_ERROR in a --parameters file."
+        )
+    if not scores.overall.scored:
+        raise UserError(f"{name}: no sentence can be scored; {left_out[0][1]}: {left_out[0][2]}")
+    for status, where, why in left_out:
+        print_stderr(f"{name}: {where}: not scored ({status}): {why}")
+
+
+def _check_parse_options(options: EvaluateOptions) -> None:
+    """Raise a UserError for missing, unsupported or conflicting options."""
+    options.reject("against", "worst", "ignore_stress")
+    if not options.run:
+        options.reject("source", "output")
+        options.reject_search_options()
+    if options.reference is None or (options.run is None) == (options.hypotheses is None):
+        raise UserError(
+            "Parsing needs --reference, the gold trees, and either a RUN, which parses their words, or --task parse "
+            "and --hypotheses, a parser's trees."
+        )
+
+
+def evaluate_pronunciations(options: EvaluateOptions) -> None:
+    """Print the error rates of pronunciations, with or without stress."""
+    from dragoman.evaluation.error_rates import PRONUNCIATION, UNSTRESSED
+
+    _evaluate_words(options, UNSTRESSED if options.ignore_stress else PRONUNCIATION)
+
+
+def evaluate_inflections(options: EvaluateOptions) -> None:
+    """Print the accuracy of inflected forms."""
+    from dragoman.evaluation.error_rates import INFLECTION
+
+    options.reject("ignore_stress")
+    _evaluate_words(options, INFLECTION)
+
+
+def _evaluate_words(options: EvaluateOptions, manner: "ScoringScheme") -> None:
+    """Print the error rates of a word task."""
+    from dragoman.evaluation import error_rates, tables
+
+    _check_word_options(options)
+    model = dragoman.load(options.run, device=options.device) if options.run else None
+    task = replace(_word_task(options.task, model), scheme=manner)
+    examples = task.read_examples(None, options.reference, print_stderr)
+    outputs = (
+        options.model_outputs(model, examples)
+        if model
+        else task.read_outputs(str(options.hypotheses), examples, print_stderr)
+    )
+    options.write_outputs(task.format_entry(one, output) for one, output in zip(examples, outputs, strict=True))
+    with status_spinner("Scoring"):
+        found, by_label = task.score(examples, outputs), task.score_by_label(examples, outputs)
+    if options.as_json:
+        labels = {name: error_rates.to_json(each) for name, each in by_label.items()}
+        result = {**error_rates.to_json(found, worst=options.worst), "by_label": labels}
+        print(json.dumps(result, ensure_ascii=False, indent=2))
+        return
+    parts = [tables.rates_table(found), tables.labels_table(by_label) if len(by_label) > 1 else ""]
+    if options.worst:
+        parts += [tables.confusions_table(found.confusions()), tables.worst_words_table(found.worst(options.worst))]
+    print("\n\n".join(filter(None, parts)))
+
+
+def _check_word_options(options: EvaluateOptions) -> None:
+    """Raise a UserError for missing, unsupported or conflicting options."""
+    options.reject("source", "against", "parameters", "sentences")
+    if options.reference is None:
+        raise UserError("--reference is missing: give a lexicon with the correct outputs.")
+    if (options.run is None) == (options.hypotheses is None):
+        raise UserError(
+            f"Give either a RUN, whose outputs are scored, or --task {options.task} and --hypotheses, an output file."
+        )
+
+
+def _word_task(name: str, model: "SequenceModel | None") -> "WordTask":
+    """Return the task of a model, or without a model the task of this name."""
+    from dragoman.tasks.registry import get_task
+    from dragoman.tasks.word_tasks import WordTask
+
+    task = model.task if model else get_task(name)
+    if task.name != name or not isinstance(task, WordTask):
+        raise UserError(f"{model.run if model else name} is a {task.noun}, which --task {name} cannot score.")
+    return task
+
+
+def evaluate_language_model(options: EvaluateOptions) -> None:
+    """Print the perplexity and bits per byte of a text under a language model."""
+    from dragoman.cli.line_io import load_for_task
+    from dragoman.evaluation.perplexity import perplexity_table, to_json
+    from dragoman.tasks.generate import LanguageModel
+
+    options.reject("hypotheses", "against", "parameters", "worst", "output", "sentences", "ignore_stress")
+    options.reject_search_options()
+    if options.run is None:
+        raise UserError("--task generate needs a RUN and --reference, the text to score.")
+    model = load_for_task(options.run, "generate", options.device)
+    assert isinstance(model, LanguageModel), f"{type(model)} is not a language model"
+    (example,) = model.task.read_examples(options.source, options.reference, print_stderr)
+    with progress_bar(f"{model.task.gerund} with {options.run}", None) as progress:
+        found = model.perplexity(example.references[0], progress, print_stderr)
+    print(json.dumps(to_json(found), indent=2) if options.as_json else perplexity_table(found))
