@@ -79,12 +79,12 @@ def warn_unknown(model: "SequenceModel", lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines unchanged; print a warning for each letter or tag that is not in the vocabulary, once."""
     from dragoman.tasks.lexicon import visible_letter
 
-    said: set[str] = set()
+    reported: set[str] = set()
     for line in lines:
         pieces = model.source_tokenizer.pieces(model.task.to_model_input(line))
-        new = dict.fromkeys(piece.text for piece in pieces if piece.token == UNKNOWN and piece.text not in said)
+        new = dict.fromkeys(piece.text for piece in pieces if piece.token == UNKNOWN and piece.text not in reported)
         if new:
-            said.update(new)
+            reported.update(new)
             listed = " ".join(map(visible_letter, new))
             print_stderr(f'"{line.replace(_TAB, "⇥")}": not in the vocabulary, treated as unknown: {listed}')
         yield line
