@@ -44,9 +44,9 @@ def test_a_shortlist_for_other_vocabularies_is_refused(command, run):
         (lambda tables: {"common": tables["common"]}, "shape"),
         (lambda tables: tables | {"likely": tables["likely"][:-1]}, "shape"),
         (lambda tables: tables | {"common": tables["common"][None]}, "shape"),
-        (lambda tables: tables | {"likely": tables["likely"] + 9999}, "does not have"),
-        (lambda tables: tables | {"likely": tables["likely"] - 9999}, "does not have"),
-        (lambda tables: tables | {"likely": tables["likely"].float()}, "does not have"),
+        (lambda tables: tables | {"likely": tables["likely"] + 9999}, "not in the vocabulary"),
+        (lambda tables: tables | {"likely": tables["likely"] - 9999}, "not in the vocabulary"),
+        (lambda tables: tables | {"likely": tables["likely"].float()}, "not in the vocabulary"),
     ],
 )
 def test_a_damaged_shortlist_is_refused(command, run, change, words):
