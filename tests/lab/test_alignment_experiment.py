@@ -50,14 +50,14 @@ def record_with(links, source, target):
 def test_a_planted_head_aligns_without_error_and_the_others_do_not():
     source, target = ("the", "man", "sleeps", "here"), ("hier", "schläft", "der", "Mann")
     gold = parse_links("0-2 1-3 2-1 3-0")
-    found = {
+    result = {
         name: LinkCounts().add(made, gold).rates["error"]
         for name, made in attention_links(record_with(gold, source, target))
     }
-    assert found["layer 2, head 1, when written"] == 0
-    assert found["layer 1, head 1, when written"] > 0.5
-    assert found["layer 2, head 1, one step later"] > 0.5
-    assert len(found) == 2 * (2 * (2 + 1) + 1)
+    assert result["layer 2, head 1, when written"] == 0
+    assert result["layer 1, head 1, when written"] > 0.5
+    assert result["layer 2, head 1, one step later"] > 0.5
+    assert len(result) == 2 * (2 * (2 + 1) + 1)
 
 
 def test_words_are_split_as_the_phrasebook_counts_them():

@@ -74,9 +74,9 @@ def test_one_length_alone_is_one_range():
 def test_bleu_of_a_range_uses_only_the_sentences_of_that_length():
     pairs = [("a b", "one two three four"), ("a b c d e f", "five six seven eight")]
     translations = ["one two three four", "nothing of the kind"]
-    found = [bleu_in_range(translations, pairs, each) for each in quantile_ranges(pairs)]
-    assert found[0] == pytest.approx(100)
-    assert found[-1] < 10
+    result = [bleu_in_range(translations, pairs, each) for each in quantile_ranges(pairs)]
+    assert result[0] == pytest.approx(100)
+    assert result[-1] < 10
     assert [format_range(each) for each in ((2, 2), (3, 6))] == ["2", "3–6"]
 
 

@@ -38,7 +38,7 @@ class Counted:
         self.budgets.append(lab.budget_seconds)
         (lab.folder / "dot.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
         parts = ("A paragraph.", ReportTable("T", ("a", "b"), (("x", 1.5),)), ReportPicture("dot.svg", "A dot."))
-        return ExperimentReport((f"It found {len(self.budgets)}.",), parts, {"value": 1})
+        return ExperimentReport((f"It result {len(self.budgets)}.",), parts, {"value": 1})
 
 
 @pytest.fixture
@@ -92,12 +92,12 @@ def test_time_is_divided_in_proportion_and_unused_time_goes_to_later_experiments
 
 
 def test_a_finished_experiment_runs_again_only_with_overwrite(order):
-    experiment, said = Counted(), []
+    experiment, message = Counted(), []
     first = run_all({"masks": experiment}, order())
-    again = run_all({"masks": experiment}, order(), on_event=said.append)
+    again = run_all({"masks": experiment}, order(), on_event=message.append)
     assert len(experiment.budgets) == 1
     assert again == first
-    assert said == [Notice(f"{order().root / 'masks'} is finished already; use --overwrite to run it again.")]
+    assert message == [Notice(f"{order().root / 'masks'} is finished already; use --overwrite to run it again.")]
     run_all({"masks": experiment}, order(overwrite=True))
     run_all({"masks": experiment}, order(seed=2))
     assert len(experiment.budgets) == 3
@@ -153,10 +153,10 @@ def test_a_model_that_no_experiment_inspects_is_an_error():
 
 def test_a_report_has_the_facts_needed_to_repeat_it(order):
     run_all({"masks": Counted()}, order())
-    found = json.loads((order().root / "masks" / "results.json").read_text())
-    assert found["results"] == {"value": 1}
-    assert {"command", "date", "corpus", "seed", "budget", "machine"} <= set(found["facts"])
-    assert "torch" in found["facts"]["machine"]
+    result = json.loads((order().root / "masks" / "results.json").read_text())
+    assert result["results"] == {"value": 1}
+    assert {"command", "date", "corpus", "seed", "budget", "machine"} <= set(result["facts"])
+    assert "torch" in result["facts"]["machine"]
 
 
 def test_several_experiments_share_one_report(order):

@@ -1,4 +1,4 @@
-"""Figures 3 to 5: a planted head is found, rules use the same examples, and the whole experiment."""
+"""Figures 3 to 5: a planted head is result, rules use the same examples, and the whole experiment."""
 
 import numpy as np
 import pytest
@@ -39,20 +39,20 @@ def drawn():
 
 
 @pytest.fixture(scope="module")
-def unwatched(drawn):
+def random_sentences(drawn):
     """Sentences with weights that mean nothing."""
     chance = np.random.default_rng(1)
 
     def weights(rows, columns):
         return chance.dirichlet(np.ones(columns + 1), (LAYERS, HEADS, rows)).astype(np.float32)
 
-    found = []
+    result = []
     for each in drawn:
         source, target = tuple(split_words(each.source)), tuple(split_words(each.target))
         sizes = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
         kinds = {kind: weights(len(above), len(below)) for kind, (above, below) in sizes.items()}
-        found.append(WordAttention((each.source, each.target), source, target, kinds, each))
-    return found
+        result.append(WordAttention((each.source, each.target), source, target, kinds, each))
+    return result
 
 
 def planted(sentences, wanted):
@@ -67,18 +67,18 @@ def planted(sentences, wanted):
 
 
 @pytest.mark.parametrize("wanted", RELATIONS, ids=NAMES)
-def test_a_planted_head_is_found_and_always_right(unwatched, wanted):
-    found = score_heads(wanted, list(planted(unwatched, wanted)))
-    assert found.best_head == PLANTED
-    assert found.hits[:, *PLANTED].all()
-    assert found.weight[:, *PLANTED].min() > 0.3
-    assert found.hits[:, 0, 0].mean() < 0.5
+def test_a_planted_head_is_found_and_always_right(random_sentences, wanted):
+    result = score_heads(wanted, list(planted(random_sentences, wanted)))
+    assert result.best_head == PLANTED
+    assert result.hits[:, *PLANTED].all()
+    assert result.weight[:, *PLANTED].min() > 0.3
+    assert result.hits[:, 0, 0].mean() < 0.5
 
 
-def test_a_head_that_attends_to_the_end_is_never_right(unwatched):
+def test_a_head_that_attends_to_the_end_is_never_right(random_sentences):
     wanted = relation(ANTECEDENT)
     resting = []
-    for one in unwatched:
+    for one in random_sentences:
         asleep = np.zeros_like(one.weights["encoder"])
         asleep[..., -1] = 1.0
         resting.append(WordAttention(one.texts, one.source, one.target, {"encoder": asleep}, one.gold))
@@ -86,24 +86,24 @@ def test_a_head_that_attends_to_the_end_is_never_right(unwatched):
     assert score_heads(relation("the word just read", "decoder"), resting) is None
 
 
-def test_the_rule_of_a_fixed_distance_is_found(unwatched):
+def test_the_rule_of_a_fixed_distance_is_found(random_sentences):
     before = relation("the word before")
-    assert best_rule(POSITION_RULES, before, unwatched) == "1 word back"
-    assert rule_hits(POSITION_RULES["1 word back"], before, unwatched).all()
+    assert best_rule(POSITION_RULES, before, random_sentences) == "1 word back"
+    assert rule_hits(POSITION_RULES["1 word back"], before, random_sentences).all()
 
 
-def test_the_rules_of_antecedents_are_those_counted_by_hand(drawn, unwatched):
+def test_the_rules_of_antecedents_are_those_counted_by_hand(drawn, random_sentences):
     nearest = sum(max(each for each in pair.nouns if each < i) == j for pair in drawn for i, j in pair.anaphora)
     back = sum(i - j == 2 for pair in drawn for i, j in pair.anaphora)
     wanted = relation(ANTECEDENT)
-    assert rule_hits(NOUN_RULES["the nearest noun before"], wanted, unwatched).sum() == nearest
-    assert rule_hits(POSITION_RULES["2 words back"], wanted, unwatched).sum() == back
+    assert rule_hits(NOUN_RULES["the nearest noun before"], wanted, random_sentences).sum() == nearest
+    assert rule_hits(POSITION_RULES["2 words back"], wanted, random_sentences).sum() == back
 
 
-def test_distant_parts_are_aligned_with_the_same_word(unwatched):
+def test_distant_parts_are_aligned_with_the_same_word(random_sentences):
     for kind, side in (("encoder", 0), ("decoder", 1)):
         wanted = next(each for each in RELATIONS if each.figure == 3 and each.kind == kind)
-        pairs = [(one, each) for one in unwatched for each in wanted.find_examples(one, kind)]
+        pairs = [(one, each) for one in random_sentences for each in wanted.find_examples(one, kind)]
         assert pairs
         for one, example in pairs:
             meant = {link[1 - side] for link in one.links if link[side] == example.query}
@@ -159,8 +159,10 @@ def test_a_finding_reports_only_significant_advantages():
     )
     assert "where the nearest noun is wrong (3 examples) the head is right in 0 %." in relation_finding(row)
     row["position"]["advantage"] = [0.02, 0.2]
-    said = "encoder.1.2 attends to the antecedent of a pronoun and is right in 50 % of 20 test examples (30 to 70 %)."
-    assert relation_finding(row).startswith(said)
+    message = (
+        "encoder.1.2 attends to the antecedent of a pronoun and is right in 50 % of 20 test examples (30 to 70 %)."
+    )
+    assert relation_finding(row).startswith(message)
     assert "2 words back, is right in 45 % (head minus rule: +2 to +20 points)." in relation_finding(row)
 
 
@@ -178,8 +180,8 @@ def report(small_phrasebook, small_model, tmp_path_factory):
 
 def test_the_experiment_finds_a_head_for_every_relation_and_draws_the_figures_of_the_paper(report):
     lab, made = report
-    found = {(row["kind"], row["relation"]) for row in made.results["relations"]}
-    assert ("encoder", ANTECEDENT) in found and ("cross", "the word that is translated") in found
+    result = {(row["kind"], row["relation"]) for row in made.results["relations"]}
+    assert ("encoder", ANTECEDENT) in result and ("cross", "the word that is translated") in result
     assert {"figure-3.png", "figure-4.png", "figure-5.png", "ablation.png", "accuracy.png"} <= {
         path.name for path in lab.folder.iterdir()
     }
@@ -190,9 +192,9 @@ def test_batched_records_equal_those_of_single_sentences(report, small_phraseboo
     lab, _ = report
     model = lab.reference_model().translator
     pairs = [*small_phrasebook.pairs("test")[:10], ("", "nichts"), ("word " * 300, "zu lang")]
-    found = record_attention(model, pairs, lambda _event: None, "watching")
-    assert found[-2:] == [None, None]
-    for one, (source, target) in zip(found[:10], pairs, strict=False):
+    result = record_attention(model, pairs, lambda _event: None, "watching")
+    assert result[-2:] == [None, None]
+    for one, (source, target) in zip(result[:10], pairs, strict=False):
         alone = model.inspect(source, target=target)
         assert (one.source_pieces, one.target_pieces) == (alone.source_pieces, alone.target_pieces)
         assert (one.source_spans, one.target_spans) == (alone.source_spans, alone.target_spans)

@@ -10,7 +10,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["architecture"], 'Unknown experiment "architecture"; choose from'),
         (["variations", "--budget", "10s"], "A budget of 10 seconds is too small for variations"),
@@ -21,11 +21,11 @@ import pytest
         (["masks", "--run", "nowhere"], "masks trains its own"),
     ],
 )  # fmt: skip
-def test_errors_are_reported_before_anything_is_written(command, tmp_path, monkeypatch, arguments, said):
+def test_errors_are_reported_before_anything_is_written(command, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     outcome = command("lab", *arguments, "--folder", tmp_path / "lab")
     assert outcome.code == 2
-    assert said in outcome.err
+    assert message in outcome.err
     assert outcome.err.count("\n") == 1
 
 

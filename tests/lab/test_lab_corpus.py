@@ -10,12 +10,12 @@ from dragoman.lab.corpus import find_corpus as find
 
 def test_the_phrasebook_is_written_once_with_its_links(tmp_path, monkeypatch):
     monkeypatch.setattr("dragoman.lab.corpus.PHRASEBOOK_SIZES", {"train": 30, "valid": 3, "test": 5})
-    found = find("phrasebook", tmp_path)
-    assert [len(found.pairs(split)) for split in ("train", "valid", "test")] == [30, 3, 5]
-    assert len(found.links.read_text().splitlines()) == 5
-    written_at = found.train[0].stat().st_mtime_ns
-    assert find("phrasebook", tmp_path) == found
-    assert found.train[0].stat().st_mtime_ns == written_at
+    result = find("phrasebook", tmp_path)
+    assert [len(result.pairs(split)) for split in ("train", "valid", "test")] == [30, 3, 5]
+    assert len(result.links.read_text().splitlines()) == 5
+    written_at = result.train[0].stat().st_mtime_ns
+    assert find("phrasebook", tmp_path) == result
+    assert result.train[0].stat().st_mtime_ns == written_at
 
 
 def test_another_seed_gives_another_phrasebook(tmp_path, monkeypatch):
@@ -28,11 +28,11 @@ def test_another_seed_gives_another_phrasebook(tmp_path, monkeypatch):
 def test_two_files_are_split_without_overlap(tmp_path):
     for side in ("a", "b"):
         (tmp_path / f"text.{side}").write_text("".join(f"{side} {n % 40}\n" for n in range(80)))
-    found = find(f"{tmp_path}/text.a:{tmp_path}/text.b", tmp_path / "lab")
-    parts = [set(found.pairs(split)) for split in ("train", "valid", "test")]
+    result = find(f"{tmp_path}/text.a:{tmp_path}/text.b", tmp_path / "lab")
+    parts = [set(result.pairs(split)) for split in ("train", "valid", "test")]
     assert [len(part) for part in parts] == [32, 4, 4]
     assert len(set.union(*parts)) == 40
-    assert all(source.replace("a", "b") == target for source, target in found.pairs("train"))
+    assert all(source.replace("a", "b") == target for source, target in result.pairs("train"))
 
 
 def test_the_splits_of_a_folder_are_used_as_they_are(tmp_path):
@@ -40,9 +40,9 @@ def test_the_splits_of_a_folder_are_used_as_they_are(tmp_path):
         for language in ("de", "en"):
             with gzip.open(tmp_path / f"{split}.{language}.gz", "wt") as file:
                 file.write(f"{split} {language}\n")
-    found = find(str(tmp_path), tmp_path / "lab", languages="en:de")
-    assert found.pairs("test") == [("test_2016 en", "test_2016 de")]
-    assert found.name.endswith("en–de")
+    result = find(str(tmp_path), tmp_path / "lab", languages="en:de")
+    assert result.pairs("test") == [("test_2016 en", "test_2016 de")]
+    assert result.name.endswith("en–de")
     assert find(str(tmp_path), tmp_path / "lab").pairs("test") == [("test_2016 de", "test_2016 en")]
 
 
@@ -64,10 +64,10 @@ def test_filtering_by_length_does_not_change_the_test_split(tmp_path, corpus):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "message"),
     [("nowhere", "is neither"), ("a.en:a.de", "a.en"), ("{}", "does not have two files named train.LANGUAGE")],
 )  # fmt: skip
-def test_a_missing_corpus_is_an_error(tmp_path, wanted, said):
+def test_a_missing_corpus_is_an_error(tmp_path, wanted, message):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         find(wanted.format(tmp_path / "empty"), tmp_path / "lab")

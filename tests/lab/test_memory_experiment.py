@@ -36,8 +36,8 @@ def parts_of(lab):
 
 
 def test_the_experiment_writes_a_report_within_a_second_and_repeats_nothing(tmp_path, corpus):
-    heard = []
-    lab = toy_lab(tmp_path, corpus, seconds=1.0, name="memory", on_event=heard.append)
+    events = []
+    lab = toy_lab(tmp_path, corpus, seconds=1.0, name="memory", on_event=events.append)
 
     report = memory.run(lab)
 
@@ -52,16 +52,16 @@ def test_the_experiment_writes_a_report_within_a_second_and_repeats_nothing(tmp_
     pictures = [part.file for part in report.parts if isinstance(part, ReportPicture)]
     assert all((lab.folder / file).read_bytes().startswith(b"\x89PNG") for file in pictures)
     assert len(pictures) == 4 and len(report.findings) == 7
-    assert any(isinstance(event, ProgressUpdate) and event.total == 100 for event in heard)
+    assert any(isinstance(event, ProgressUpdate) and event.total == 100 for event in events)
 
     write_reports("Memory", [ReportSection("memory", memory.TITLE, memory.QUESTION, lab.folder, report)], lab.folder)
     assert "hop 3" in (lab.folder / "report.html").read_text()
     assert all(row[0] in (lab.folder / "report.md").read_text() for table in examples for row in table.rows)
 
-    made, heard[:] = parts_of(lab), []
-    again = memory.run(toy_lab(tmp_path, corpus, seconds=1.0, name="memory", on_event=heard.append))
+    made, events[:] = parts_of(lab), []
+    again = memory.run(toy_lab(tmp_path, corpus, seconds=1.0, name="memory", on_event=events.append))
     assert parts_of(lab) == made and len(made) == 12
-    assert not heard
+    assert not events
     assert json.dumps(again.results) == json.dumps(report.results) and again.findings == report.findings
 
 
@@ -102,8 +102,8 @@ def test_the_last_mention_answers_with_the_nearest_place_before_it():
 
 def test_a_hop_finds_a_fact_if_it_has_the_largest_weight():
     weights = torch.tensor([[[0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.6, 0.1]], [[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1]]])
-    found = memory.supporting_fact_rates(MemoryPrediction(torch.tensor([1, 1]), weights), [STORY, STORY])
-    assert found == {"hops": [1.0, 0.5], "all": 0.5}
+    result = memory.supporting_fact_rates(MemoryPrediction(torch.tensor([1, 1]), weights), [STORY, STORY])
+    assert result == {"hops": [1.0, 0.5], "all": 0.5}
 
 
 def test_a_difference_within_the_interval_is_not_reported():
@@ -121,12 +121,12 @@ def test_networks_that_learned_nothing_are_not_compared():
 
 def test_encoded_stories_can_be_decoded():
     numbers = build_vocabulary([STORY])
-    exam = encode_stories([STORY, Story(STORY.sentences[:1], "Where is Ada?", "attic", (0,))], numbers)
+    encoded = encode_stories([STORY, Story(STORY.sentences[:1], "Where is Ada?", "attic", (0,))], numbers)
     known = {number: word for word, number in numbers.items()}
-    assert [known[token] for token in exam.story[0, 2].tolist() if token] == ["ada", "took", "the", "violin"]
-    assert exam.story.shape == (2, 4, 5)
-    assert exam.story[1, 1:].count_nonzero() == 0
-    assert known[int(exam.answer[1])] == "attic"
+    assert [known[token] for token in encoded.story[0, 2].tolist() if token] == ["ada", "took", "the", "violin"]
+    assert encoded.story.shape == (2, 4, 5)
+    assert encoded.story[1, 1:].count_nonzero() == 0
+    assert known[int(encoded.answer[1])] == "attic"
 
 
 def test_a_network_memorises_a_few_stories_and_then_stops():

@@ -52,8 +52,8 @@ def test_a_difference_within_the_range_over_seeds_is_not_reported():
 
 def test_the_variant_that_is_better_with_every_seed_is_reported():
     low, high = seed_statistics([1.0, 2.0]), seed_statistics([3.0, 3.1])
-    said = compare_variants("Loss", {"with": low, "without": high}, decimal_formatter(1))
-    assert said == "Loss: 1.5 (1.0–2.0) with, 3.0 (3.0–3.1) without; better with (with each of 2 seeds)."
+    message = compare_variants("Loss", {"with": low, "without": high}, decimal_formatter(1))
+    assert message == "Loss: 1.5 (1.0–2.0) with, 3.0 (3.0–3.1) without; better with (with each of 2 seeds)."
     assert comparison_phrase(low, high) == comparison_phrase(high, low, less_is_better=False) == "better than"
     assert comparison_phrase(low, high, less_is_better=False) == "worse than"
     assert comparison_phrase(low, seed_statistics([1.5, 1.6])) == "not clearly better or worse than"
@@ -67,10 +67,10 @@ def test_diverged_trainings_are_left_out_and_counted():
     )
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, ""), (2, "one of 3 comparisons."), (3, "one of 10 comparisons.")])
-def test_the_probability_of_a_chance_result_is_reported(count, said):
+@pytest.mark.parametrize(("count", "message"), [(1, ""), (2, "one of 3 comparisons."), (3, "one of 10 comparisons.")])
+def test_the_probability_of_a_chance_result_is_reported(count, message):
     """Of all ways to deal 2n ranks to two kinds, two give one of them all the best."""
-    assert chance_note(count).endswith(said)
+    assert chance_note(count).endswith(message)
 
 
 def test_the_gradient_norm_of_a_layer_is_that_of_all_its_parameters():
@@ -98,9 +98,11 @@ def test_the_experiment_writes_a_report(tmp_path, corpus, monkeypatch):
 
 
 def test_kinds_are_compared_with_the_papers_over_seeds():
-    found = {kind: seed_statistics([5.0, 6.0]) for kind in normalisation.NORMALISATIONS} | {
+    result = {kind: seed_statistics([5.0, 6.0]) for kind in normalisation.NORMALISATIONS} | {
         "layer, pre": seed_statistics([2.0, 3.0])
     }
-    said = normalisation.depth_finding(6, 100, found)
-    assert "with 6 layers at step 100: layer, post (the paper) 5.50 (5.00–6.00); layer, pre 2.50 (2.00–3.00)" in said
-    assert "Layer, pre is better than the paper’s; batch, post is not clearly better or worse than the paper’s" in said
+    message = normalisation.depth_finding(6, 100, result)
+    assert "with 6 layers at step 100: layer, post (the paper) 5.50 (5.00–6.00); layer, pre 2.50 (2.00–3.00)" in message
+    assert (
+        "Layer, pre is better than the paper’s; batch, post is not clearly better or worse than the paper’s" in message
+    )

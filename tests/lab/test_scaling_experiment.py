@@ -25,9 +25,9 @@ def test_the_norm_of_the_softmax_jacobian_is_that_of_autograd():
 
 
 def test_equal_scores_have_the_entropy_of_a_uniform_choice():
-    found = scaling.softmax_statistics(torch.zeros(2, 64, dtype=torch.float64))
-    assert found["entropy"] == pytest.approx(math.log(64))
-    assert found["largest weight"] == pytest.approx(1 / 64)
+    result = scaling.softmax_statistics(torch.zeros(2, 64, dtype=torch.float64))
+    assert result["entropy"] == pytest.approx(math.log(64))
+    assert result["largest weight"] == pytest.approx(1 / 64)
 
 
 def test_the_experiment_writes_a_report(tmp_path, corpus, monkeypatch):

@@ -33,11 +33,11 @@ def test_means_that_do_not_pass_students_test_do_not_differ():
 
 def test_the_table_has_a_row_for_every_variation_and_marks_differences():
     rows = rows_with("1 head", [2.0, 2.1, 1.9])
-    found = {row[1]: row for row in variations_table(rows).rows}
-    assert list(found) == [each.name for each in VARIATIONS]
-    assert found["1 head"][2] == "2.000 ± 0.100"
-    assert found["1 head"][-1] == "worse"
-    assert found["8 heads"][-1] == "no clear difference"
+    result = {row[1]: row for row in variations_table(rows).rows}
+    assert list(result) == [each.name for each in VARIATIONS]
+    assert result["1 head"][2] == "2.000 ± 0.100"
+    assert result["1 head"][-1] == "worse"
+    assert result["8 heads"][-1] == "no clear difference"
     assert any("worse: 1 head (+0.500)" in finding for finding in variation_findings(rows))
 
 
