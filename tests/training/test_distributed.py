@@ -8,6 +8,11 @@ import sys
 import pytest
 
 import dragoman
+from dragoman.run import Run
+from dragoman.training.distributed import World
+from dragoman.training.events import ignore_event
+from dragoman.training.prepare import open_corpora, prepare_data
+from dragoman.training.trainer import Trainer
 
 # 72 pairs in an odd number of batches: one process has less work than the other in the last update of an epoch.
 SETTINGS = [
@@ -74,3 +79,13 @@ def test_two_processes_add_gradients_and_average_running_statistics(tmp_path):
     ]
     messages = [process.communicate(timeout=280)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], messages
+
+
+def test_a_training_with_fewer_micro_batches_than_processes_warns(toy_recipe, tmp_path):
+    recipe = toy_recipe(tmp_path / "run", "training.accumulate=1")
+    run = Run(recipe.run)
+    run.folder.mkdir()
+    data = prepare_data(run, recipe, *open_corpora(recipe), ignore_event)
+    notice = next(Trainer(run, recipe, data, world=World(rank=0, size=2)).fit())
+    assert "Set training.accumulate to a multiple of 2." in notice.text
+    assert notice.serious

@@ -62,10 +62,10 @@ def train(
         "data": {name: path for name, path in files.items() if path is not None},
         "training": {name: value for name, value in settings.items() if value is not None},
     }
-    how = build_recipe(recipe, given, preset, overrides or [])
+    merged = build_recipe(recipe, given, preset, overrides or [])
     first = os.environ.get("RANK", "0") == "0"  # of several processes, one shows them all
-    with watch_in_background(how.run, watch_port) if watch and first else nullcontext():
-        train_with_display(how, resume=resume, overwrite=overwrite)
+    with watch_in_background(merged.run, watch_port) if watch and first else nullcontext():
+        train_with_display(merged, resume=resume, overwrite=overwrite)
 
 
 def build_recipe(recipe: Path | None, given: dict[str, Any], preset: str | None, overrides: list[str]) -> Recipe:

@@ -143,6 +143,12 @@ class Trainer:
         keep_freed_memory()
         yield from self._restore_newest_checkpoint()
         self._check_disk_space()
+        if self.world.size > self.config.accumulate:
+            yield Notice(
+                f"{self.world.size} processes share the {self.config.accumulate} micro-batches of an update, so some "
+                f"have nothing to do. Set training.accumulate to a multiple of {self.world.size}.",
+                serious=True,
+            )
         yield self._training_plan(self.progress.step, self.progress.seconds)
         yield from self._train_and_save()
         if self.world.is_main_process:
