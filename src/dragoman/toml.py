@@ -17,7 +17,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file. `dragoman init translate > {path}` writes one to edit.") from None
+        raise UserError(f"{path}: no such file. Run `dragoman init translate > {path}` to create one.") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:

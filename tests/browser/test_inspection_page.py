@@ -184,7 +184,7 @@ def test_the_url_restores_the_view(visit, viewer):
 
 def test_the_saved_page_opens_from_disk_without_a_network(viewer, browser, tmp_path):
     with viewer.expect_download() as saved:
-        viewer.click("#view button:has-text('Save as page')")
+        viewer.click("#view button:has-text('Save as HTML')")
     file = tmp_path / "saved.html"
     saved.value.save_as(file)
     check_saved(browser, file)

@@ -77,7 +77,7 @@ def test_what_can_be_trained_on_is_trained_on_and_every_repair_is_said(train):
     assert trained.code == 0
     for words in (
         "a byte-order mark at its start was removed", "lines end in CRLF; the CR was removed",
-        "2 pairs with an empty side are left out", "1 pairs of more than 256 pieces are left out",
+        "2 pairs with an empty side are skipped", "1 pairs of more than 256 pieces are skipped",
         "Training into", ": 3 pairs, 1 for validation",
     ):  # fmt: skip
         assert words in trained.err

@@ -30,7 +30,7 @@ REFUSED = {
     "an unknown preset": ('preset = "huge"', 'no preset "huge"; there are tiny, small, base, big.'),
     "an unknown task": ('task = "translat"', 'task is "translat"; it must be one of "translate", '),
     "a table that is none": ("model = 4", "[model] must be a table of settings; found 4."),
-    "no data": ("", "The recipe names no text to train on: set [data] source and target, or pairs."),
+    "no data": ("", "The recipe has no training text: set [data] source and target, or pairs."),
 }
 
 
@@ -75,7 +75,7 @@ def test_an_unknown_preset_on_the_command_line_is_refused(train):
 def test_a_missing_recipe_is_told_how_to_be_made(command, tmp_path):
     refused = command("train", tmp_path / "missing.toml")
     assert refused.code == 2
-    assert f"`dragoman init translate > {tmp_path / 'missing.toml'}` writes one to edit." in refused.err
+    assert f"Run `dragoman init translate > {tmp_path / 'missing.toml'}` to create one." in refused.err
 
 
 def test_an_unknown_task_is_refused_by_init(command):

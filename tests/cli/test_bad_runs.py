@@ -108,7 +108,7 @@ DAMAGES = {
     "a tensor of another type": (change_tensors(with_one_of_another_type), "has type torch.float64"),
     "no tokenizer": (lambda run: (run / "tokenizer.json").unlink(), "tokenizer.json: no such file."),
     "a tokenizer cut short": (cut("tokenizer.json"), "tokenizer.json: not valid JSON"),
-    "a tokenizer of another product": (of_another_product, "so another program wrote it"),
+    "a tokenizer of another product": (of_another_product, "so it was not written by Dragoman"),
     "a tokenizer of another run": (of_another_run, "is not the one that the model was trained with"),
     "a tokenizer nested too deeply": (write("tokenizer.json", b"[" * 100_000), "tokenizer.json: not "),
     "a recipe of another size": (edit("recipe.toml", "width = 16", "width = 32"), "needs ["),

@@ -73,7 +73,7 @@ def test_an_argument_that_is_no_unicode_is_translated_all_the_same(command, trai
         (["--sample", "--temperature", -1], "temperature must be 0 or more, got -1.0"),
         (["--sample", "--top-p", 1.5], "top_p must be above 0 and at most 1, got 1.5"),
         (["--length-penalty", -1], "--length-penalty"),
-        (["--device", "abacus"], 'torch has no device "abacus" on this machine; available: '),
+        (["--device", "abacus"], 'Device "abacus" is not available on this machine; available: '),
     ],
 )
 def test_options_beyond_their_range_are_refused(command, trained, options, words):

@@ -72,7 +72,7 @@ def test_trees_are_indented_or_drawn(command, parser, tmp_path):
     )
     drawing, page = tmp_path / "tree.svg", tmp_path / "trees.html"
     assert command("parse", parser, DOG, "--format", "svg", "-o", drawing).out == ""
-    assert "Tree of: the dog runs ." in ET.parse(drawing).getroot().get("aria-label")
+    assert "Parse tree: the dog runs ." in ET.parse(drawing).getroot().get("aria-label")
     command("parse", parser, DOG, "a cat", "--format", "html", "-o", page)
     assert page.read_text().count("<svg ") == 2
 
@@ -100,9 +100,9 @@ def test_trees_with_other_words_than_the_text_are_refused(command, parser, treeb
     words.write_text("the dog runs .\na cat sits .\nthe dog runs .\na dog sits .\n")
     refused = command("evaluate", parser, "--reference", treebank, "--source", words)
     assert refused.code == 2
-    assert 'words: line 3: the words "the dog runs ." are not those of tree 3' in refused.err
+    assert 'words: line 3: the words "the dog runs ." differ from those of tree 3' in refused.err
 
 
 def test_the_card_and_python_speak_of_a_parser(parser):
-    assert "A parser trained by Dragoman" in (parser / "README.md").read_text()
+    assert "A parser trained with Dragoman" in (parser / "README.md").read_text()
     assert dragoman.load(parser).parse([DOG, ""]) == [TREES[0], ""]

@@ -25,7 +25,7 @@ def test_a_shortlist_is_made_once_and_used_by_translate(command, run):
 def test_a_run_without_a_shortlist_says_how_one_is_made(command, run):
     outcome = command("translate", run, "a b", "--shortlist")
     assert outcome.code == 2
-    assert f"`dragoman shortlist {run}` learns one" in outcome.err
+    assert f"run `dragoman shortlist {run}` to learn one" in outcome.err
 
 
 def test_a_shortlist_for_other_vocabularies_is_refused(command, run):
@@ -35,7 +35,7 @@ def test_a_shortlist_for_other_vocabularies_is_refused(command, run):
     write_weights(where, tensors, {"source_tokenizer": "another", "target_tokenizer": "another"})
     outcome = command("translate", run, "a b", "--shortlist")
     assert outcome.code == 2
-    assert "other vocabularies" in outcome.err
+    assert "different vocabularies" in outcome.err
 
 
 @pytest.mark.parametrize(

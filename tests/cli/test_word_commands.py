@@ -112,7 +112,7 @@ def test_a_file_of_a_run_with_labels_needs_one(command, inflector):
     found = json.loads(command("evaluate", inflector, "--reference", f"en={inflector.parent / 'en'}", "--json").out)
     assert found["accuracy"]["value"] == 100 and found["words"] == 3
     refused = command("evaluate", inflector, "--reference", inflector.parent / "en")
-    assert refused.code == 2 and "which label has it? Write de=" in refused.err
+    assert refused.code == 2 and "the label is missing. Write de=" in refused.err
 
 
 @pytest.fixture
@@ -141,8 +141,8 @@ def test_stress_can_be_ignored(command, found):
 
 def test_what_cannot_be_asked_is_refused_with_what_can(command, speaker, inflector, lexicon):
     for arguments, words in (
-        (("pronounce", speaker, "de\tab"), '"de⇥ab" is not the word, without tabs'),
-        (("inflect", inflector, "ab", "--label", "de"), '"de⇥ab" is not a label and the lemma and the tags'),
+        (("pronounce", speaker, "de\tab"), '"de⇥ab": expected the word, without tabs'),
+        (("inflect", inflector, "ab", "--label", "de"), '"de⇥ab": expected a label and the lemma and the tags'),
         (
             ("inflect", inflector, "ab", "--label", "dee", "--tags", "N"),
             'no label "dee"; it has de, en. Did you mean "de"?',

@@ -114,7 +114,7 @@ def test_only_the_heads_of_a_transformer_can_be_switched_off(run):
     if is_transformer(run):
         assert model.inspect("a b", without=[("cross", 0, 1)]).ablated_heads == (("cross", 0, 1),)
     else:
-        with pytest.raises(UserError, match="Only the heads of a Transformer can be switched off"):
+        with pytest.raises(UserError, match="Only the heads of a Transformer can be ablated"):
             model.inspect("a b", without=[("cross", 0, 0)])
 
 

@@ -52,7 +52,7 @@ def test_it_learns_and_says_how_well_in_bits_per_character(run):
     assert last["score"] < first["score"] < 6
     assert last["samples"][0]["translation"]
     card = run.card_file.read_text()
-    assert "A language model trained by Dragoman" in card
+    assert "A language model trained with Dragoman" in card
     assert "bits per character" in card and "window:32|stride:16" in card
     assert " windows: " in card and "pairs" not in card
 
@@ -115,7 +115,7 @@ def test_the_command_prints_the_prompt_and_what_follows(model, run, command):
     [
         (["--temperature", "nan"], "--temperature"),
         (["--top-p", "0"], "top_p must be above 0 and at most 1, got 0.0"),
-        (["--device", "abacus"], 'no device "abacus"'),
+        (["--device", "abacus"], 'Device "abacus" is not available'),
     ],
 )
 def test_the_command_refuses_what_cannot_be(run, command, options, words):

@@ -133,7 +133,7 @@ def test_a_record_can_be_made_again_with_something_changed(model):
 
 @pytest.mark.parametrize("head", [("cross", 1, 0), ("cross", 0, 2), ("self", 0, 0), ("cross", 0), ("cross", "0", 0)])
 def test_a_head_that_is_not_there_is_refused_with_those_that_are(model, head):
-    with pytest.raises(dragoman.UserError, match=r"a layer from 0 to 0 and a head from 0 to 1"):
+    with pytest.raises(dragoman.UserError, match=r"layer is from 0 to 0 and head is from 0 to 1"):
         model.inspect(TEXT, without=[head])
 
 

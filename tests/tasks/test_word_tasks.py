@@ -42,13 +42,13 @@ def test_what_the_model_wrote_is_shown_as_a_person_writes_it():
 
 
 MISREAD = {
-    "a tab without labels": (PronunciationTask(), "fre\teau", '"fre⇥eau" is not the word, without tabs'),
-    "no label": (JOINT, "eau", "is not a label and the word, with a tab between.*fre⇥word.*--label.*fre, ger"),
+    "a tab without labels": (PronunciationTask(), "fre\teau", '"fre⇥eau": expected the word, without tabs'),
+    "no label": (JOINT, "eau", "expected a label and the word, separated by tabs.*fre⇥word.*--label.*fre, ger"),
     "an unknown label": (JOINT, "gre\teau", 'no label "gre"; it has fre, ger. Did you mean'),
-    "an empty word": (JOINT, "fre\t", '"fre⇥" is not a label and the word'),
-    "no tags": (InflectionTask(), "gehen", '"gehen" is not the lemma and the tags, with a tab .* or give --tags'),
+    "an empty word": (JOINT, "fre\t", '"fre⇥": expected a label and the word'),
+    "no tags": (InflectionTask(), "gehen", '"gehen": expected the lemma and the tags, separated by .* or give --tags'),
     "tags without a tag": (InflectionTask(), "gehen\t;", '"gehen" has no tags'),
-    "a whole line of a table": (InflectionTask(), "gehen\tging\tV;PST", "is not the lemma and the tags"),
+    "a whole line of a table": (InflectionTask(), "gehen\tging\tV;PST", "expected the lemma and the tags"),
 }  # fmt: skip
 
 
@@ -99,13 +99,13 @@ def test_a_reference_is_a_lexicon_and_is_read_with_its_notices(dev):
 
 def test_a_reference_without_the_label_it_needs_is_refused(dev):
     for given, words in (
-        (dev, "which label has it. Write fre="),
+        (dev, "the label is missing. Write fre="),
         (f"spa={dev}", 'no label "spa"'),
         (None, "--reference"),
     ):
         with pytest.raises(UserError, match=words):
             JOINT.read_examples(None, given, print)
-    with pytest.raises(UserError, match="--reference alone"):
+    with pytest.raises(UserError, match="--reference without --source"):
         PronunciationTask().read_examples("words.txt", dev, print)
 
 
@@ -143,9 +143,9 @@ def test_an_answer_is_written_as_a_line_of_a_lexicon_that_can_be_read_back(tmp_p
 def test_answers_that_do_not_fit_the_words_are_refused(dev, tmp_path):
     examples, file = PronunciationTask().read_examples(None, dev, print), tmp_path / "found"
     for lines, words in (
-        ("A\n", "has 1 lines but there are 2 different words"),
+        ("A\n", "has 1 lines but the reference has 2 different words"),
         ("read\tR\n", 'no line for 1 words; the first is "the"'),
-        ("read\tR\tx\n", "line 1 is not word, phones"),
+        ("read\tR\tx\n", "line 1: expected word, phones"),
     ):
         file.write_text(lines)
         with pytest.raises(UserError, match=words):
@@ -168,7 +168,7 @@ def test_words_to_validate_with_that_are_trained_on_and_letters_never_seen_are_t
     train, valid = (Lexicon((("", tmp_path / name),), PronunciationTask.layout) for name in ("train", "valid"))
     told = [(remark.text, remark.serious) for remark in PronunciationTask().check_data(train, valid)]
     assert told == [
-        (f"{valid}: 1 of 2 words are also in the training data; their scores are inflated.", True),
-        (f"{valid}: not in the training data, so read as unknown: ◌\u0327", False),
+        (f"{valid}: 1 of 2 words are also in the training data, which inflates the scores.", True),
+        (f"{valid}: characters not in the training data are read as unknown: ◌\u0327", False),
     ]
     assert not list(PronunciationTask().check_data(train, None))

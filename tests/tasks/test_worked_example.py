@@ -61,7 +61,7 @@ def test_it_is_trained_and_used_like_any_other(run, command):
     told = command("translate", run, "3  May, 2021")
     assert told.code == 0
     assert told.out == model.translate("3 May 2021") + "\n"
-    assert "A date reader trained by Dragoman" in (run / "README.md").read_text()
+    assert "A date reader trained with Dragoman" in (run / "README.md").read_text()
 
 
 def test_it_is_scored_like_any_other(run, dates, command):

@@ -87,11 +87,11 @@ def test_other_text_gives_another_fingerprint():
         ("null", "no vocabulary"),
         ("[]", "no vocabulary"),
         ("{}", "no vocabulary"),
-        ('{"model": {"vocab": [["a", -1.5]], "type": "Unigram"}}', "another program wrote it"),
-        ('{"model": {"vocab": {"a": 0}, "type": "Other"}}', "of type 'Other'"),
-        ('{"model": {"vocab": {"a": "b"}, "type": "BPE"}}', "0, 1, 2 and so on"),
-        ('{"model": {"vocab": {"a": 0, "b": 2}, "type": "BPE"}}', "0, 1, 2 and so on"),
-        ('{"model": {"vocab": {"<pad>": 0, "<s>": 1}, "type": "BPE"}}', "another program wrote it"),
+        ('{"model": {"vocab": [["a", -1.5]], "type": "Unigram"}}', "not written by Dragoman"),
+        ('{"model": {"vocab": {"a": 0}, "type": "Other"}}', "unsupported tokenizer type 'Other'"),
+        ('{"model": {"vocab": {"a": "b"}, "type": "BPE"}}', "not consecutive from 0"),
+        ('{"model": {"vocab": {"a": 0, "b": 2}, "type": "BPE"}}', "not consecutive from 0"),
+        ('{"model": {"vocab": {"<pad>": 0, "<s>": 1}, "type": "BPE"}}', "not written by Dragoman"),
     ],
 )
 def test_what_is_no_tokenizer_of_ours_is_refused_by_name(text, words):
@@ -135,7 +135,7 @@ def test_settings_that_would_lose_text_are_refused(trained, part):
 def test_a_vocabulary_without_all_bytes_is_refused(trained):
     vocabulary = json.loads(trained("bpe").to_json())["model"]["vocab"]
     few = {piece: number for piece, number in vocabulary.items() if number < 100}
-    with pytest.raises(UserError, match="lacks some of the 256 bytes"):
+    with pytest.raises(UserError, match="does not contain all 256 bytes"):
         Tokenizer.from_json(changed(trained("bpe"), "model.vocab", few))
 
 

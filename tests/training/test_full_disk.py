@@ -85,7 +85,7 @@ def test_a_limit_on_the_size_of_files_ends_the_program_with_code_2_and_leaves_no
     assert nursery.run("train", recipe, err=tmp_path / "err", file_limit=16_000) == 2
     said = (tmp_path / "err").read_text()
     assert "The checkpoint of step 3 could not be saved" in said
-    assert "there is no earlier one. Retrying at the next checkpoint." in said
+    assert "no earlier checkpoint exists. Retrying at the next checkpoint." in said
     assert "The checkpoint of step 8 could not be saved" in said
     assert "Free some disk space and continue with --resume." in said
     assert "Traceback" not in said
@@ -112,5 +112,5 @@ def test_too_small_a_disk_is_refused_before_training_with_the_numbers(command, t
     recipe.write_text(toy_recipe(tmp_path / "run", "model.width=64", "model.inner_width=4096").to_toml())
     refused = command("train", recipe)
     assert refused.code == 2
-    assert "the checkpoints of this training need 53 MB (13 MB each), but 0 MB are free." in refused.err
+    assert "the checkpoints of this run need 53 MB (13 MB each), but only 0 MB are free." in refused.err
     assert "Free some space, or lower training.keep." in refused.err

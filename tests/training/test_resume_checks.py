@@ -36,7 +36,7 @@ def refusal(recipe, **how):
 
 def test_settings_that_have_changed_are_listed_and_no_others(begun, tmp_path):
     assert refusal(begun("model.dropout=0.3", "training.seed=2", "training.steps=99"), resume=True) == (
-        f"{tmp_path / 'run'} cannot be resumed exactly, because this has changed since it started:\n"
+        f"{tmp_path / 'run'} cannot be resumed, because the following has changed since training started:\n"
         "  model.dropout: 0.1 before, 0.3 now\n"
         "  training.seed: 1 before, 2 now\n"
         "Undo the change, or train into another directory with --run."
@@ -62,9 +62,9 @@ def test_one_changed_line_of_the_training_text_is_noticed_and_the_files_are_name
     lines = (tmp_path / name).read_text().split("\n")
     (tmp_path / name).write_text("\n".join([*lines[:40], lines[41], *lines[41:]]))
     assert refusal(begun(), resume=True) == (
-        f"{tmp_path / 'run'} cannot be resumed exactly, because this has changed since it started:\n"
+        f"{tmp_path / 'run'} cannot be resumed, because the following has changed since training started:\n"
         f"  the training text ({tmp_path / 'toy.source'} and {tmp_path / 'toy.target'}): "
-        "differs from the one that the training started with\n"
+        "the contents differ\n"
         "Undo the change, or train into another directory with --run."
     )
 
@@ -76,7 +76,7 @@ def test_a_changed_validation_text_is_noticed(toy_recipe, toy_files, tmp_path):
     dragoman.train(recipe)
     valid.write_text("a b\tB A\nc e\tE C\n")
     found = refusal(recipe, resume=True)
-    assert f"the validation text ({valid}): differs from the one" in found
+    assert f"the validation text ({valid}): the contents differ" in found
     assert "training text" not in found
 
 
@@ -84,7 +84,7 @@ def test_a_changed_vocabulary_is_noticed_and_not_blamed_on_the_text(begun, tmp_p
     file = tmp_path / "run" / "tokenizer.json"
     file.write_text(file.read_text().replace('"h"', '"x"'))
     found = refusal(begun(), resume=True)
-    assert "the vocabulary (tokenizer.json): differs from the one" in found
+    assert "the vocabulary (tokenizer.json): the contents differ" in found
     assert "text" not in found.split("started:")[1]
 
 
@@ -120,7 +120,7 @@ def test_a_file_that_no_training_wrote_is_never_replaced(toy_recipe, tmp_path, n
     file.parent.mkdir()
     file.write_text("# my own\n")
     assert refusal(toy_recipe(tmp_path / "run"), **how) == (
-        f"{tmp_path / 'run'} contains {name}, but no run; a training would overwrite files that it did not write. "
+        f"{tmp_path / 'run'} contains {name} but is not a run directory; training would overwrite these files. "
         "Move them elsewhere, or choose another --run."
     )
     assert [path.name for path in file.parent.iterdir()] == [name]
@@ -137,20 +137,22 @@ def test_a_model_without_checkpoints_cannot_go_on(begun, tmp_path):
     run = dragoman.train(begun("training.steps=2"), resume=True)
     shutil.rmtree(run.checkpoints_dir)
     assert refusal(begun("training.steps=2"), resume=True) == (
-        f"{run} has a model but no checkpoint to continue from; --overwrite trains it from the beginning."
+        f"{run} has a model but no checkpoint to resume from. Use --overwrite to train from the beginning."
     )
 
 
 def test_a_run_needs_a_directory(toy_recipe, tmp_path):
     (tmp_path / "run").write_text("a file")
-    assert refusal(toy_recipe(tmp_path / "run")) == f"{tmp_path / 'run'} is a file; a run needs a directory of its own."
+    assert (
+        refusal(toy_recipe(tmp_path / "run")) == f"{tmp_path / 'run'} is a file, not a directory. Choose another --run."
+    )
     assert "choose another --run" in refusal(toy_recipe(tmp_path / "run" / "below"))
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_touched(begun, tmp_path):
     checkpoints = sorted((tmp_path / "run" / "checkpoints").iterdir())
     found = refusal(begun("training.device=mps"), overwrite=True)
-    assert 'torch has no device "mps" on this machine' in found
+    assert 'Device "mps" is not available on this machine' in found
     assert sorted((tmp_path / "run" / "checkpoints").iterdir()) == checkpoints
 
 

@@ -155,7 +155,7 @@ def test_sinks_are_greyed_and_their_mass_is_printed(whole, opened):
     tab.click("text=Sub-words")
     mass = whole.cross[..., -1].mean()
     tab.wait_for_selector(
-        f".dv-sink:text('{round(100 * mass)}\N{NO-BREAK SPACE}% of this weight is on ⟨end⟩, greyed.')"
+        f".dv-sink:text('{round(100 * mass)}\N{NO-BREAK SPACE}% of this weight is on ⟨end⟩, shown in grey.')"
     )
 
 
@@ -215,7 +215,7 @@ def test_the_saved_page_opens_again_and_saves_itself_again(whole, opened, tmp_pa
     tab = opened(render_page(whole))
     for _ in range(2):
         with tab.expect_download() as download:
-            tab.click("text=Save as page")
+            tab.click("text=Save as HTML")
         download.value.save_as(tmp_path / "saved.html")
         tab = opened((tmp_path / "saved.html").read_text(encoding="utf-8"))
         assert tab.locator(".dv-thumb").count() == 48
@@ -303,7 +303,7 @@ def test_the_slider_asks_for_a_checkpoint(served):
 
 def test_the_served_viewer_saves_a_page_that_needs_no_server(served, opened, tmp_path):
     with served.expect_download() as download:
-        served.click("text=Save as page")
+        served.click("text=Save as HTML")
     download.value.save_as(tmp_path / "saved.html")
     tab = opened((tmp_path / "saved.html").read_text(encoding="utf-8"))
     assert tab.locator(".dv-importance").count() == 1  # the report is in it

@@ -67,7 +67,7 @@ def test_a_picture_has_the_kinds_that_there_are(recurrent, headless, tmp_path):
         lambda: save_attention_picture(headless, tmp_path / "no.png"),
         lambda: save_line_picture(headless, "no.png", "cross.1"),
     ):
-        with pytest.raises(UserError, match="runs/quickstart has an architecture without attention"):
+        with pytest.raises(UserError, match="runs/quickstart has no attention weights"):
             draw()
 
 

@@ -48,7 +48,7 @@ def test_no_text_touches_another_on_its_line(tree):
 def test_a_drawing_says_what_it_is():
     root = ET.fromstring(tree_svg(read_tree(DOG)))
     assert root.get("role") == "img"
-    assert root.get("aria-label") == root.find(f"{SVG}title").text == "Tree of: The dog runs away ."
+    assert root.get("aria-label") == root.find(f"{SVG}title").text == "Parse tree: The dog runs away ."
     assert root.find(f"{SVG}desc").text == DOG
 
 

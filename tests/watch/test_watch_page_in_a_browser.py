@@ -70,7 +70,7 @@ def write(
 
 def test_the_page_waits_for_a_training_and_follows_it(page, growing):
     page.goto(growing.address)
-    page.get_by_text("Waiting for the training to start").wait_for()
+    page.get_by_text("Waiting for training to start").wait_for()
     assert page.locator(".curve:visible").count() == 0
     write(growing.run, range(1, 11))
     page.get_by_text("10 of 100").wait_for()

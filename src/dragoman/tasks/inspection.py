@@ -250,7 +250,7 @@ def _validate_heads(heads: Iterable[Sequence[Any]], model: Transducer) -> tuple[
     if not heads:
         return ()
     if not can_ablate_heads(model):
-        raise UserError("Only the heads of a Transformer can be switched off; this model has another architecture.")
+        raise UserError("Only the heads of a Transformer can be ablated; this model has a different architecture.")
     layers, count = len(model.encoder), find_attention(model, "encoder", 0).heads
     found = [tuple(head) for head in heads]
     for one in found:
@@ -258,8 +258,8 @@ def _validate_heads(heads: Iterable[Sequence[Any]], model: Transducer) -> tuple[
         fits = isinstance(layer, int) and isinstance(head, int) and 0 <= layer < layers and 0 <= head < count
         if kind not in get_args(AttentionKind) or not fits:
             raise UserError(
-                f"There is no head {one}: name one as (kind, layer, head), with a kind of "
+                f"The model has no head {one}: expected (kind, layer, head), where kind is one of "
                 f"{', '.join(get_args(AttentionKind))}, "
-                f"a layer from 0 to {layers - 1} and a head from 0 to {count - 1}."
+                f"layer is from 0 to {layers - 1} and head is from 0 to {count - 1}."
             )
     return tuple(sorted(set(found)))

@@ -79,8 +79,8 @@ class LexiconLayout:
             raise UserError(f"{where} has no tab between {wanted[0]} and {wanted[1]}: {text}.")
         if len(columns) != len(wanted):
             raise UserError(
-                f"{where} has {len(columns)} columns; expected {len(wanted)}, {', '.join(wanted)}, with a tab between "
-                f"them: {text}."
+                f"{where} has {len(columns)} columns; expected {len(wanted)} columns separated by tabs "
+                f"({', '.join(wanted)}): {text}."
             )
         for name, column in zip(wanted, columns, strict=True):
             if not column.strip():
@@ -109,7 +109,7 @@ class Lexicon(ScannedCorpus):
                 seen.add((source, target))
                 yield before + source, target
             if on_notice and repeated:
-                on_notice(f"{path}: {repeated:,} lines repeat an earlier one and are ignored.")
+                on_notice(f"{path}: {repeated:,} duplicate lines are ignored.")
 
     @cached_property
     def scan(self) -> CorpusScan:
@@ -130,12 +130,12 @@ def open_lexicons(config: DataConfig, layout: LexiconLayout) -> tuple[Lexicon, L
     train = _labelled_files(config.file, config.corpora)
     valid = _labelled_files(config.valid_file, config.valid_corpora)
     if not train:
-        raise UserError("The recipe names no lexicon to train on: set [data] file, or write [[data.corpora]] tables.")
+        raise UserError("The recipe has no training lexicon: set [data] file, or add [[data.corpora]] tables.")
     known = {name for name, _ in train}
     for name, path in valid:
         if name not in known:
-            expected = f"one of the labels {', '.join(sorted(known))}" if any(known) else "valid_file, without a label"
-            raise UserError(f'{path}: validation has the label "{name}", expected {expected}.')
+            expected = f"one of {', '.join(sorted(known))}" if any(known) else "valid_file, without a label"
+            raise UserError(f'{path}: the validation label "{name}" is not in the training data; expected {expected}.')
     return Lexicon(train, layout), Lexicon(valid, layout) if valid else None
 
 

@@ -54,7 +54,7 @@ class ParsingTask(BaseTask):
     def open_corpora(self, config: DataConfig) -> tuple[Treebank, Treebank | None]:
         """Open the treebanks that the recipe names."""
         if not config.file:
-            raise UserError("The recipe names no treebank to train on: set [data] file.")
+            raise UserError("The recipe has no training treebank: set [data] file.")
         return Treebank(Path(config.file)), Treebank(Path(config.valid_file)) if config.valid_file else None
 
     def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
@@ -64,7 +64,7 @@ class ParsingTask(BaseTask):
     def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
         """Read a treebank, and check that the text, if given, has its words."""
         if reference is None:
-            raise UserError("--reference is missing: give a file of trees, whose words are parsed.")
+            raise UserError("--reference is missing: give a file of trees; their words are parsed.")
         trees = well_formed_treebank_sentences(list(read_lines(reference, on_notice)), reference)
         found = [_tree_example(text, f"{reference}: line {line:,}") for line, text in trees if text.strip()]
         if not found:
@@ -78,13 +78,13 @@ class ParsingTask(BaseTask):
         lines = [self.to_model_input(line) for line in read_lines(source, on_notice)]
         if len(lines) != len(examples):
             raise UserError(
-                f"{source} has {len(lines):,} lines but {reference} has {len(examples):,} trees; line n must be the "
-                "words of tree n. --source may be left out: the words of the trees are parsed."
+                f"{source} has {len(lines):,} lines but {reference} has {len(examples):,} trees; line n must have the "
+                "words of tree n. --source is optional: without it, the words of the trees are parsed."
             )
         for number, (line, example) in enumerate(zip(lines, examples, strict=True), start=1):
             if line != example.source:
                 raise UserError(
-                    f'{source}: line {number:,}: the words "{_shorten(line)}" are not those of tree {number:,} of '
+                    f'{source}: line {number:,}: the words "{_shorten(line)}" differ from those of tree {number:,} in '
                     f'{reference}, "{_shorten(example.source)}".'
                 )
 
@@ -103,10 +103,10 @@ class ParsingTask(BaseTask):
         """Remove the words from a tree; brackets and tags without words are returned unchanged."""
         if not answer or attach_words(source.split(" "), answer.split(" ")):
             return answer
-        tree = _read_one_tree(answer, "The tree given")
+        tree = _read_one_tree(answer, "The given tree")
         if " ".join(tree.words) != source:
             raise UserError(
-                f'The words of the tree given, "{_shorten(" ".join(tree.words))}", are not those of the sentence, '
+                f'The words of the given tree, "{_shorten(" ".join(tree.words))}", differ from those of the sentence, '
                 f'"{_shorten(source)}".'
             )
         return " ".join(linearise_tree(tree))
@@ -165,7 +165,7 @@ def _shorten(text: str) -> str:
 def _tree_grammar(target: Tokenizer) -> TreeGrammar:
     if not target.is_word_level:
         raise UserError(
-            'A parser needs brackets and tags as whole pieces: train with [tokenizer] target_kind = "words".'
+            'A parser requires brackets and tags to be single pieces: train with [tokenizer] target_kind = "words".'
         )
     return TreeGrammar.from_vocabulary(target.spellings)
 
@@ -186,8 +186,8 @@ def word_start_counts(source: Tokenizer) -> Tensor:
     if not source.is_byte_level:
         if not counts.any():
             raise UserError(
-                "The vocabulary has no space, so the words of a text cannot be counted. Train on sentences of several "
-                'words, or with [tokenizer] kind = "bpe".'
+                "The source vocabulary has no space character, so words cannot be counted. Train on sentences of "
+                'several words, or with [tokenizer] kind = "bpe".'
             )
         counts[END] = 1
     return counts

@@ -354,7 +354,7 @@ def select_device(name: str) -> torch.device:
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     usable = [device for device, is_available in available.items() if is_available]
     if name != "auto" and name not in usable:
-        raise UserError(f'torch has no device "{name}" on this machine; available: {", ".join(usable)}.')
+        raise UserError(f'Device "{name}" is not available on this machine; available: {", ".join(usable)}.')
     return torch.device(usable[0] if name == "auto" else name)
 
 
@@ -413,6 +413,7 @@ def _check_vocabulary(run: Run, metadata: dict[str, str], source: Tokenizer, tar
         expected = metadata.get(f"{side}_tokenizer", tokenizer.fingerprint)
         if expected != tokenizer.fingerprint:
             raise UserError(
-                f"{run}: the {side} tokenizer is not the one that the model was trained with (it has {len(tokenizer)} "
-                f"pieces, the model {metadata.get(f'{side}_vocabulary', 'others')}). Restore the file, or train again."
+                f"{run}: the {side} tokenizer is not the one that the model was trained with (the file has "
+                f"{len(tokenizer)} pieces, the model has {metadata.get(f'{side}_vocabulary', 'different ones')}). "
+                "Restore the original file, or train again."
             )

@@ -26,17 +26,14 @@ def write_shortlist(
     recipe = place.read_recipe()
     task = task_for(recipe)
     if task.is_language_model or not task.raw_text_io:
-        raise UserError(
-            f"{place} is a {task.noun}, whose outputs are not made of the likely translations of its input; a "
-            "shortlist is for translators."
-        )
+        raise UserError(f"{place} is a {task.noun}; only translators can have a shortlist.")
     source, target = read_tokenizers(place, recipe.tokenizer.joint)
     corpus, valid = task.open_corpora(recipe.data)
     part = None if valid else task.split_validation(corpus, recipe).training
     progress = progress_callback(on_event, "Tokenizing the training text", corpus.count_pairs())
     pairs = task.tokenize_corpus(corpus, (source, target), recipe.data.longest, part, progress)
     if not len(pairs):
-        raise UserError(f"{corpus}: has no pairs to learn a shortlist from.")
+        raise UserError(f"{corpus}: contains no pairs to learn a shortlist from.")
     on_event(ProgressUpdate("Learning the translation table", 0))
     table = {
         "likely": torch.from_numpy(translation_table(pairs, len(source), likely)).int(),
@@ -50,11 +47,11 @@ def read_shortlist(run: Run, source: Tokenizer, target: Tokenizer) -> Shortlist:
     """Read the shortlist of a run."""
     where = run.shortlist_file
     if not where.exists():
-        raise UserError(f"{run} has no shortlist; `dragoman shortlist {run}` learns one from its training text.")
+        raise UserError(f"{run} has no shortlist; run `dragoman shortlist {run}` to learn one from its training text.")
     tensors, facts = read_tensors(run.require_inside(where))
-    again = f"`dragoman shortlist {run}` makes it anew."
+    again = f"run `dragoman shortlist {run}` to replace it."
     if not _fingerprints(source, target).items() <= facts.items():
-        raise UserError(f"{where} belongs to other vocabularies than those of this run; {again}")
+        raise UserError(f"{where} was made for different vocabularies than those of this run; {again}")
     likely, common = tensors.get("likely"), tensors.get("common")
     if likely is None or common is None or likely.dim() != 2 or common.dim() != 1 or len(likely) != len(source):
         raise UserError(f"{where} is damaged: the shapes of its tables do not match the vocabularies; {again}")

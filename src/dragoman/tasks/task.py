@@ -105,7 +105,7 @@ class TextFormat(Protocol):
     name: str  # the verb: "translate"
     noun: str  # what a model is called: "translator"
     gerund: str  # "Translating"
-    input_hint: str  # the placeholder of a page's input: "Type or paste a text"
+    input_hint: str  # the placeholder of a page's input: "Type or paste text"
     model_class: str  # "module:class" of the task's models
     never_split: bool  # whether an input is read as a whole, however long it is
     is_language_model: bool  # whether a model continues a text instead of reading one and writing another
@@ -171,7 +171,7 @@ class BaseTask:
     name: str
     model_class = "dragoman.tasks.translate:Translator"
     unit = "pairs"
-    input_hint = "Type or paste a text"
+    input_hint = "Type or paste text"
     usage_examples: tuple[str, ...] = ()
     never_split = True
     is_language_model = False

@@ -31,7 +31,7 @@ class TranslationTask(BaseTask):
     def open_corpora(self, config: DataConfig) -> tuple[ParallelCorpus, ParallelCorpus | None]:
         """Open the files that the recipe names."""
         if not (config.source or config.pairs):
-            raise UserError("The recipe names no text to train on: set [data] source and target, or pairs.")
+            raise UserError("The recipe has no training text: set [data] source and target, or pairs.")
         given = bool(config.valid_source or config.valid_pairs)
         valid = (
             ParallelCorpus.from_files(config.valid_source, config.valid_target, config.valid_pairs) if given else None
@@ -51,7 +51,7 @@ class TranslationTask(BaseTask):
     def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
         """Read a text and its translation."""
         if source is None or reference is None:
-            raise UserError("Give --source, a text to translate, and --reference, its translation line by line.")
+            raise UserError("Give both --source, a text to translate, and --reference, its translation line by line.")
         sources, references = list(read_lines(source, on_notice)), list(read_lines(reference, on_notice))
         if len(sources) != len(references):
             raise UserError(

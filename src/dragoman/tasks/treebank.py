@@ -20,7 +20,7 @@ from dragoman.evaluation.trees import MalformedTreeError, Tree, TreeEvent, build
 _EMPTY_TAG = "-NONE-"  # the tag of what is not said: traces, empty subjects
 _FUNCTION_TAG = re.compile(r"(?<=.)[-=].*", re.DOTALL)  # NP-SBJ-1 and NP=2 are NP; -LRB- and -NONE- are themselves
 _ROOT_LABEL = "TOP"
-_CLEANED_NOTICE = "empty elements, function tags and indices were left out: of {tree} the parser learns {clean}."
+_CLEANED_NOTICE = "empty elements, function tags and indices are removed; for example, {tree} becomes {clean}."
 
 
 @dataclass(frozen=True)

@@ -74,14 +74,16 @@ class WordTask(BaseTask, ABC):
         both = len(others & learned)
         if both:
             yield DataWarning(
-                f"{valid}: {both:,} of {len(others):,} words are also in the training data; their scores are inflated."
+                f"{valid}: {both:,} of {len(others):,} words are also in the training data, which inflates the scores."
             )
         unseen = sorted(_distinct_symbols(others) - _distinct_symbols(learned))
         if unseen:
             listed = " ".join(map(visible_letter, unseen[:_MAX_LISTED_LETTERS])) + (
                 " …" if len(unseen) > _MAX_LISTED_LETTERS else ""
             )
-            yield DataWarning(f"{valid}: not in the training data, so read as unknown: {listed}", serious=False)
+            yield DataWarning(
+                f"{valid}: characters not in the training data are read as unknown: {listed}", serious=False
+            )
 
     def split_validation(self, corpus: TextPairs, recipe: Recipe) -> CorpusSplit:
         """Hold out some words, each with all of its references."""
@@ -105,8 +107,8 @@ class WordTask(BaseTask, ABC):
         """Read a lexicon, or several with labels, as in fre=french.tsv,dut=dutch.tsv."""
         if source is not None or reference is None:
             raise UserError(
-                f"Give --reference alone, a file with {', '.join(self.layout.columns)} on each line: it has what to do "
-                "and what should become of it."
+                f"Give --reference without --source: a file with {', '.join(self.layout.columns)} on each line, which "
+                "contains the inputs and the expected outputs."
             )
         lexicon = Lexicon(self._reference_files(reference), self.layout)
         for notice in lexicon.notices():
@@ -125,8 +127,8 @@ class WordTask(BaseTask, ABC):
         name, _, path = reference.partition("=")
         if not path or Path(reference).exists():
             raise UserError(
-                f"{reference}: which label has it? Write {self.labels[0]}={reference}, or another of: "
-                f"{self._label_list}."
+                f"{reference}: the label is missing. Write {self.labels[0]}={reference}, or use another label of the "
+                f"model: {self._label_list}."
             )
         self._check_label(name)
         return name, Path(path)
@@ -148,12 +150,12 @@ class WordTask(BaseTask, ABC):
         """Return the error for an input with missing or extra columns."""
         sample = f"{self.labels[0]}\t{self.input_example}" if self.labels else self.input_example
         shape = " and ".join((*(("a label",) if self.labels else ()), *(f"the {name}" for name in self.input_columns)))
-        tabs = ", with a tab between" if "\t" in sample else ", without tabs"
+        tabs = ", separated by tabs" if "\t" in sample else ", without tabs"
         options = (" or give --label" if self.labels else "") + (
             " or give --tags" if "tags" in self.input_columns else ""
         )
         known = f" The model's labels are {self._label_list}." if self.labels else ""
-        return UserError(f'"{_show_tabs(text)}" is not {shape}{tabs}. Write "{_show_tabs(sample)}"{options}.{known}')
+        return UserError(f'"{_show_tabs(text)}": expected {shape}{tabs}. Write "{_show_tabs(sample)}"{options}.{known}')
 
     def _check_label(self, label: str) -> None:
         """Raise an error for a label that the model was not trained with."""
@@ -173,15 +175,17 @@ class WordTask(BaseTask, ABC):
         if not any("\t" in line for line in lines):
             if len(lines) != len(examples):
                 raise UserError(
-                    f"{path} has {len(lines):,} lines but there are {len(examples):,} different words; give each word "
-                    "one line, or put the word and a tab before its answer."
+                    f"{path} has {len(lines):,} lines but the reference has {len(examples):,} different words; write "
+                    "one line per word, or put the word and a tab before its output."
                 )
             return lines
         answers: dict[str, str] = {}
         for number, line in enumerate(lines, 1):
             columns = split_tabs(line)
             if len(columns) != len(self.layout.columns):
-                raise UserError(f"{path}: line {number:,} is not {', '.join(self.layout.columns)}: {line[:60]!r}.")
+                raise UserError(
+                    f"{path}: line {number:,}: expected {', '.join(self.layout.columns)}, found {line[:60]!r}."
+                )
             answer = columns.pop(self.output_column)
             answers.setdefault(self.decode_columns(self.encode_columns(columns)), answer)
         missing = [one.source for one in examples if one.source not in answers]

@@ -49,7 +49,7 @@ class Tokenizer:
         path = Path(path)
         try:
             if path.stat().st_size > MAX_FILE_BYTES:
-                raise UserError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, so not a tokenizer of a run.")
+                raise UserError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the maximum for a tokenizer.")
             text = path.read_bytes().decode()
         except FileNotFoundError:
             raise UserError(f"{path}: no such file. Training writes it into the run directory.") from None
@@ -78,7 +78,7 @@ class Tokenizer:
         """Try every operation once, so that a damaged file raises here."""
         tokens = [piece.token for piece in self.pieces(_TEST_TEXT)]
         if tokens != self.encode_batch([_TEST_TEXT])[0] or not self.decode(tokens) or not all(self.spell(tokens)):
-            raise ValueError("it loses text")
+            raise ValueError("the self-test failed")
 
     def __len__(self) -> int:
         return int(self.backend.get_vocab_size())
@@ -194,16 +194,16 @@ def _find_file_error(text: str) -> str | None:
     except (KeyError, TypeError, AttributeError):
         return "not a tokenizer: it has no vocabulary"
     if model.get("type") not in _KNOWN_MODELS:
-        return f"a tokenizer of type {model.get('type')!r}; supported are {', '.join(_KNOWN_MODELS)}"
+        return f"unsupported tokenizer type {model.get('type')!r}; supported types are {', '.join(_KNOWN_MODELS)}"
     if ids != list(range(len(ids))) or any(type(number) is not int for number in ids):
-        return "the ids of its vocabulary are not 0, 1, 2 and so on"
+        return "the ids of its vocabulary are not consecutive from 0"
     if any(vocabulary.get(name) != token for token, name in RESERVED_NAMES.items()):
         return (
-            f"its first {RESERVED_TOKENS} pieces are not {', '.join(RESERVED_NAMES.values())}, so another program "
-            "wrote it"
+            f"its first {RESERVED_TOKENS} pieces are not {', '.join(RESERVED_NAMES.values())}, so it was not "
+            "written by Dragoman"
         )
     if _has_byte_level_decoder(tree) and not BYTE_VALUES.keys() <= vocabulary.keys():
-        return "its vocabulary lacks some of the 256 bytes"
+        return "its vocabulary does not contain all 256 bytes"
     unexpected = [key for key in ("added_tokens", "truncation", "padding", "post_processor") if tree.get(key)]
     unexpected += [key for key in ("dropout",) if model.get(key)]
     return f"it sets {unexpected[0]}, which is not supported" if unexpected else None

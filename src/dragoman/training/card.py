@@ -12,11 +12,11 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
     trained_on, validated_on = task.open_corpora(recipe.data)
     name, unknown = finished.run.folder.name, "not a number"
     config = recipe.decoding
-    search = "" if task.is_language_model else f"With beam {config.beam} and length penalty {config.length_penalty}. "
+    search = "" if task.is_language_model else f"Beam size {config.beam}, length penalty {config.length_penalty}. "
     lines = [
         f"# {name}",
         "",
-        f"A {task.noun} trained by Dragoman: {describe_model(recipe.model)}, {plan.parameters / 1e6:.1f} "
+        f"A {task.noun} trained with Dragoman: {describe_model(recipe.model)}, {plan.parameters / 1e6:.1f} "
         "million parameters.",
         "",
         "## Use",
@@ -29,13 +29,13 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         "## Data",
         "",
         f"- Trained on {plan.pairs:,} {plan.unit}: {trained_on}",
-        f"- Validated on {plan.valid_pairs:,} {plan.unit}: {validated_on or 'held out of the same text'}",
+        f"- Validated on {plan.valid_pairs:,} {plan.unit}: {validated_on or 'held out from the training text'}",
         f"- Vocabulary: {describe_vocabulary(recipe.tokenizer, *plan.vocabulary_sizes)}",
         "",
         "## Training",
         "",
         f"- {progress.step:,} steps in {progress.seconds / 60:.1f} minutes on {plan.device} ({plan.threads} threads), "
-        f"{progress.step / plan.steps_per_epoch:.1f} times through the data",
+        f"{progress.step / plan.steps_per_epoch:.1f} epochs",
         f"- Best validation loss {unknown if progress.best_loss is None else f'{progress.best_loss:.3f}'} "
         f"at step {progress.best_step:,}",
         f"- The weights are the mean of {finished.averaged_checkpoints} "
@@ -47,6 +47,6 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         "",
         *(f"- {score}" for score in finished.scores),
         "",
-        f"{search}Every setting is in `recipe.toml`; `dragoman train recipe.toml --run ANOTHER` trains it again.",
+        f"{search}All settings are in `recipe.toml`; run `dragoman train recipe.toml --run NEW` to train again.",
     ]
     return "\n".join(lines) + "\n"

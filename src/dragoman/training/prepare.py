@@ -27,9 +27,11 @@ _CHANGEABLE_SETTINGS = {"run", "training.steps", "training.minutes", "training.p
 def check_run_directory(run: Run, recipe: Recipe, resume: bool, overwrite: bool) -> None:
     """Raise unless a training may write into the directory: it is new, or `resume` or `overwrite` allow it."""
     if run.folder.exists() and not run.folder.is_dir():
-        raise UserError(f"{run} is a file; a run needs a directory of its own.")
+        raise UserError(f"{run} is a file, not a directory. Choose another --run.")
     if resume and overwrite:
-        raise UserError("--resume continues a run, --overwrite replaces it; give only one of them.")
+        raise UserError(
+            "--resume and --overwrite cannot be combined: --resume continues a run, --overwrite replaces it."
+        )
     _check_no_foreign_files(run)
     if overwrite or not run.exists:
         return
@@ -40,7 +42,7 @@ def check_run_directory(run: Run, recipe: Recipe, resume: bool, overwrite: bool)
         )
     if not any(run.checkpoints_dir.glob("*")):
         raise UserError(
-            f"{run} has a model but no checkpoint to continue from; --overwrite trains it from the beginning."
+            f"{run} has a model but no checkpoint to resume from. Use --overwrite to train from the beginning."
         )
     if run.recipe_file.exists():
         _check_same_recipe(run, run.read_recipe(), recipe)
@@ -50,8 +52,8 @@ def _check_no_foreign_files(run: Run) -> None:
     foreign = [path.name for path in run.training_files if path.exists()]
     if foreign and not run.has_started:
         raise UserError(
-            f"{run} contains {' and '.join(foreign)}, but no run; a training would overwrite files that it did not "
-            "write. Move them elsewhere, or choose another --run."
+            f"{run} contains {' and '.join(foreign)} but is not a run directory; training would overwrite "
+            "these files. Move them elsewhere, or choose another --run."
         )
 
 
@@ -67,13 +69,13 @@ def check_same_origin(run: Run, progress: TrainingProgress, recipe: Recipe, orig
         recorded = Recipe.from_table(tomllib.loads(progress.origin["recipe"]), origin=str(run), is_complete=True)
         _check_same_recipe(run, recorded, recipe)
     changed = [name for name in origin if name != "recipe" and progress.origin.get(name, origin[name]) != origin[name]]
-    _raise_if_changed(run, [f"{name}: differs from the one that the training started with" for name in changed])
+    _raise_if_changed(run, [f"{name}: the contents differ" for name in changed])
 
 
 def _raise_if_changed(run: Run, changed: list[str]) -> None:
     if changed:
         raise UserError(
-            f"{run} cannot be resumed exactly, because this has changed since it started:\n  "
+            f"{run} cannot be resumed, because the following has changed since training started:\n  "
             + "\n  ".join(changed)
             + "\nUndo the change, or train into another directory with --run."
         )
@@ -110,7 +112,9 @@ def prepare_data(
         on_event(Notice(*remark))
     split = None if valid else task.split_validation(corpus, recipe)
     if split:
-        held_out = f"No validation files are given: {split.held_out:,} pairs of the training text are held out."
+        held_out = (
+            f"No validation files are given: {split.held_out:,} pairs of the training text are held out for validation."
+        )
         on_event(Notice(split.notice or held_out))
     train_part, valid_part = (split.training, split.validation) if split else (None, None)
     source, target = _load_or_train_tokenizers(run, recipe, corpus, train_part, on_event)
@@ -156,13 +160,17 @@ def _load_or_train_tokenizers(
     names = ("",) if config.joint else ("source ", "target ")
     for name, tokenizer, side in zip(names, (source, target), config.sides, strict=False):
         if side.kind in ("bpe", "wordpiece") and len(tokenizer) < config.size:
-            on_event(Notice(f"The text supports a {name}vocabulary of {len(tokenizer):,} pieces, not {config.size:,}."))
+            on_event(
+                Notice(
+                    f"The {name}vocabulary has {len(tokenizer):,} pieces, not {config.size:,}: the text is too small."
+                )
+            )
     write_tokenizers(run, source, target, config.joint)
     return source, target
 
 
 def _report_dropped_pairs(pairs: TokenPairs, corpus: TextPairs, longest: int, on_event: OnEvent) -> None:
     if pairs.dropped_empty:
-        on_event(Notice(f"{corpus}: {pairs.dropped_empty:,} pairs with an empty side are left out."))
+        on_event(Notice(f"{corpus}: {pairs.dropped_empty:,} pairs with an empty side are skipped."))
     if pairs.dropped_long:
-        on_event(Notice(f"{corpus}: {pairs.dropped_long:,} pairs of more than {longest} pieces are left out."))
+        on_event(Notice(f"{corpus}: {pairs.dropped_long:,} pairs of more than {longest} pieces are skipped."))

@@ -187,8 +187,8 @@ class Trainer:
         free = shutil.disk_usage(self.run.folder).free
         if free < needed:
             raise UserError(
-                f"{self.run}: the checkpoints of this training need {needed / 1e6:,.0f} MB "
-                f"({size / 1e6:,.0f} MB each), but {free / 1e6:,.0f} MB are free. Free some space, or lower "
+                f"{self.run}: the checkpoints of this run need {needed / 1e6:,.0f} MB "
+                f"({size / 1e6:,.0f} MB each), but only {free / 1e6:,.0f} MB are free. Free some space, or lower "
                 "training.keep."
             )
 
@@ -297,7 +297,7 @@ class Trainer:
         if self.metrics_log:
             self.metrics_log.write_skipped(step.number, step.loss, step.line_numbers)
         return Notice(
-            f"Step {step.number} was skipped: its loss is {step.loss}, its gradient norm {step.gradient_norm}. "
+            f"Step {step.number} was skipped: its loss is {step.loss} and its gradient norm is {step.gradient_norm}. "
             f"The line numbers of its {len(step.line_numbers)} pairs are in {self.run.skipped_file}.",
             serious=True,
         )
@@ -379,7 +379,7 @@ class Trainer:
             checkpoints.prune_checkpoints(folder, self.config.keep, best)
         except OSError as error:
             last = self._last_saved_step
-            kept = f"the checkpoint of step {last} is kept" if last else "there is no earlier one"
+            kept = f"the checkpoint of step {last} is kept" if last else "no earlier checkpoint exists"
             message = f"The checkpoint of step {step} could not be saved ({error}); {kept}."
             if self._is_last_step() or self.stop.requested:
                 raise UserError(f"{message} Free some disk space and continue with --resume.") from None
@@ -415,8 +415,8 @@ class Trainer:
 
     def _early_end_reason(self) -> str:
         if self._is_out_of_time():
-            return f"The {self.config.minutes:g} minutes of training are over after step {self.progress.step}"
-        return f"The validation loss has not improved {self.progress.stale} times in a row"
+            return f"The time limit of {self.config.minutes:g} minutes was reached at step {self.progress.step}"
+        return f"The validation loss has not improved in the last {self.progress.stale} validations"
 
     def _finish(self) -> TrainingFinished:
         # Average the checkpoints into the model, score it, and write the model card.

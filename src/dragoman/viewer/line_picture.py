@@ -45,7 +45,7 @@ def parse_head_name(record: AttentionRecord, name: str) -> tuple[AttentionKind, 
     if kind not in known or not fits:
         raise UserError(
             f"Unknown heads {name!r}: expected a kind ({', '.join(known)}), a layer from 1 to {layers} and optionally "
-            f"a head from 1 to {count}, as {record.kinds[0]}.{layers} or {record.kinds[-1]}.1.{count}."
+            f"a head from 1 to {count}, for example {record.kinds[0]}.{layers} or {record.kinds[-1]}.1.{count}."
         )
     return known[kind], numbers[0] - 1, [numbers[1] - 1] if len(numbers) == 2 else list(range(count))
 
@@ -58,7 +58,7 @@ def _line_figure(
     looking = [i for i, one in enumerate(above) if word is None or one.label.casefold() == word.casefold()]
     if not looking:
         there = ", ".join(one.label for one in above if not one.special)
-        raise UserError(f"There is no query word {word!r}; the words are {there}.")
+        raise UserError(f"Unknown query word {word!r}; available words: {there}.")
     longest = _LETTER_INCHES * max(len(printable_label(one.label)) for one in above + below)
     width = _WORD_INCHES * max(len(above), len(below)) + 0.4
     figure = Figure(figsize=(width, _ROW_DISTANCE_INCHES + 2 * longest + 0.4))

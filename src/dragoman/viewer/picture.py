@@ -65,9 +65,7 @@ def save_attention_picture(record: AttentionRecord, path: Path | str) -> None:
 def require_attention(record: AttentionRecord) -> None:
     """Raise a UserError if the model has no attention."""
     if not record.kinds:
-        raise UserError(
-            f"{record.title or 'This model'} has an architecture without attention; there is nothing to draw."
-        )
+        raise UserError(f"{record.title or 'This model'} has no attention weights, so there is nothing to draw.")
 
 
 def _attention_figure(record: AttentionRecord) -> Figure:

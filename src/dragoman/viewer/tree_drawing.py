@@ -84,7 +84,7 @@ _FIGURE_TEMPLATE = """<figure>
 <div class="scroll" tabindex="0" role="region" aria-label="Parse tree, scrolls horizontally">
 {drawing}
 </div>
-<details><summary>As brackets</summary><pre>{brackets}</pre></details>
+<details><summary>Show as brackets</summary><pre>{brackets}</pre></details>
 </figure>"""
 
 
@@ -145,7 +145,7 @@ def _svg_element(tree: TreeLike, style: str = "") -> str:
     places = place_nodes(tree)
     width, height = _assign_coordinates(places)
     parts = [part for place in reversed(places) for part in _node_marks(place, height - _MARGIN - _WORD_DROP)]
-    name = _escape_xml(f"Tree of: {_tree_text(tree)}")
+    name = _escape_xml(f"Parse tree: {_tree_text(tree)}")
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="tree" role="img" aria-label="{name}" '

@@ -75,7 +75,7 @@ async def _samples(request: Request) -> Response:
     await _monitor(request).summary()
     samples = _monitor(request).run.samples(request.path_params["step"])
     if samples is None:
-        raise Problem(404, "no_validation", "There was no validation at this step.")
+        raise Problem(404, "no_validation", "The run has no validation at this step.")
     return JSONResponse(samples)
 
 
@@ -94,7 +94,7 @@ def _inspection_options(request: Request) -> dict[str, Any]:
     if not text.strip() or len(text) > _MAX_CHARACTERS:
         raise Problem(422, "invalid", f"text must have 1 to {_MAX_CHARACTERS} characters.", field="text")
     if step is not None and not (step.isascii() and step.isdigit() and len(step) < 12):
-        raise Problem(422, "invalid", "checkpoint must be the step of a checkpoint.", field="checkpoint")
+        raise Problem(422, "invalid", "checkpoint must be a step number.", field="checkpoint")
     return {
         "text": text,
         "checkpoint": None if step is None else int(step),

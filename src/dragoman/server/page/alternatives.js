@@ -52,8 +52,8 @@ async function search(request, onChoose) {
   const shown = distinctAlternatives(texts, request).slice(0, MAX_SHOWN);
   const buttons = shown.map((text) => createEntry(text, request, onChoose));
   const first = shown[0];
-  if (first === undefined) showEntries([], "The model has no alternative here.");
-  else showEntries(buttons, differsAtWord(first, request) ? "" : "No alternative for this word, but further on:");
+  if (first === undefined) showEntries([], "The model has no alternatives here.");
+  else showEntries(buttons, differsAtWord(first, request) ? "" : "No alternatives for this word; alternatives for later words:");
   buttons[0]?.focus({ preventScroll: true });
 }
 
@@ -155,7 +155,7 @@ const messageOf = (error) => (error instanceof ApiError ? error.message : String
 /** @param {AlternativesRequest} request */
 function titleOf({ prefix, isWhole }) {
   if (isWhole) return "Alternatives";
-  return prefix ? `After “${lastWords(prefix)}”` : "At the beginning";
+  return prefix ? `Alternatives after “${lastWords(prefix)}”` : "Alternatives at the beginning";
 }
 
 /** @param {string} text */

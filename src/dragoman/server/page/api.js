@@ -135,7 +135,7 @@ async function request(path, { body, signal } = {}) {
  */
 function throwUnreachable(error) {
   if (error instanceof DOMException && error.name === "AbortError") throw error;
-  throw new ApiError(navigator.onLine ? "The server does not respond." : "You are offline.");
+  throw new ApiError(navigator.onLine ? "The server is not responding." : "You are offline.");
 }
 
 /**
@@ -143,8 +143,8 @@ function throwUnreachable(error) {
  * @param {number} status
  */
 function defaultMessage(status) {
-  if (status === 429) return "There are too many requests at the moment.";
-  return BUSY_STATUSES.includes(status) ? "The server cannot be reached." : `The server responds with error ${status}.`;
+  if (status === 429) return "The server has too many requests.";
+  return BUSY_STATUSES.includes(status) ? "The server cannot be reached." : `The server returned error ${status}.`;
 }
 
 /** @param {Response} response */

@@ -17,7 +17,7 @@ import { readUrlState, updateUrlState } from "./url-state.js";
  */
 
 const VIEWER = new URL("../../viewer/static/", import.meta.url);
-const LOAD_ERROR = "The viewer cannot be loaded.";
+const LOAD_ERROR = "The viewer could not be loaded.";
 const MAX_LABEL_LENGTH = 60;
 const root = find("view", HTMLElement);
 const status = find("view-status", HTMLElement);

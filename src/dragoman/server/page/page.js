@@ -79,7 +79,7 @@ function showError(error) {
 function askForToken() {
   find("token-form", HTMLElement).hidden = find("token-open", HTMLElement).hidden = false;
   const wasRefused = Boolean(find("token", HTMLInputElement).value);
-  showMessage(wasRefused ? "The server does not accept this token." : "", { isError: true });
+  showMessage(wasRefused ? "The server rejected this token." : "", { isError: true });
   find("token", HTMLInputElement).focus();
 }
 
@@ -178,7 +178,7 @@ async function suggestLanguage(text) {
   const language = chooser.sources.find(({ value }) => value === detected?.language);
   if (!detected || !language || language.value === chooser.chosen.source) return;
   if (detected.confidence < MIN_CONFIDENCE || text !== source.value) return;
-  showMessage(`This looks like ${language.label}.`, {
+  showMessage(`Detected language: ${language.label}.`, {
     label: `Translate from ${language.label}`,
     action: () => chooser.chooseSource(language.value),
   });
@@ -193,7 +193,7 @@ function updateCharacterCount() {
   const limit = Number.isFinite(state.maxLength) ? ` / ${formatNumber(state.maxLength)}` : "";
   count.textContent = formatNumber(length) + limit;
   count.classList.toggle("over", !fits);
-  find("count-status", HTMLElement).textContent = fits ? "" : `${excess} characters too many`;
+  find("count-status", HTMLElement).textContent = fits ? "" : `${excess} characters over the limit`;
   find("clear", HTMLElement).hidden = !length;
   if (!fits) showMessage(`The text is ${excess} characters too long.`, { isError: true });
   return fits;

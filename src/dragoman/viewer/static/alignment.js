@@ -122,7 +122,7 @@ export function alignmentPanel(data, store, theme) {
   const numbering = make(
     "p",
     { className: "dv-note" },
-    "Pairs are source-target, numbered from 0; punctuation marks count as words.",
+    "Each pair is source-target. Words are numbered from 0; punctuation marks count as words.",
   );
   const copy = button("Copy", () => void navigator.clipboard?.writeText(format.textContent ?? ""));
   const methodChoice = radioGroup(

@@ -45,8 +45,8 @@ export function comparePanel(records, store, theme, onSentence) {
     if (!first) return;
     note.textContent =
       records.length > 1
-        ? `${KIND_INFO[kind].name}, ${headsLabel(first.data, kind, heads)}, of both. Select heads under Heads.`
-        : "Nothing to compare with yet.";
+        ? `${KIND_INFO[kind].name}, ${headsLabel(first.data, kind, heads)}, for both. Select heads in the Heads tab.`
+        : "No record to compare with yet.";
   }
 
   /** @param {Set<keyof State>} changes */
@@ -78,10 +78,10 @@ function sentenceForm(onSentence) {
   const input = make("input", {
     type: "text",
     className: "dv-input",
-    placeholder: "Another sentence to compare with",
+    placeholder: "Sentence to compare with",
     dir: "auto",
   });
-  input.setAttribute("aria-label", "Another sentence to compare with");
+  input.setAttribute("aria-label", "Sentence to compare with");
   const form = make(
     "form",
     { className: "dv-row" },

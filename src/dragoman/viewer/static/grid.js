@@ -53,7 +53,7 @@ export function headGrid(data, kind, store, theme, reported, toggle = null) {
   );
   const thumbs = data.allHeads(kind).map(thumb);
   const everything = button("all", () => choose(data.allHeads(kind)), "dv-name");
-  everything.setAttribute("aria-label", `All heads of the ${KIND_INFO[kind].name}`);
+  everything.setAttribute("aria-label", `All heads, ${KIND_INFO[kind].name}`);
   const across = Array.from({ length: heads }, (_, head) =>
     name(`${head + 1}`, `Head ${head + 1} in all layers`, (position) => position[1] === head),
   );
@@ -92,7 +92,7 @@ export function headGrid(data, kind, store, theme, reported, toggle = null) {
       bar.style.width = `${(100 * Math.max(0, report.importance)) / most}%`;
       element.append(bar);
     }
-    const words = [`Layer ${layer + 1}, head ${head + 1}`, ...badges, ...(isOff ? ["switched off"] : [])];
+    const words = [`Layer ${layer + 1}, head ${head + 1}`, ...badges, ...(isOff ? ["ablated"] : [])];
     element.setAttribute("aria-label", `${KIND_INFO[kind].name}: ${words.join(", ")}`);
     element.title = words.join(", ");
     element.classList.toggle("dv-off", isOff);
@@ -112,7 +112,7 @@ export function headGrid(data, kind, store, theme, reported, toggle = null) {
   function name(text, label, which) {
     const element = button(text, () => choose(data.allHeads(kind).filter(which)), "dv-name");
     element.setAttribute("aria-label", `${label}, ${KIND_INFO[kind].name}`);
-    element.title = `${label}: the mean`;
+    element.title = `${label}: mean`;
     return element;
   }
 

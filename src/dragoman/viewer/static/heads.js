@@ -27,7 +27,7 @@ const BADGES = {
   alignment: "alignment: attends to the translated word",
   sink: "sink: most weight is on ⟨start⟩ or ⟨end⟩",
   punctuation: "punctuation: most weight is on punctuation",
-  copy: "copy: attends to an equal piece",
+  copy: "copy: attends to an identical piece",
   syntactic: "syntactic: follows a grammatical relation",
 };
 
@@ -53,7 +53,7 @@ export function headsPanel(data, store, theme, report, toggle) {
   const hint = make(
     "span",
     { className: "dv-note dv-wide" },
-    "Shift-click adds a head; a number selects the mean of its row or column.",
+    "Shift-click to add a head; click a number to select the mean of its row or column.",
   );
   const bar = make(
     "div",
@@ -150,7 +150,7 @@ export function headsPanel(data, store, theme, report, toggle) {
     const name = headsLabel(data, kind, heads);
     title.textContent = `${KIND_INFO[kind].name}, ${name}`;
     const note = sinkNote(sinks(data.table(kind, heads, units)));
-    sink.textContent = note ? `${note}${grey ? ", greyed." : "."}` : "";
+    sink.textContent = note ? `${note}${grey ? ", shown in grey." : "."}` : "";
     const isOff = heads.every(([layer, head]) =>
       data.record.ablated_heads.some((each) => each[0] === kind && each[1] === layer && each[2] === head),
     );
@@ -183,7 +183,7 @@ export function headsPanel(data, store, theme, report, toggle) {
       ...number("confidence", "confidence"),
       ...number("entropy", "entropy"),
       ...number("distance", "mean distance", 1),
-      ...number("sink", "on ⟨start⟩ and ⟨end⟩"),
+      ...number("sink", "weight on ⟨start⟩ and ⟨end⟩"),
     ];
     const where = report?.data ? ` on ${report.data.sentences} sentences` : "";
     const trend = trends(report?.history ?? [], head);

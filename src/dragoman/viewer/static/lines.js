@@ -106,7 +106,7 @@ export function linesPanel(data, store, theme) {
     const svg = toSvg(linesDrawing(table, theme(), grey, { only: () => false, drawn }));
     svg.setAttribute("class", "dv-lines");
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", "Weights as lines; the table has the numbers");
+    svg.setAttribute("aria-label", "Attention weights as lines; the Table view shows the numbers");
     lit = svg.insertBefore(document.createElementNS("http://www.w3.org/2000/svg", "g"), svg.firstChild);
     over.replaceChildren(svg);
     parts.rows.forEach((label, r) => addHandlers(label, "row", r));

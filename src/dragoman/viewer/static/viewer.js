@@ -175,7 +175,7 @@ class Viewer {
   tools() {
     const tools = make("div", { className: "dv-row" });
     if (this.actions.rerun && this.checkpoints.length > 1) tools.append(this.slider());
-    if (canSavePage()) tools.append(button("Save as page", () => this.save()));
+    if (canSavePage()) tools.append(button("Save as HTML", () => this.save()));
     return tools;
   }
 
@@ -203,7 +203,7 @@ class Viewer {
     const { record, base, change } = this;
     if (record === base) return [];
     const causes = record.ablated_heads.map(([kind, layer, head]) => ({
-      text: `${kind} ${layer + 1}.${head + 1} off`,
+      text: `${kind} ${layer + 1}.${head + 1} ablated`,
       undo: () => this.toggle(kind, [[layer, head]]),
     }));
     if (change.prefix) causes.push({ text: `prefix “${change.prefix}”`, undo: () => this.ask({ prefix: "" }) });

@@ -64,7 +64,7 @@ const loadCheckpoints = async () => (await fetch("checkpoints")).json();
 /** Show the attention of the sentence in the form. */
 async function inspect() {
   const request = ++requests;
-  note.textContent = "Computing the attention; the first request takes some seconds.";
+  note.textContent = "Computing the attention; the first request takes a few seconds.";
   root.classList.add("waiting");
   try {
     shown = text.value;

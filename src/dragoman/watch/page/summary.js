@@ -25,7 +25,7 @@
 
 /** Texts of the statuses. @type {Record<Status, string>} */
 export const STATUS_TEXTS = {
-  missing: "Waiting for the training to start",
+  missing: "Waiting for training to start",
   preparing: "Preparing the data",
   training: "Training",
   finished: "Finished",
