@@ -253,9 +253,9 @@ def prune_checkpoints(folder: Path, keep: int, best: int) -> None:
     """
     intact = list(intact_checkpoints(folder))
     scheduled = scheduled_checkpoints(intact)
-    kept = {*intact[:1], *scheduled[:keep], *best_checkpoints(scheduled, best)}
+    retained = {*intact[:1], *scheduled[:keep], *best_checkpoints(scheduled, best)}
     for path in intact:
-        if path not in kept:
+        if path not in retained:
             _remove_checkpoint(path)
 
 

@@ -77,7 +77,8 @@ def likely_links(pairs: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any]]]) -> 
     forward = link_posteriors(pairs)
     backward = link_posteriors([(target, source) for source, target in pairs])
     return [
-        (there >= _MIN_POSTERIOR) & (back.T >= _MIN_POSTERIOR) for there, back in zip(forward, backward, strict=True)
+        (forward_posterior >= _MIN_POSTERIOR) & (backward_posterior.T >= _MIN_POSTERIOR)
+        for forward_posterior, backward_posterior in zip(forward, backward, strict=True)
     ]
 
 

@@ -152,16 +152,16 @@ class ChildProcess:
     def __init__(
         self, module: str, *arguments: object, threads: int | None = None, pass_fds: Sequence[int] = (), **streams: Any
     ) -> None:
-        own, theirs = socket.socketpair()
-        with theirs:
+        parent_socket, child_socket = socket.socketpair()
+        with child_socket:
             self.process = subprocess.Popen(
-                child_command(module, theirs.fileno(), *arguments),
-                pass_fds=[theirs.fileno(), *pass_fds],
+                child_command(module, child_socket.fileno(), *arguments),
+                pass_fds=[child_socket.fileno(), *pass_fds],
                 env=child_environment(threads=threads),
                 start_new_session=True,
                 **{"stdin": subprocess.DEVNULL, **streams},
             )
-        self.channel = MessageSocket(own)
+        self.channel = MessageSocket(parent_socket)
 
     def request(self, content: Any) -> Any:
         """Send a message and return the next one that the child sends; raise EOFError if it ends before."""
@@ -188,16 +188,16 @@ class AsyncChildProcess:
     @classmethod
     async def start(cls, module: str, *arguments: object, threads: int | None = None) -> "AsyncChildProcess":
         """Start a module as a child."""
-        own, theirs = socket.socketpair()
-        with theirs:
+        parent_socket, child_socket = socket.socketpair()
+        with child_socket:
             process = await asyncio.create_subprocess_exec(
-                *child_command(module, theirs.fileno(), *arguments),
-                pass_fds=[theirs.fileno()],
+                *child_command(module, child_socket.fileno(), *arguments),
+                pass_fds=[child_socket.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=child_environment(threads=threads),
                 start_new_session=True,
             )
-        return cls(process, *await asyncio.open_connection(sock=own))
+        return cls(process, *await asyncio.open_connection(sock=parent_socket))
 
     def send(self, content: Any) -> None:
         """Send one message without waiting for the child to read it."""

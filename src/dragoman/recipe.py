@@ -222,11 +222,11 @@ class Recipe(Config):
                 "change the task or the files"
             )
         for (part, name), fitting in TASKS[self.task].requirements.items():
-            found = getattr(getattr(self, part), name)
-            if found not in fitting:
+            value = getattr(getattr(self, part), name)
+            if value not in fitting:
                 yield (
                     f'task "{self.task}" needs [{part}] {name} = {" or ".join(map(display_value, fitting))}, not '
-                    f'"{found}"'
+                    f'"{value}"'
                 )
         if self.model.share_embeddings and not self.tokenizer.joint:
             yield (
@@ -286,14 +286,14 @@ class Recipe(Config):
             table = {**table, "model": upgrade_model_table(model)}
             if isinstance(table.get("data"), Mapping):
                 table = {**table, "data": _upgrade_data_table(table["data"])}
-        given = merge_tables(table, parsed)
-        named = given.pop("preset", None)
-        below = {} if is_complete else _task_defaults(given.get("task"))
+        merged = merge_tables(table, parsed)
+        named = merged.pop("preset", None)
+        below = {} if is_complete else _task_defaults(merged.get("task"))
         below = merge_tables(merge_tables(below, defaults), preset_settings(preset or named, origin))
         try:
-            return cls.model_validate(merge_tables(_without_inapplicable(below, given), given))
+            return cls.model_validate(merge_tables(_without_inapplicable(below, merged), merged))
         except ValidationError as error:
-            raise UserError(format_errors(cls, error, origin, given, parsed)) from None
+            raise UserError(format_errors(cls, error, origin, merged, parsed)) from None
 
     def to_toml(self, *, comments: bool = False) -> str:
         """Return the recipe as TOML with all defaults; with comments, as a form to edit."""
@@ -402,8 +402,10 @@ def recipe_differences(before: Recipe, after: Recipe) -> list[str]:
 
 def flatten_settings(branch: Config, prefix: str = "") -> list[tuple[str, Any]]:
     """Return all settings of a config with their dotted names."""
-    found: list[tuple[str, Any]] = []
+    settings: list[tuple[str, Any]] = []
     for name in type(branch).model_fields:
         value = getattr(branch, name)
-        found += flatten_settings(value, f"{prefix}{name}.") if isinstance(value, Config) else [(prefix + name, value)]
-    return found
+        settings += (
+            flatten_settings(value, f"{prefix}{name}.") if isinstance(value, Config) else [(prefix + name, value)]
+        )
+    return settings

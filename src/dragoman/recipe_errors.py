@@ -100,15 +100,15 @@ def _format_error(
 
 def _format_corpus_error(item: Any) -> str:
     _, name, index, *rest = item["loc"]
-    where, example = f"[[data.{name}]] {index + 1}", 'it has label = "…" and file = "…"'
+    position, example = f"[[data.{name}]] {index + 1}", 'it has label = "…" and file = "…"'
     if not rest:
-        return f"{where} must be a table of settings; found {display_value(item['input'])}."
+        return f"{position} must be a table of settings; found {display_value(item['input'])}."
     if item["type"] == "missing":
-        return f"{where} has no {rest[0]}; expected label and file."
+        return f"{position} has no {rest[0]}; expected label and file."
     if item["type"] == "extra_forbidden":
-        return f'{where} has no setting "{rest[0]}"; {example}.'
+        return f'{position} has no setting "{rest[0]}"; {example}.'
     expected = item["ctx"]["error"] if item["type"] == "value_error" else f"it must be {_TYPE_WORDS[str]}"
-    return f"{where}: {rest[0]} is {display_value(item['input'])}; {expected}."
+    return f"{position}: {rest[0]} is {display_value(item['input'])}; {expected}."
 
 
 def _format_unknown_setting(root: _ConfigClass, path: Sequence[str], architecture: Any) -> str:
@@ -117,7 +117,9 @@ def _format_unknown_setting(root: _ConfigClass, path: Sequence[str], architectur
         new = _RENAMED_DATA_KEYS[name]
         return f"[data] {name} is now written as [[data.{new}]] tables, each with a label and a file."
     homes = [
-        part for part in root.model_fields if any(name in each.model_fields for each in section_classes(root, part))
+        part
+        for part in root.model_fields
+        if any(name in config_class.model_fields for config_class in section_classes(root, part))
     ]
     if parents == ["model"] and "model" in homes:
         others = [other for other, config in MODEL_CONFIGS.items() if name in config.model_fields]

@@ -44,9 +44,9 @@ def atomic_directory(path: Path, *, overwrite: bool = False, prefix: str | None 
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix or f".{path.name}."))
     try:
         yield temporary
-        for written in [*temporary.iterdir(), temporary]:
-            apply_umask(written)
-            fsync(written)
+        for entry in [*temporary.iterdir(), temporary]:
+            apply_umask(entry)
+            fsync(entry)
         if overwrite and path.exists():
             _replace_directory(temporary, path)
         else:

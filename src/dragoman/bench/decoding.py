@@ -213,10 +213,10 @@ def _decoding_result(
     texts = [translator.target_tokenizer.decode(output) for output in outputs] if sentences.references else []
     return DecodingResult(
         model, engine, beam, batch_size,
-        speed=SampleStats.from_values([len(answer.outputs) / answer.seconds[0] for answer in bulk]),
-        token_speed=SampleStats.from_values([sum(map(len, answer.outputs)) / answer.seconds[0] for answer in bulk]),
-        latency=SampleStats.from_values([1000 * percentile(answer.seconds, 50) for answer in single]),
-        latency_95=SampleStats.from_values([1000 * percentile(answer.seconds, 95) for answer in single]),
+        speed=SampleStats.from_values([len(result.outputs) / result.seconds[0] for result in bulk]),
+        token_speed=SampleStats.from_values([sum(map(len, result.outputs)) / result.seconds[0] for result in bulk]),
+        latency=SampleStats.from_values([1000 * percentile(result.seconds, 50) for result in single]),
+        latency_95=SampleStats.from_values([1000 * percentile(result.seconds, 95) for result in single]),
         output_lengths=(min(lengths), max(lengths)),
         bleu=corpus_bleu(texts, sentences.references) if sentences.references else None,
         flops=sum(work) / len(work),

@@ -37,8 +37,8 @@ class Machine:
         flags = ", ".join(self.cpu_flags) or "no known vector extensions"
         versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''} on {self.cores}"
-        where = f"{self.processor} ({flags}), {threads} core{'s' if self.cores > 1 else ''}; {self.system}"
-        return f"{where}; {versions}; native kernels {'compiled' if self.has_native_kernels else 'not compiled'}"
+        hardware = f"{self.processor} ({flags}), {threads} core{'s' if self.cores > 1 else ''}; {self.system}"
+        return f"{hardware}; {versions}; native kernels {'compiled' if self.has_native_kernels else 'not compiled'}"
 
 
 def describe_machine(threads: int, cores: int) -> Machine:

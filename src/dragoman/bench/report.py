@@ -31,13 +31,21 @@ class BenchmarkReport:
 
     def ratio_to_torch(self, result: TrainingResult, precision: str) -> SampleStats | None:
         """Return the speed of a training relative to the PyTorch loop in some precision."""
-        baseline = [one for one in self.training if (one.size, one.engine) == (result.size, TORCH_ENGINES[precision])]
+        baseline = [
+            training
+            for training in self.training
+            if (training.size, training.engine) == (result.size, TORCH_ENGINES[precision])
+        ]
         return paired_ratio(result.speed, baseline[0].speed) if baseline else None
 
     def best_reference(self, result: DecodingResult, speed: Callable[[DecodingResult], float]) -> DecodingResult | None:
         """Return the fastest CTranslate2 configuration with the same model and beam."""
-        same = [one for one in self.decoding if (one.model, one.beam) == (result.model, result.beam)]
-        return max((one for one in same if one.engine.startswith(_REFERENCE_ENGINE)), key=speed, default=None)
+        same = [
+            decoding for decoding in self.decoding if (decoding.model, decoding.beam) == (result.model, result.beam)
+        ]
+        return max(
+            (decoding for decoding in same if decoding.engine.startswith(_REFERENCE_ENGINE)), key=speed, default=None
+        )
 
     def bulk_ratio(self, result: DecodingResult) -> SampleStats | None:
         """Return the bulk speed relative to the best CTranslate2 configuration."""

@@ -48,9 +48,7 @@ class SampleStats:
 
 def paired_ratio(numerator: SampleStats, denominator: SampleStats) -> SampleStats:
     """Return the ratios of each round, in which both sides met the same load of the machine."""
-    return SampleStats.from_values(
-        [one / other for one, other in zip(numerator.values, denominator.values, strict=True)]
-    )
+    return SampleStats.from_values([a / b for a, b in zip(numerator.values, denominator.values, strict=True)])
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -46,14 +46,14 @@ def attention(
     suffix = output.suffix.lower()
     if suffix not in (".html", *_PICTURE_FORMATS):
         raise UserError(f"{output}: the file name must end in .html (a page) or in {', '.join(_PICTURE_FORMATS)}.")
-    how: dict[str, Any] = {"target": target, "prefix": prefix, "beam": beam, "trace": suffix == ".html"}
+    options: dict[str, Any] = {"target": target, "prefix": prefix, "beam": beam, "trace": suffix == ".html"}
     model = dragoman.load(run, device=device)
-    record = model.inspect(text, **how)
+    record = model.inspect(text, **options)
     record = replace(record, gold_alignment=gold, report=_cached_head_report(run))
-    other = dragoman.load(compare, device=device).inspect(text, **how) if compare else None
+    other = dragoman.load(compare, device=device).inspect(text, **options) if compare else None
     _write_output(record, other, output, lines, word)
-    for each in filter(None, (record, other)):
-        print(model.task.from_model_output(each.source_text, each.target_text))
+    for shown in filter(None, (record, other)):
+        print(model.task.from_model_output(shown.source_text, shown.target_text))
     print_stderr(f"Wrote {output}.")
 
 
@@ -62,8 +62,8 @@ def _cached_head_report(run: Path) -> dict[str, Any] | None:
     from dragoman.run import Run
     from dragoman.tasks.head_cache import cached_head_history, cached_head_report
 
-    found = cached_head_report(Run(run))
-    return {**found, "history": cached_head_history(Run(run))} if found else None
+    report = cached_head_report(Run(run))
+    return {**report, "history": cached_head_history(Run(run))} if report else None
 
 
 def _write_output(

@@ -20,13 +20,14 @@ def average(
     from dragoman.checkpoints import write_averaged_weights
     from dragoman.run import Run
 
-    place = Run(run)
-    place.read_recipe()
-    if not place.has_started:
-        raise UserError(f"{place} holds no checkpoints to average; `dragoman train` writes them.")
+    run_dir = Run(run)
+    run_dir.read_recipe()
+    if not run_dir.has_started:
+        raise UserError(f"{run_dir} holds no checkpoints to average; `dragoman train` writes them.")
     kind: Literal["best", "last"] = "best" if best else "last"
-    with place.lock():
-        steps = write_averaged_weights(place, count, kind)
+    with run_dir.lock():
+        steps = write_averaged_weights(run_dir, count, kind)
     print_stderr(
-        f"{place.weights_file} is now the mean of {len(steps)}: the checkpoints of steps {', '.join(map(str, steps))}."
+        f"{run_dir.weights_file} is now the mean of {len(steps)}: the checkpoints of steps "
+        f"{', '.join(map(str, steps))}."
     )

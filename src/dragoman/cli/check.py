@@ -25,12 +25,12 @@ def check(
     """Check a parallel corpus for unequal line counts, empty lines, duplicates, unusual lengths, encoding errors and
     swapped sides."""
     from dragoman.data.corpus import ParallelCorpus
-    from dragoman.data.corpus_check import check_corpus as look_over
+    from dragoman.data.corpus_check import check_corpus
 
     corpus = ParallelCorpus.from_files(source, target, pairs)
-    given = valid_source or valid_target or valid_pairs
-    valid = ParallelCorpus.from_files(valid_source, valid_target, valid_pairs) if given else None
+    has_validation = valid_source or valid_target or valid_pairs
+    valid = ParallelCorpus.from_files(valid_source, valid_target, valid_pairs) if has_validation else None
     with status_spinner("Reading"):
-        report = look_over(corpus, valid)
+        report = check_corpus(corpus, valid)
     print(report)
     raise typer.Exit(2 if report.has_errors else 0)

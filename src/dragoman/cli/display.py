@@ -73,7 +73,7 @@ class TerminalDisplay:
     def _show_plan(self, plan: TrainingPlan) -> None:
         """Print the training plan."""
         self.plan = plan
-        left = plan.steps - plan.steps_done
+        remaining = plan.steps - plan.steps_done
         source, target = plan.vocabulary_sizes
         pieces = f"{source:,} pieces" if source == target else f"{source:,} and {target:,} pieces"
         print_stderr(
@@ -81,8 +81,8 @@ class TerminalDisplay:
             f"vocabulary {pieces}; {plan.parameters / 1e6:.1f} million parameters; "
             f"{plan.device} with {plan.threads} thread{'s' if plan.threads > 1 else ''}."
         )
-        soon = format_duration(min(left * plan.seconds_per_step, plan.seconds_left))
-        begun = f"{left:,} of {plan.steps:,} steps left" if plan.steps_done else f"{plan.steps:,} steps"
+        soon = format_duration(min(remaining * plan.seconds_per_step, plan.seconds_left))
+        begun = f"{remaining:,} of {plan.steps:,} steps left" if plan.steps_done else f"{plan.steps:,} steps"
         print_stderr(
             f"{begun}, {plan.steps / plan.steps_per_epoch:.1f} epochs; estimated time {soon}. "
             "Ctrl-C saves a checkpoint and stops; --resume continues."
@@ -100,10 +100,10 @@ class TerminalDisplay:
             self.loss = weight * self.loss + (1 - weight) * step.loss
             self.nll = weight * self.nll + (1 - weight) * step.nll
             self.speed = weight * self.speed + (1 - weight) * step.tokens / seconds
-        left = (self.plan.steps - step.number) * step.tokens / max(self.speed, 1e-6)
-        smooth = left if math.isnan(self.seconds_left) else 0.9 * self.seconds_left + 0.1 * left
+        seconds_left = (self.plan.steps - step.number) * step.tokens / max(self.speed, 1e-6)
+        smooth = seconds_left if math.isnan(self.seconds_left) else 0.9 * self.seconds_left + 0.1 * seconds_left
         self.seconds_left = min(smooth, max(0.0, self.ends_at - now))
-        what = f"step {step.number:,}/{self.plan.steps:,}"
+        description = f"step {step.number:,}/{self.plan.steps:,}"
         facts = [
             f"{format_duration(self.seconds_left)} left",
             f"loss {self.loss:.3f}",
@@ -113,11 +113,14 @@ class TerminalDisplay:
             f"rate {step.learning_rate:.1e}",
         ]
         self._update_bar(
-            what, step.number, self.plan.steps, join_fitting(facts, console.width - len(what) - _BAR_WIDTH - 5)
+            description,
+            step.number,
+            self.plan.steps,
+            join_fitting(facts, console.width - len(description) - _BAR_WIDTH - 5),
         )
         if not console.is_terminal and now - self.line_at > _LINE_EVERY_SECONDS:
             self.line_at = now
-            print_stderr("  ".join([what, *facts]))
+            print_stderr("  ".join([description, *facts]))
 
     def _show_validation(self, validation: ValidationResult) -> None:
         """Print the scores of a validation and its first sample."""

@@ -53,10 +53,10 @@ class EvaluateOptions:
     def model_outputs(self, model: "SequenceModel", examples: "list[Example]") -> list[str]:
         """Return a model's outputs for the examples."""
         with progress_bar(f"{model.task.gerund} with {model.run}", len(examples)) as progress:
-            found: list[str] = model.predict(
+            outputs: list[str] = model.predict(
                 [example.source for example in examples], progress=progress, **self.decoding
             )
-            return found
+            return outputs
 
 
 def _reject_given(task: str, options: dict[str, Any]) -> None:
@@ -73,9 +73,9 @@ def evaluate_examples(options: EvaluateOptions) -> None:
         raise UserError(f"--task {options.task} needs a RUN, whose outputs are scored.")
     model = dragoman.load(options.run, device=options.device)
     examples = model.task.read_examples(options.source, options.reference, print_stderr)
-    found = options.model_outputs(model, examples)
-    options.write_outputs(found)
-    scores = list(model.task.score(examples, found))
+    outputs = options.model_outputs(model, examples)
+    options.write_outputs(outputs)
+    scores = list(model.task.score(examples, outputs))
     if options.as_json:
         print(json.dumps({score.name: score.value for score in scores}, ensure_ascii=False, indent=2))
         return
@@ -139,8 +139,8 @@ def _translate_sources(run: Path, sources: list[str] | None, expected: int, opti
         )
     model = dragoman.load(run, device=options.device)
     with progress_bar(f"Translating with {run}", len(sources)) as progress:
-        found: list[str] = model.predict(sources, progress=progress, **options.decoding)
-        return found
+        translations: list[str] = model.predict(sources, progress=progress, **options.decoding)
+        return translations
 
 
 def evaluate_trees(options: EvaluateOptions) -> None:
@@ -155,13 +155,13 @@ def evaluate_trees(options: EvaluateOptions) -> None:
     )
     lines, hypotheses, references = _parse_references(options) if options.run else _read_tree_pairs(options)
     with status_spinner("Scoring"):
-        found = brackets.score_brackets(hypotheses, references, rules)
-    _report_unscored(options, lines, found)
+        scores = brackets.score_brackets(hypotheses, references, rules)
+    _report_unscored(options, lines, scores)
     if options.as_json:
-        print(json.dumps(brackets.to_json(found, lines, each=options.sentences), ensure_ascii=False, indent=2))
+        print(json.dumps(brackets.to_json(scores, lines, each=options.sentences), ensure_ascii=False, indent=2))
         return
-    listing = tables.sentence_counts_table(lines, found.sentences) if options.sentences else ""
-    print("\n\n".join(filter(None, [listing, tables.brackets_table(found)])))
+    listing = tables.sentence_counts_table(lines, scores.sentences) if options.sentences else ""
+    print("\n\n".join(filter(None, [listing, tables.brackets_table(scores)])))
 
 
 def _parse_references(options: EvaluateOptions) -> tuple[list[int], list[str], list[str]]:
@@ -171,9 +171,9 @@ def _parse_references(options: EvaluateOptions) -> tuple[list[int], list[str], l
     assert options.run, "_check_parse_options requires it"
     model = load_for_task(options.run, "parse", options.device)
     examples = model.task.read_examples(options.source, options.reference, print_stderr)
-    found = options.model_outputs(model, examples)
-    options.write_outputs(found)
-    return list(range(1, len(found) + 1)), found, [example.references[0] for example in examples]
+    outputs = options.model_outputs(model, examples)
+    options.write_outputs(outputs)
+    return list(range(1, len(outputs) + 1)), outputs, [example.references[0] for example in examples]
 
 
 def _read_tree_pairs(options: EvaluateOptions) -> tuple[list[int], list[str], list[str]]:
@@ -182,29 +182,29 @@ def _read_tree_pairs(options: EvaluateOptions) -> tuple[list[int], list[str], li
     from dragoman.evaluation.trees import treebank_sentences, well_formed_treebank_sentences
 
     hypotheses, reference = str(options.hypotheses), str(options.reference)
-    right = well_formed_treebank_sentences(list(read_lines(reference, print_stderr)), reference)
+    gold = well_formed_treebank_sentences(list(read_lines(reference, print_stderr)), reference)
     lines = list(read_lines(hypotheses, print_stderr))
-    while len(lines) > len(right) and not lines[-1].strip():  # trailing empty lines belong to no sentence
+    while len(lines) > len(gold) and not lines[-1].strip():  # trailing empty lines belong to no sentence
         lines.pop()
-    found = treebank_sentences(lines, expected=len(right))
-    if len(found) != len(right):
-        found = well_formed_treebank_sentences(lines, hypotheses)  # raises if malformed brackets are the cause
+    trees = treebank_sentences(lines, expected=len(gold))
+    if len(trees) != len(gold):
+        trees = well_formed_treebank_sentences(lines, hypotheses)  # raises if malformed brackets are the cause
         raise UserError(
-            f"{hypotheses} has {len(found):,} sentences but {reference} has {len(right):,}; tree n of both must have "
+            f"{hypotheses} has {len(trees):,} sentences but {reference} has {len(gold):,}; tree n of both must have "
             "the same words. Use an empty line for a missing tree."
         )
-    return [line for line, _ in found], [text for _, text in found], [text for _, text in right]
+    return [line for line, _ in trees], [text for _, text in trees], [text for _, text in gold]
 
 
 def _report_unscored(options: EvaluateOptions, lines: list[int], scores: "BracketScores") -> None:
     """Print which sentences were not scored and why; raise a UserError if the files do not match."""
     name = str(options.run or options.hypotheses)
-    left_out = [
+    unscored = [
         (counts.status, f"line {line:,}", counts.why)
         for line, counts in zip(lines, scores.sentences, strict=True)
         if counts.why
     ]
-    errors = [f"{where}: {why}" for status, where, why in left_out if status == "error"]
+    errors = [f"{position}: {reason}" for status, position, reason in unscored if status == "error"]
     # EVALB stops after MAX_ERROR + 1 errors. A run parsed the words of the reference itself; it can only mistake words
     # for punctuation, which is not scored, or punctuation for words.
     if options.hypotheses and len(errors) > scores.rules.most_errors + 1:
@@ -213,9 +213,9 @@ def _report_unscored(options: EvaluateOptions, lines: list[int], scores: "Bracke
             "Check that both files are in the same order, or raise MAX_ERROR in a --parameters file."
         )
     if not scores.overall.scored:
-        raise UserError(f"{name}: no sentence can be scored; {left_out[0][1]}: {left_out[0][2]}")
-    for status, where, why in left_out:
-        print_stderr(f"{name}: {where}: not scored ({status}): {why}")
+        raise UserError(f"{name}: no sentence can be scored; {unscored[0][1]}: {unscored[0][2]}")
+    for status, position, reason in unscored:
+        print_stderr(f"{name}: {position}: not scored ({status}): {reason}")
 
 
 def _check_parse_options(options: EvaluateOptions) -> None:
@@ -259,17 +259,17 @@ def _evaluate_words(options: EvaluateOptions, manner: "ScoringScheme") -> None:
         if model
         else task.read_outputs(str(options.hypotheses), examples, print_stderr)
     )
-    options.write_outputs(task.format_entry(one, output) for one, output in zip(examples, outputs, strict=True))
+    options.write_outputs(task.format_entry(example, output) for example, output in zip(examples, outputs, strict=True))
     with status_spinner("Scoring"):
-        found, by_label = task.score(examples, outputs), task.score_by_label(examples, outputs)
+        rates, by_label = task.score(examples, outputs), task.score_by_label(examples, outputs)
     if options.as_json:
-        labels = {name: error_rates.to_json(each) for name, each in by_label.items()}
-        result = {**error_rates.to_json(found, worst=options.worst), "by_label": labels}
+        labels = {name: error_rates.to_json(label_rates) for name, label_rates in by_label.items()}
+        result = {**error_rates.to_json(rates, worst=options.worst), "by_label": labels}
         print(json.dumps(result, ensure_ascii=False, indent=2))
         return
-    parts = [tables.rates_table(found), tables.labels_table(by_label) if len(by_label) > 1 else ""]
+    parts = [tables.rates_table(rates), tables.labels_table(by_label) if len(by_label) > 1 else ""]
     if options.worst:
-        parts += [tables.confusions_table(found.confusions()), tables.worst_words_table(found.worst(options.worst))]
+        parts += [tables.confusions_table(rates.confusions()), tables.worst_words_table(rates.worst(options.worst))]
     print("\n\n".join(filter(None, parts)))
 
 
@@ -309,5 +309,5 @@ def evaluate_language_model(options: EvaluateOptions) -> None:
     assert isinstance(model, LanguageModel), f"{type(model)} is not a language model"
     (example,) = model.task.read_examples(options.source, options.reference, print_stderr)
     with progress_bar(f"{model.task.gerund} with {options.run}", None) as progress:
-        found = model.perplexity(example.references[0], progress, print_stderr)
-    print(json.dumps(to_json(found), indent=2) if options.as_json else perplexity_table(found))
+        perplexity = model.perplexity(example.references[0], progress, print_stderr)
+    print(json.dumps(to_json(perplexity), indent=2) if options.as_json else perplexity_table(perplexity))

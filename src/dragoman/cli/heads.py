@@ -40,19 +40,19 @@ def heads(
     from dragoman.run import Run
     from dragoman.tasks.head_report import make_head_report, make_history_reports
 
-    place, corpus = Run(run), _given_corpus(source, target)
-    place.read_recipe()
+    run_dir, corpus = Run(run), _given_corpus(source, target)
+    run_dir.read_recipe()
     with TerminalDisplay() as display:
         if history:
-            make_history_reports(place, display, corpus=corpus, sentences=sentences)
+            make_history_reports(run_dir, display, corpus=corpus, sentences=sentences)
         report = make_head_report(
-            place, display, checkpoint=checkpoint, corpus=corpus, sentences=sentences, importance=importance
+            run_dir, display, checkpoint=checkpoint, corpus=corpus, sentences=sentences, importance=importance
         )
     if as_json:
         print(json.dumps(report, ensure_ascii=False))
     else:
         _print_report(report)
-        print_stderr(f"Saved in {place.head_reports_dir}; docs/heads.md explains every number.")
+        print_stderr(f"Saved in {run_dir.head_reports_dir}; docs/heads.md explains every number.")
 
 
 def _given_corpus(source: str | None, target: str | None) -> "ParallelCorpus | None":

@@ -14,12 +14,12 @@ def info(
     """Describe the model in RUN: its size, its training data and its training progress."""
     from dragoman.tasks.info import run_info
 
-    found = run_info(run)
+    facts = run_info(run)
     if as_json:
-        print(json.dumps(found, ensure_ascii=False, indent=2))
+        print(json.dumps(facts, ensure_ascii=False, indent=2))
         return
-    width = max(map(len, found))
-    for name, value in found.items():
+    width = max(map(len, facts))
+    for name, value in facts.items():
         print(f"{name.replace('_', ' '):<{width}}  {_format_value(value)}")
 
 

@@ -39,8 +39,8 @@ def print_outputs(
 ) -> None:
     """Print the outputs for each line, and at the end the number of lines that were split."""
     in_parts = 0
-    for found in model.predict_lines(lines, details=True, chunk_size=1 if one_at_a_time else None, **options):
-        ranked = found if isinstance(found, list) else [found]
+    for prediction in model.predict_lines(lines, details=True, chunk_size=1 if one_at_a_time else None, **options):
+        ranked = prediction if isinstance(prediction, list) else [prediction]
         _print_hypotheses(ranked, scores=scores, as_json=as_json)
         in_parts += ranked[0].parts > 1
     if in_parts:
@@ -58,10 +58,13 @@ def is_interactive(text: list[str] | None) -> bool:
 def _print_hypotheses(hypotheses: Iterable[Any], *, scores: bool, as_json: bool) -> None:
     """Print the hypotheses for one line."""
     if as_json:
-        print(json.dumps([asdict(one) for one in hypotheses], ensure_ascii=False), flush=True)
+        print(json.dumps([asdict(hypothesis) for hypothesis in hypotheses], ensure_ascii=False), flush=True)
         return
-    for one in hypotheses:
-        print(f"{one.score:.4f}\t{_join_lines(one.text)}" if scores else _join_lines(one.text), flush=True)
+    for hypothesis in hypotheses:
+        print(
+            f"{hypothesis.score:.4f}\t{_join_lines(hypothesis.text)}" if scores else _join_lines(hypothesis.text),
+            flush=True,
+        )
 
 
 def _join_lines(text: str) -> str:

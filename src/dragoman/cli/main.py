@@ -66,8 +66,8 @@ def main() -> None:
     except UserError as error:
         sys.exit(_print_error(str(error), error.exit_code))
     except OSError as error:
-        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        sys.exit(_print_error(f"{where}{error.strerror or error}.", UserError.exit_code))
+        prefix = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        sys.exit(_print_error(f"{prefix}{error.strerror or error}.", UserError.exit_code))
 
 
 def _write_utf8() -> None:

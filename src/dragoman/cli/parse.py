@@ -62,11 +62,11 @@ def parse(
         at_once = line_by_line or is_interactive(text)
         print_outputs(model, lines, options, scores=scores, as_json=as_json, one_at_a_time=at_once)
         return
-    written = _FORMATTERS[form](_parse_lines(model, lines, options))
+    formatted = _FORMATTERS[form](_parse_lines(model, lines, options))
     if output is None:
-        print(written, end="")
+        print(formatted, end="")
     else:
-        output.write_text(written, encoding="utf-8")
+        output.write_text(formatted, encoding="utf-8")
 
 
 def _tokenize_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -80,8 +80,8 @@ def _parse_lines(model: "SequenceModel", lines: Iterable[str], options: dict[str
     """Return the trees of lines, the best ones of each; None for a line without words."""
     from dragoman.evaluation.trees import read_tree
 
-    found = model.predict_lines(lines, **options)
-    texts = [text for row in found for text in (row if isinstance(row, list) else [row])]
+    outputs = model.predict_lines(lines, **options)
+    texts = [text for row in outputs for text in (row if isinstance(row, list) else [row])]
     return [read_tree(text) if text else None for text in texts]
 
 
@@ -101,10 +101,10 @@ def _format_svg(trees: "list[Tree | None]") -> str:
     """Draw one tree."""
     from dragoman.viewer.tree_drawing import tree_svg
 
-    drawn = [tree for tree in trees if tree]
-    if len(drawn) != 1:
-        raise UserError(f"--format svg draws one tree, got {len(drawn):,}; --format html draws any number.")
-    return tree_svg(drawn[0])
+    nonempty = [tree for tree in trees if tree]
+    if len(nonempty) != 1:
+        raise UserError(f"--format svg draws one tree, got {len(nonempty):,}; --format html draws any number.")
+    return tree_svg(nonempty[0])
 
 
 def _format_html(trees: "list[Tree | None]") -> str:

@@ -84,11 +84,11 @@ def _print_translations(model: "Translator", corpus: Path) -> None:
 
     sources, references = (list(read_lines(corpus / f"test.{side}")) for side in ("en", "de"))
     with progress_bar("Translating the test set", len(sources)) as progress:
-        found = model.translate(sources, progress=progress)
-    for source, translation, reference in list(zip(sources, found, references, strict=True))[:SHOWN_SENTENCES]:
+        translations = model.translate(sources, progress=progress)
+    for source, translation, reference in list(zip(sources, translations, references, strict=True))[:SHOWN_SENTENCES]:
         right = "" if translation == reference else f"\n     expected: {reference}"
         print(f"{source}\n  → {translation}{right}")
-    print(score_translations(found, references, intervals=False).bleu)
+    print(score_translations(translations, references, intervals=False).bleu)
 
 
 def _write_attention_page(model: "Translator", page: Path) -> None:

@@ -56,13 +56,13 @@ def train(
         "file": file, "valid_file": valid_file,
     }  # fmt: skip
     settings = {"steps": steps, "minutes": minutes, "seed": seed}
-    given = {
+    options = {
         "task": task,
         "run": run,
         "data": {name: path for name, path in files.items() if path is not None},
         "training": {name: value for name, value in settings.items() if value is not None},
     }
-    merged = build_recipe(recipe, given, preset, overrides or [])
+    merged = build_recipe(recipe, options, preset, overrides or [])
     first = os.environ.get("RANK", "0") == "0"  # of several processes, one shows them all
     with watch_in_background(merged.run, watch_port) if watch and first else nullcontext():
         train_with_display(merged, resume=resume, overwrite=overwrite)

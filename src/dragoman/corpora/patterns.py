@@ -171,7 +171,7 @@ def _evaluative_adjectives(kind: str) -> tuple[Adjective, ...]:
 
 
 _CONTRASTED_KINDS = frozenset(
-    kind for kind in _DESCRIBABLE_KINDS if len({each.scale for each in _evaluative_adjectives(kind)}) > 1
+    kind for kind in _DESCRIBABLE_KINDS if len({adjective.scale for adjective in _evaluative_adjectives(kind)}) > 1
 )
 
 
@@ -231,11 +231,11 @@ _TRANSITIVE_VERBS = tuple(verb for verb in lexicon.VERBS if verb.objects and ver
 
 def _question_where(rng: Random) -> SentenceMeaning:
     """Draw "Where does the dog sleep?", "When will the train arrive?" or "Why is the man selling the car?"."""
-    asked = pick(rng, (lexicon.WHERE, lexicon.WHEN, lexicon.WHY))
-    if asked is lexicon.WHERE:
+    adverb = pick(rng, (lexicon.WHERE, lexicon.WHEN, lexicon.WHY))
+    if adverb is lexicon.WHERE:
         clause = draw_clause(rng, pick(rng, verbs_with_mark("located")))._replace(location=None)
         clause = clause._replace(tense="past" if chance(rng, 0.4) and not has_ambiguous_past(clause) else "progressive")
-    elif asked is lexicon.WHEN:
+    elif adverb is lexicon.WHEN:
         clause = draw_clause(rng, pick(rng, _EVENT_VERBS))
         past = chance(rng, 0.5) and not has_ambiguous_past(clause)
         clause = clause._replace(tense="past") if past else clause._replace(modal=lexicon.WILL)
@@ -243,7 +243,7 @@ def _question_where(rng: Random) -> SentenceMeaning:
         clause = draw_negation(rng, _make_ongoing(draw_time(rng, draw_clause(rng, pick(rng, lexicon.VERBS)))))
     if clause.subject is I:
         return _question_where(rng)
-    return SentenceMeaning((SentenceClause(clause._replace(adverb=asked, front="adverb"), "question"),), "?")
+    return SentenceMeaning((SentenceClause(clause._replace(adverb=adverb, front="adverb"), "question"),), "?")
 
 
 _EVENT_VERBS = tuple(verb for verb in lexicon.VERBS if "state" not in verb.marks)
@@ -293,7 +293,9 @@ def _motivating_kinds(verb: Verb, name: str, pleases: int) -> frozenset[str]:
     return frozenset(
         kind
         for kind in verb.objects - BEINGS
-        if any(each.polarity == pleases and each.scale in scales for each in _evaluative_adjectives(kind))
+        if any(
+            adjective.polarity == pleases and adjective.scale in scales for adjective in _evaluative_adjectives(kind)
+        )
     )
 
 
@@ -391,7 +393,8 @@ def _meanwhile(rng: Random) -> SentenceMeaning:
     first, second = draw_person_antecedent(rng), draw_antecedent(rng, PEOPLE)
     verbs = rng.sample(_ACTIVITIES, 2)
     clauses = (
-        draw_clause(rng, verb, who)._replace(location=None) for verb, who in zip(verbs, (first, second), strict=True)
+        draw_clause(rng, verb, subject)._replace(location=None)
+        for verb, subject in zip(verbs, (first, second), strict=True)
     )
     main, side = (clause._replace(tense="progressive", direct=_simplify_object(clause.direct)) for clause in clauses)
     return SentenceMeaning((SentenceClause(main), SentenceClause(side, "subordinate", WHILE)))

@@ -99,11 +99,11 @@ def _antecedent_links(english: list[AlignedWord]) -> tuple[tuple[int, int], ...]
     for position, word in enumerate(english):
         if word.mention is None:
             continue
-        meant = word.mention._replace(again=False)
+        noun = word.mention._replace(again=False)
         if not word.mention.again:
-            noun_positions[meant] = position
-        elif meant in noun_positions:
-            links.append((position, noun_positions[meant]))
+            noun_positions[noun] = position
+        elif noun in noun_positions:
+            links.append((position, noun_positions[noun]))
     return tuple(links)
 
 
@@ -167,17 +167,17 @@ def draw_sentences(split: str, seed: int) -> Iterator[SentenceMeaning]:
 def _draw_pairs(split: str, seed: int) -> Iterator[PhrasebookPair]:
     """Yield the distinct pairs of a split that have an allowed length."""
     seen = set[str]()
-    for drawn in map(render_pair, draw_sentences(split, seed)):
-        if drawn.source not in seen and _MIN_WORDS <= len(split_words(drawn.source)) <= _MAX_WORDS:
-            seen.add(drawn.source)
-            yield drawn
+    for pair in map(render_pair, draw_sentences(split, seed)):
+        if pair.source not in seen and _MIN_WORDS <= len(split_words(pair.source)) <= _MAX_WORDS:
+            seen.add(pair.source)
+            yield pair
 
 
 @lru_cache(maxsize=4)
 def _training_vocabulary(seed: int) -> frozenset[str]:
     """Return every word, of either language, in the first training pairs."""
     lessons = islice(_draw_pairs("train", seed), _VOCABULARY_PAIRS)
-    return frozenset(word for each in lessons for text in (each.source, each.target) for word in split_words(text))
+    return frozenset(word for pair in lessons for text in (pair.source, pair.target) for word in split_words(text))
 
 
 def _has_only_words_of(pair: PhrasebookPair, known: frozenset[str]) -> bool:
@@ -197,21 +197,21 @@ def phrasebook(
     if split not in SPLITS:
         known = f"{', '.join(SPLITS)}.{did_you_mean(split, list(SPLITS))}"
         raise UserError(f'There is no split "{split}" of the phrasebook; choose {known}')
-    drawn = filter(accept, _draw_pairs(split, seed))
+    pairs = filter(accept, _draw_pairs(split, seed))
     if split == "train":
-        return islice(drawn, count)
-    return islice((each for each in drawn if _has_only_words_of(each, _training_vocabulary(seed))), count)
+        return islice(pairs, count)
+    return islice((pair for pair in pairs if _has_only_words_of(pair, _training_vocabulary(seed))), count)
 
 
 def write_phrasebook(folder: Path, sizes: Mapping[str, int], *, seed: int = 1) -> None:
     """Write the files of each split: one sentence per line in either language, links and antecedents as "0-0 1-2"."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, count in sizes.items():
-        drawn = list(phrasebook(split, count, seed=seed))
-        write_lines(folder / f"{split}.en", (each.source for each in drawn))
-        write_lines(folder / f"{split}.de", (each.target for each in drawn))
-        write_lines(folder / f"{split}.links", (_format_pharaoh(each.links) for each in drawn))
-        write_lines(folder / f"{split}.antecedents", (_format_pharaoh(each.antecedents) for each in drawn))
+        pairs = list(phrasebook(split, count, seed=seed))
+        write_lines(folder / f"{split}.en", (pair.source for pair in pairs))
+        write_lines(folder / f"{split}.de", (pair.target for pair in pairs))
+        write_lines(folder / f"{split}.links", (_format_pharaoh(pair.links) for pair in pairs))
+        write_lines(folder / f"{split}.antecedents", (_format_pharaoh(pair.antecedents) for pair in pairs))
 
 
 def _format_pharaoh(links: tuple[tuple[int, int], ...]) -> str:

@@ -88,18 +88,20 @@ def _draw_determiner(rng: Random, noun: Noun, *, plural: bool) -> str:
 
 def draw_phrase(rng: Random, noun: Noun, *, plural: float = 0.2, adjective: float = 0.3) -> NounPhrase:
     """Draw a noun phrase."""
-    many = noun.kind == "footwear" or (
+    is_plural = noun.kind == "footwear" or (
         not noun.is_mass and noun.kind not in _MOSTLY_SINGULAR_KINDS and chance(rng, plural)
     )
     fitting = _attributive_adjectives(noun.kind)
-    chosen = pick(rng, fitting) if fitting and chance(rng, adjective) else None
-    return NounPhrase(noun, _draw_determiner(rng, noun, plural=many), chosen, many)
+    attribute = pick(rng, fitting) if fitting and chance(rng, adjective) else None
+    return NounPhrase(noun, _draw_determiner(rng, noun, plural=is_plural), attribute, is_plural)
 
 
 @cache
 def _attributive_adjectives(kind: str) -> tuple[Adjective, ...]:
     """Return attributive adjectives: "my patient son" rather than "my thirsty son" or "my old son"."""
-    return tuple(each for each in adjectives_for(kind) if kind != "relative" or each.scale not in ("state", "age"))
+    return tuple(
+        adjective for adjective in adjectives_for(kind) if kind != "relative" or adjective.scale not in ("state", "age")
+    )
 
 
 def draw_subject(rng: Random, kinds: frozenset[str], *, pronouns: float = 0.3) -> NounPhrase | Pronoun:
@@ -153,8 +155,8 @@ def _draw_location_of_verb(rng: Random, verb: Verb, subject: NounPhrase | Pronou
         return Location(english, german, "acc", _draw_location_phrase(rng, "furniture seat"), bound=True)
     if marks & {"keep", "rest", "sit"}:
         english, german = ("on", "auf") if "sit" in marks else pick(rng, _SEAT_PREPOSITIONS)
-        where = _draw_location_phrase(rng, "seat" if "sit" in marks else "furniture seat")
-        return Location(english, german, "dat", where, bound=True)
+        phrase = _draw_location_phrase(rng, "seat" if "sit" in marks else "furniture seat")
+        return Location(english, german, "dat", phrase, bound=True)
     if "reach" in marks and ("enter" not in marks or chance(rng, 0.5)):
         return Location("to", "zu", "dat", _draw_location_phrase(rng, "goal"), bound=True)
     if "enter" in marks:
@@ -251,11 +253,11 @@ def draw_negation(rng: Random, clause: Clause, probability: float = 0.18) -> Cla
 
 def draw_clause(rng: Random, verb: Verb, subject: NounPhrase | Pronoun | None = None) -> Clause:
     """Draw all but the time of a clause with a given verb."""
-    who = draw_subject(rng, verb.subjects) if subject is None else subject
-    if verb.base == "belong" and isinstance(who, NounPhrase):
-        who = who._replace(determiner="these" if who.plural else "this")
-    receiver = _draw_receiver(rng, who) if "give" in verb.marks else None
-    return Clause(who, verb, _draw_object(rng, verb, who), receiver, _draw_location_of_verb(rng, verb, who))
+    phrase = draw_subject(rng, verb.subjects) if subject is None else subject
+    if verb.base == "belong" and isinstance(phrase, NounPhrase):
+        phrase = phrase._replace(determiner="these" if phrase.plural else "this")
+    receiver = _draw_receiver(rng, phrase) if "give" in verb.marks else None
+    return Clause(phrase, verb, _draw_object(rng, verb, phrase), receiver, _draw_location_of_verb(rng, verb, phrase))
 
 
 def _draw_receiver(rng: Random, subject: NounPhrase | Pronoun) -> NounPhrase | Pronoun:
@@ -282,8 +284,10 @@ def verbs_with_subject(kind: str) -> tuple[Verb, ...]:
 def draw_predication(rng: Random, phrase: NounPhrase | Pronoun, *, tense: Tense = "present") -> Clause:
     """Draw a predicate adjective for a phrase."""
     kind = phrase.noun.kind if phrase.noun is not None else "person"
-    taken = phrase.adjective if isinstance(phrase, NounPhrase) else None
-    fitting = tuple(adjective for adjective in adjectives_for(kind) if taken is None or adjective.scale != taken.scale)
+    attribute = phrase.adjective if isinstance(phrase, NounPhrase) else None
+    fitting = tuple(
+        adjective for adjective in adjectives_for(kind) if attribute is None or adjective.scale != attribute.scale
+    )
     return Clause(phrase, BE, predicate=Predicate(pick(rng, fitting)), tense=tense)
 
 

@@ -103,12 +103,12 @@ def _draw_story(rng: Random, facts: int) -> Story | None:
     people = rng.sample(PEOPLE, rng.randint(2, len(PEOPLE)))
     for _ in range(rng.randint(*SENTENCE_LIMITS[facts])):
         world.act(rng.choice(people), _HANDLING_RATE[facts])
-    asked = {1: world.questions_about_people, 2: world.questions_about_things, 3: world.questions_about_the_past}[
+    questions = {1: world.questions_about_people, 2: world.questions_about_things, 3: world.questions_about_the_past}[
         facts
     ]()
-    if not asked:
+    if not questions:
         return None
-    question = rng.choice(asked)
+    question = rng.choice(questions)
     return Story(tuple(world.sentences), question.text, question.answer, tuple(sorted(question.facts)))
 
 
@@ -122,7 +122,9 @@ class _StoryWorld:
         self.held: dict[str, tuple[str, int]] = {}  # held things: by whom, and since which sentence
         self.put_down: dict[str, tuple[_Arrival, int]] = {}  # things put down: where, and in which sentence
         self.places: dict[str, list[str]] = {}  # of things: where each has been, in turn
-        self.arrivals: dict[str, list[tuple[str, str, tuple[int, int, int]]]] = {}  # of things: where, whence, facts
+        self.arrivals: dict[
+            str, list[tuple[str, str, tuple[int, int, int]]]
+        ] = {}  # of things: place, previous place, facts
 
     def write_sentence(self, person: str, deed: str) -> int:
         """Append a sentence and return its index."""
@@ -131,10 +133,10 @@ class _StoryWorld:
 
     def act(self, person: str, handling: float) -> None:
         """Draw an action of a person."""
-        drawn = self.rng.random()
-        if drawn < _IDLING_RATE:
+        uniform = self.rng.random()
+        if uniform < _IDLING_RATE:
             self.write_sentence(person, self.rng.choice(_IDLING))
-        elif person in self.visits and drawn < _IDLING_RATE + handling:
+        elif person in self.visits and uniform < _IDLING_RATE + handling:
             self.take_or_put_down(person)
         else:
             self.move(person)
@@ -154,11 +156,11 @@ class _StoryWorld:
     def take_or_put_down(self, person: str) -> None:
         """Let a person pick a thing up or put one down; move if neither is possible."""
         held = [thing for thing, (holder, _) in self.held.items() if holder == person]
-        near = [thing for thing in THINGS if self.can_take(person, thing)]
-        if not held and not near:
+        takeable = [thing for thing in THINGS if self.can_take(person, thing)]
+        if not held and not takeable:
             self.move(person)
-        elif near and (not held or self.rng.random() < 0.5):
-            self.take(person, self.rng.choice(near))
+        elif takeable and (not held or self.rng.random() < 0.5):
+            self.take(person, self.rng.choice(takeable))
         else:
             self.put_thing_down(person, self.rng.choice(held))
 
@@ -200,8 +202,8 @@ class _StoryWorld:
     def questions_about_the_past(self) -> list[_StoryQuestion]:
         """Return the questions about where something was before it came to a place, once: three facts."""
         return [
-            _StoryQuestion(f"Where was the {thing} before the {place}?", whence, facts)
+            _StoryQuestion(f"Where was the {thing} before the {place}?", previous, facts)
             for thing, arrivals in self.arrivals.items()
-            for place, whence, facts in arrivals
+            for place, previous, facts in arrivals
             if Counter(self.places[thing])[place] == 1
         ]

@@ -216,16 +216,16 @@ def write_arrays(
         lines = open_files.enter_context((folder / "lines").open("wb"))
         for chunk in _pair_chunks(corpus, pair_filter, counts, on_lines_done):
             source, target = tokenizers[0].encode_batch(chunk.sources), tokenizers[1].encode_batch(chunk.targets)
-            kept = [
+            selected = [
                 index
                 for index in range(len(source))
                 if pair_filter.has_allowed_length(source[index]) and pair_filter.has_allowed_length(target[index])
             ]
-            counts.long += len(source) - len(kept)
-            counts.kept += len(kept)
-            sources.append([source[index] for index in kept])
-            targets.append([target[index] for index in kept])
-            np.array([chunk.line_numbers[index] for index in kept], dtype="<i8").tofile(lines)
+            counts.long += len(source) - len(selected)
+            counts.kept += len(selected)
+            sources.append([source[index] for index in selected])
+            targets.append([target[index] for index in selected])
+            np.array([chunk.line_numbers[index] for index in selected], dtype="<i8").tofile(lines)
     if not counts.kept:
         raise UserError(
             f"{corpus}: no usable pair: {counts.empty:,} have an empty side and {counts.long:,} are longer than "

@@ -119,11 +119,11 @@ class ParallelCorpus(ScannedCorpus):
 
 def select_pairs(corpus: TextPairs, line_numbers: Iterable[int]) -> list[Pair]:
     """Return the pairs with these line numbers (counted from 1), in the order of the file."""
-    wanted = {int(number) for number in line_numbers}
-    last = max(wanted, default=0)
+    numbers = {int(number) for number in line_numbers}
+    last = max(numbers, default=0)
     selected = []
     for number, pair in enumerate(corpus.pairs(), 1):
-        if number in wanted:
+        if number in numbers:
             selected.append(pair)
         if number >= last:
             break

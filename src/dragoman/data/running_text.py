@@ -66,23 +66,23 @@ class RunningText(ScannedCorpus):
 def read_text_blocks(path: FilePath, on_notice: OnFileNotice | None = None) -> Iterator[str]:
     """Yield a UTF-8 file in blocks, gzipped or not; `on_notice` reports a byte-order mark and CRLF, once each."""
     file = Path(path)
-    notices, lines, opening, held = NoticeFilter(file, on_notice), 0, b"", ""
+    notices, lines, opening, pending = NoticeFilter(file, on_notice), 0, b"", ""
     with open_bytes(file) as stream:
         for start, block in _whole_character_blocks(stream):
             opening = opening or block[:MAGIC_BYTES]
-            text = held + decode_block(
+            text = pending + decode_block(
                 block, FilePosition(file, opening, isinstance(stream, gzip.GzipFile), lines, start)
             )
             lines += block.count(b"\n")
             if start == 0 and text.startswith(BYTE_ORDER_MARK):
                 notices.send_once("a byte-order mark at its start was removed")
                 text = text[1:]
-            held = "\r" if text.endswith("\r") else ""  # its LF may come with the next block
-            text = text.removesuffix(held)
+            pending = "\r" if text.endswith("\r") else ""  # its LF may come with the next block
+            text = text.removesuffix(pending)
             if "\r\n" in text:
                 notices.send_once("lines end in CRLF; the CR was removed")
             yield text.replace("\r\n", "\n")
-    yield held
+    yield pending
 
 
 def _whole_character_blocks(stream: ByteStream) -> Iterator[tuple[int, bytes]]:

@@ -63,11 +63,11 @@ def split_held_out(corpus: TextPairs, held_out: int, seed: int, *, by_source: bo
         )
     limit = max(1, min(held_out, len(hashes) // HELD_OUT_DIVISOR))
     groups = _select_groups(counts, limit)
-    chosen = frozenset(int(number) for number in distinct[groups])
+    selected = frozenset(int(number) for number in distinct[groups])
     size = int(counts[groups].sum())
     return CorpusSplit(
-        training=SplitPart(seed, chosen, is_held_out=False, by_source=by_source),
-        validation=SplitPart(seed, chosen, is_held_out=True, by_source=by_source),
+        training=SplitPart(seed, selected, is_held_out=False, by_source=by_source),
+        validation=SplitPart(seed, selected, is_held_out=True, by_source=by_source),
         held_out=size,
         notice=None
         if size == held_out
@@ -82,15 +82,15 @@ def _hash_usable_pairs(corpus: TextPairs, seed: int, by_source: bool) -> npt.NDA
 
 
 def _select_groups(counts: npt.NDArray[np.int64], limit: int) -> list[int]:
-    # Selects groups of equal pairs in order while they fit; if none fits, the smallest.
-    chosen, room = [], limit
+    # Select groups of equal pairs in order while they fit; if none fits, the smallest.
+    selected, room = [], limit
     for group, count in enumerate(counts):
         if count <= room:
-            chosen.append(group)
+            selected.append(group)
             room -= int(count)
         if not room:
             break
-    return chosen or [int(np.argmin(counts))]
+    return selected or [int(np.argmin(counts))]
 
 
 def pair_hash(seed: int, source: str, target: str) -> int:

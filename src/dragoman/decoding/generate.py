@@ -80,9 +80,9 @@ class ContextWindow:
             self.tokens_read += 1
             logits, self.state = self.model.step(self._batch_of_one(tokens[-1:]), self.memory, self.state)
             return logits
-        kept = tokens[-(self.size // 2) :] if self.is_full(tokens) else tokens
-        self.tokens_read = len(kept) + 1
-        logits, self.state = self.model.prefill(self._batch_of_one([START, *kept]), self.memory)
+        context = tokens[-(self.size // 2) :] if self.is_full(tokens) else tokens
+        self.tokens_read = len(context) + 1
+        logits, self.state = self.model.prefill(self._batch_of_one([START, *context]), self.memory)
         return logits
 
     def _batch_of_one(self, tokens: Sequence[int]) -> Tensor:

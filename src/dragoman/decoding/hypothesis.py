@@ -62,7 +62,7 @@ def sum_dtype(device: torch.device) -> torch.dtype:
 
 def output_tokens(row: list[int]) -> tuple[int, ...]:
     """Return the tokens of a row between START and END (or PAD, or the end of the row)."""
-    stop = next((place for place, token in enumerate(row) if token in (END, PAD)), len(row))
+    stop = next((index for index, token in enumerate(row) if token in (END, PAD)), len(row))
     return tuple(row[1:stop])
 
 
@@ -77,7 +77,7 @@ def fast_topk(values: Tensor, count: int, *, group: int = 16) -> tuple[Tensor, T
     grouped = values[..., : group * groups].view(*values.shape[:-1], group, groups)  # … 16 G
     best = grouped.amax(dim=-2).topk(count).indices[..., None, :].expand(*grouped.shape[:-1], count)  # … 16 X
     offsets = torch.arange(0, group * groups, groups, device=values.device)[:, None]
-    rest = torch.arange(group * groups, values.shape[-1], device=values.device)
-    places = torch.cat([(best + offsets).flatten(-2), rest.expand(*values.shape[:-1], -1)], dim=-1)
-    found, where = values.gather(-1, places).topk(count)
-    return found, places.gather(-1, where)
+    remainder = torch.arange(group * groups, values.shape[-1], device=values.device)
+    candidates = torch.cat([(best + offsets).flatten(-2), remainder.expand(*values.shape[:-1], -1)], dim=-1)
+    largest, order = values.gather(-1, candidates).topk(count)
+    return largest, candidates.gather(-1, order)

@@ -92,10 +92,10 @@ def draw_tokens(values: Tensor, uniform: Tensor, options: SamplingOptions) -> Te
         weights = weights.masked_fill(cumulative - weights >= options.top_p * cumulative[..., -1:], 0.0)
         cumulative = weights.cumsum(dim=-1)
     total = cumulative[..., -1:].contiguous()
-    drawn = torch.searchsorted(cumulative, uniform[..., None] * total, right=True)
-    drawn = drawn.minimum(torch.searchsorted(cumulative, total))  # rounding can exceed the total
-    drawn = drawn.clamp(max=cumulative.shape[-1] - 1)  # NaN sorts beyond the end
-    return (drawn if indices is None else indices.gather(-1, drawn)).squeeze(-1)
+    index = torch.searchsorted(cumulative, uniform[..., None] * total, right=True)
+    index = index.minimum(torch.searchsorted(cumulative, total))  # rounding can exceed the total
+    index = index.clamp(max=cumulative.shape[-1] - 1)  # NaN sorts beyond the end
+    return (index if indices is None else indices.gather(-1, index)).squeeze(-1)
 
 
 def seeded_generator(*key: object) -> torch.Generator:

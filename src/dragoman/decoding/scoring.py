@@ -66,18 +66,18 @@ def token_losses(
 ) -> npt.NDArray[np.float64]:
     """Return minus the log-probability of each token, with at least half a window of context after the first half."""
     text = np.asarray(tokens, dtype=np.int64)
-    found = np.empty(len(text), dtype=np.float64)
+    result = np.empty(len(text), dtype=np.float64)
     starts = list(range(0, max(1, len(text) - window + window_stride(window)), window_stride(window)))
-    at_once = max(1, _BATCH_TOKENS // window)
-    for some in (starts[first : first + at_once] for first in range(0, len(starts), at_once)):
-        losses = _window_losses(model, [text[start : start + window] for start in some], device)
-        for start, row in zip(some, losses, strict=True):
-            seen = window - window_stride(window) if start else 0  # predicted by the previous window
+    batch_size = max(1, _BATCH_TOKENS // window)
+    for batch in (starts[first : first + batch_size] for first in range(0, len(starts), batch_size)):
+        losses = _window_losses(model, [text[start : start + window] for start in batch], device)
+        for start, row in zip(batch, losses, strict=True):
+            overlap = window - window_stride(window) if start else 0  # predicted by the previous window
             end = min(start + window, len(text))
-            found[start + seen : end] = row[seen : end - start]
+            result[start + overlap : end] = row[overlap : end - start]
             if progress:
-                progress(end - start - seen)
-    return found
+                progress(end - start - overlap)
+    return result
 
 
 def window_stride(window: int) -> int:
@@ -88,8 +88,8 @@ def window_stride(window: int) -> int:
 def _window_losses(model: Transducer, rows: list[_TokenIdArray], device: torch.device) -> npt.NDArray[np.float64]:
     """Return minus the log-probabilities (B T) of rows of tokens, each preceded by START."""
     target = torch.full((len(rows), max(map(len, rows))), PAD, dtype=torch.long, device=device)
-    for place, row in enumerate(rows):
-        target[place, : len(row)] = torch.from_numpy(row).to(device)
+    for index, row in enumerate(rows):
+        target[index, : len(row)] = torch.from_numpy(row).to(device)
     prefix = torch.cat([torch.full_like(target[:, :1], START), target[:, :-1]], dim=1)
     memory = model.encode(Source.from_ids(target[:, :0]))  # there is no source
     logits = model.decode(prefix, memory)  # B T V

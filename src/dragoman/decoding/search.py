@@ -197,28 +197,28 @@ def _extend_beam(beam: Beam, model: IncrementalDecoder, width: int, *, fixed_sha
     choices = values.shape[-1]
     sums = (beam.log_probabilities[..., None] + values).flatten(1)  # B WX
     within = sums[:, : width * choices]  # the greedy hypothesis beside the beam does not compete
-    best, chosen = within.topk(min(width, within.shape[1]))  # B W
+    best, indices = within.topk(min(width, within.shape[1]))  # B W
     first_choice = torch.where(beam.greedy < 0, -1, beam.greedy * choices)
-    missing = (first_choice >= 0) & (chosen != first_choice[:, None]).all(dim=1)
+    missing = (first_choice >= 0) & (indices != first_choice[:, None]).all(dim=1)
     if fixed_shape or missing.any():
-        chosen = torch.cat([chosen, first_choice.clamp(min=0)[:, None]], dim=1)  # B W+1
-        best = sums.gather(1, chosen)
+        indices = torch.cat([indices, first_choice.clamp(min=0)[:, None]], dim=1)  # B W+1
+        best = sums.gather(1, indices)
         best[:, -1].masked_fill_(~missing, NO_HYPOTHESIS)
-    parents = chosen // choices
-    token = tokens.flatten(1).gather(1, chosen)
+    parents = indices // choices
+    token = tokens.flatten(1).gather(1, indices)
     return replace(
         beam,
         tokens=torch.cat([_gather_rows(beam.tokens, parents), token[..., None]], dim=-1),
         log_probabilities=best,
-        greedy=_greedy_index(first_choice, chosen, token),
+        greedy=_greedy_index(first_choice, indices, token),
         state=state.reorder(parents),
     )
 
 
 def _greedy_index(wanted: Tensor, chosen: Tensor, token: Tensor) -> Tensor:
     """Return the index of the wanted choice (B) in `chosen` (B W); -1 if its token is END."""
-    found = (chosen == wanted[:, None]) & (token != END)
-    return torch.where(found.any(dim=1), found.int().argmax(dim=1), -1)
+    is_greedy = (chosen == wanted[:, None]) & (token != END)
+    return torch.where(is_greedy.any(dim=1), is_greedy.int().argmax(dim=1), -1)
 
 
 def _finish_hypotheses(beam: Beam, alpha: float) -> Beam:

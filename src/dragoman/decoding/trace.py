@@ -55,11 +55,11 @@ class SearchTrace:
 
     def nodes(self, chosen: Sequence[int], alpha: float) -> list[SearchNode]:
         """Return the tree, parents before their children; `chosen` are the tokens of the result, without END."""
-        places = {path: place for place, path in enumerate(self.sums)}
+        indices = {path: index for index, path in enumerate(self.sums)}
         surviving = self._surviving_paths()
         return [
             SearchNode(
-                parent=places.get(path[:-1]),
+                parent=indices.get(path[:-1]),
                 path=path,
                 log_probability=total - self.sums.get(path[:-1], 0.0),
                 sum=total,
@@ -72,8 +72,8 @@ class SearchTrace:
     def _surviving_paths(self) -> set[TokenPath]:
         """Return all prefixes of hypotheses that ended or were still in the beam at the last step."""
         last = max(map(len, self.sums), default=0)
-        kept = [path for path in self.sums if path[-1] == END or len(path) == last]
-        return {beginning for path in kept for beginning in _path_prefixes(path)}
+        final_paths = [path for path in self.sums if path[-1] == END or len(path) == last]
+        return {prefix for path in final_paths for prefix in _path_prefixes(path)}
 
 
 def _path_prefixes(path: TokenPath) -> Iterator[TokenPath]:

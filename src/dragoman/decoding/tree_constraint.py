@@ -162,9 +162,9 @@ class TreeConstraint:
         counts = state.counts + self.grammar.effects[token]
         counts[..., _CHAIN] *= self.grammar.keeps_chain[token]
         # Where nothing opens, a 0 is written above the innermost label, where it is never read.
-        place = state.counts[..., :1].clamp(0, MAX_OPEN_BRACKETS)
+        depth = state.counts[..., :1].clamp(0, MAX_OPEN_BRACKETS)
         return TreeState(
-            state.inner, counts, state.stack.scatter(2, place, self.grammar.opened_label[token][..., None])
+            state.inner, counts, state.stack.scatter(2, depth, self.grammar.opened_label[token][..., None])
         )
 
     def _allowed_tokens(self, state: TreeState) -> Tensor:
@@ -183,6 +183,6 @@ class TreeConstraint:
 def _mask_logits(logits: Tensor, allowed: Tensor) -> Tensor:
     """Rule out tokens that are not allowed (… V); their probability goes to PAD, which is never chosen."""
     finite = logits.nan_to_num(0.0).clamp(-_MAX_LOGIT, _MAX_LOGIT)
-    held = finite.masked_fill(~allowed, -torch.inf)
-    held[..., PAD] = finite.masked_fill(allowed, -torch.inf).logsumexp(dim=-1)
-    return held
+    masked = finite.masked_fill(~allowed, -torch.inf)
+    masked[..., PAD] = finite.masked_fill(allowed, -torch.inf).logsumexp(dim=-1)
+    return masked

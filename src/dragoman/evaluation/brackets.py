@@ -60,7 +60,7 @@ class BracketRules:
         parts = [
             f"{'labelled' if self.labelled else 'unlabelled'} brackets",
             f"without {' '.join(self.deleted)}" if self.deleted else "",
-            *(f"{one} = {other}" for one, other in (*self.equal_labels, *self.equal_words)),
+            *(f"{left} = {right}" for left, right in (*self.equal_labels, *self.equal_words)),
             f"quotes as {' '.join(self.quotes)}" if self.quotes else "",
         ]
         return "; ".join(filter(None, parts))
@@ -72,7 +72,7 @@ class BracketRules:
 
 def _symmetric_pairs(pairs: _SymbolPairs) -> frozenset[tuple[str, str]]:
     """Return pairs in both orders."""
-    return frozenset(pairs) | {(other, one) for one, other in pairs}
+    return frozenset(pairs) | {(right, left) for left, right in pairs}
 
 
 # The rules of nearly all published scores on the Penn Treebank (COLLINS.prm): punctuation is ignored, and ADVP and PRT
@@ -189,20 +189,20 @@ class SentenceSpans:
 
 def read_spans(text: str, rules: BracketRules) -> SentenceSpans:
     """Read the trees of one line; several trees form one sentence."""
-    found = SentenceSpans()
-    around: list[Bracket] = []
+    spans = SentenceSpans()
+    open_brackets: list[Bracket] = []
     try:
         for event in read_events([text]):
             if event.kind == "leaf":
-                _add_word(found, event, around, rules)
+                _add_word(spans, event, open_brackets, rules)
             elif event.kind == "open":
-                around.append(Bracket(event.label, start=len(found.words)))
-                found.brackets.append(around[-1])
+                open_brackets.append(Bracket(event.label, start=len(spans.words)))
+                spans.brackets.append(open_brackets[-1])
             else:
-                around.pop().end = len(found.words)
+                open_brackets.pop().end = len(spans.words)
     except MalformedTreeError as error:
         return SentenceSpans(words=_malformed_words(text, rules), fault=error.reason)
-    return found
+    return spans
 
 
 def _add_word(found: SentenceSpans, leaf: TreeEvent, around: list[Bracket], rules: BracketRules) -> None:
@@ -336,11 +336,11 @@ class BracketScores:
     rules: BracketRules
 
     def __iter__(self) -> Iterator[BracketMetric]:
-        found = self.overall
-        unscored = f" ({found.sentences - found.scored:,} of {found.sentences:,} not scored)"
-        rules = str(self.rules) + (unscored if found.scored < found.sentences else "")
+        overall = self.overall
+        unscored = f" ({overall.sentences - overall.scored:,} of {overall.sentences:,} not scored)"
+        rules = str(self.rules) + (unscored if overall.scored < overall.sentences else "")
         for name in ("f1", "precision", "recall", "exact_match", "no_crossing", "tagging_accuracy"):
-            yield BracketMetric(name.replace("_", " ").replace("f1", "F1"), getattr(found, name), rules)
+            yield BracketMetric(name.replace("_", " ").replace("f1", "F1"), getattr(overall, name), rules)
 
     def __str__(self) -> str:
         return f"F1 {self.overall.f1:.2f}  {self.rules}"
@@ -377,17 +377,17 @@ def _compare_sentence(hypothesis: SentenceSpans, reference: SentenceSpans, rules
         return SentenceCounts("skipped", reference.length, why=hypothesis.fault or "it has no words that are scored.")
     if len(hypothesis.words) != len(reference.words):
         restore_quotes(hypothesis, reference, rules)
-    why = hypothesis.fault or _word_difference(hypothesis.words, reference.words, rules)
-    if why:
-        return SentenceCounts("error", reference.length, why=why)
-    ours, theirs = hypothesis.scored_brackets(rules), reference.scored_brackets(rules)
+    error = hypothesis.fault or _word_difference(hypothesis.words, reference.words, rules)
+    if error:
+        return SentenceCounts("error", reference.length, why=error)
+    hypothesis_brackets, reference_brackets = hypothesis.scored_brackets(rules), reference.scored_brackets(rules)
     return SentenceCounts(
         "scored",
         reference.length,
-        matched=_count_matches(ours, theirs, rules),
-        in_reference=len(theirs),
-        in_hypothesis=len(ours),
-        crossing=_count_crossings(ours, theirs),
+        matched=_count_matches(hypothesis_brackets, reference_brackets, rules),
+        in_reference=len(reference_brackets),
+        in_hypothesis=len(hypothesis_brackets),
+        crossing=_count_crossings(hypothesis_brackets, reference_brackets),
         words=len(reference.words),
         right_tags=sum(map(rules.labels_match, hypothesis.tags, reference.tags)),
     )
@@ -397,28 +397,28 @@ def _word_difference(words: Sequence[str], reference: Sequence[str], rules: Brac
     """Return how the words of two trees differ, or None."""
     if len(words) != len(reference):
         return f"it has {len(words):,} words that are scored, the reference has {len(reference):,}."
-    for number, (word, other) in enumerate(zip(words, reference, strict=True), start=1):
-        if not rules.words_match(word, other):
-            return f'word {number:,} is "{word}", in the reference it is "{other}".'
+    for number, (word, expected) in enumerate(zip(words, reference, strict=True), start=1):
+        if not rules.words_match(word, expected):
+            return f'word {number:,} is "{word}", in the reference it is "{expected}".'
     return None
 
 
 def _count_matches(ours: Sequence[Bracket], theirs: Sequence[Bracket], rules: BracketRules) -> int:
     """Count the brackets of the reference that match a bracket of the hypothesis, each at most once."""
-    free = defaultdict(list)
+    unmatched = defaultdict(list)
     for bracket in ours:
-        free[bracket.start, bracket.end].append(bracket.label)
-    found = 0
+        unmatched[bracket.start, bracket.end].append(bracket.label)
+    matches = 0
     for bracket in theirs:
-        labels = free[bracket.start, bracket.end]
+        labels = unmatched[bracket.start, bracket.end]
         # The first match, as in EVALB: equality is not transitive, so the order matters.
         partner = next(
             (label for label in labels if not rules.labelled or rules.labels_match(bracket.label, label)), None
         )
         if partner is not None:
             labels.remove(partner)
-            found += 1
-    return found
+            matches += 1
+    return matches
 
 
 def _count_crossings(ours: Sequence[Bracket], theirs: Sequence[Bracket]) -> int:

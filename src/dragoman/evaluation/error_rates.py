@@ -126,14 +126,14 @@ class ErrorRates:
 
     def worst(self, count: int = 10) -> list[WordResult]:
         """Return the wrong words with the most edits per unit, the worst first."""
-        wrong = [one for one in self.word_results if one.edits]
-        return sorted(wrong, key=lambda one: (-one.edits / one.length, -one.edits, one.number))[:count]
+        wrong = [result for result in self.word_results if result.edits]
+        return sorted(wrong, key=lambda result: (-result.edits / result.length, -result.edits, result.number))[:count]
 
     def confusions(self, count: int = 10) -> list[Confusion]:
         """Return the most frequent confusions."""
-        times = Counter(slip for one in self.word_results for slip in one.slips)
+        times = Counter(slip for result in self.word_results for slip in result.slips)
         ranked = sorted(times.items(), key=lambda item: (-item[1], item[0]))
-        return [Confusion(*slip, often) for slip, often in ranked[:count]]
+        return [Confusion(*slip, frequency) for slip, frequency in ranked[:count]]
 
 
 def _split_phones(text: str) -> list[str]:
@@ -166,12 +166,13 @@ def score_words(
     seed: int = _SEED,
 ) -> ErrorRates:
     """Score one output per source against its references; `seed` makes the confidence intervals reproducible."""
-    judgements = _compare_words(sources, outputs, references, scheme)
-    counts = np.array([(1, one.edits > 0, one.edits, one.length) for one in judgements], dtype=np.int64)  # words 4
-    drawn = _bootstrap_counts(counts, seed) if intervals else None
-    signature = _signature(judgements, scheme, seed if intervals else None)
-    rates = tuple(_error_rate(measure, counts, drawn, scheme.units, signature) for measure in scheme.metrics)
-    return ErrorRates(rates, judgements)
+    results = _compare_words(sources, outputs, references, scheme)
+    rows = [(1, result.edits > 0, result.edits, result.length) for result in results]
+    counts = np.array(rows, dtype=np.int64)  # words 4
+    resamples = _bootstrap_counts(counts, seed) if intervals else None
+    signature = _signature(results, scheme, seed if intervals else None)
+    rates = tuple(_error_rate(measure, counts, resamples, scheme.units, signature) for measure in scheme.metrics)
+    return ErrorRates(rates, results)
 
 
 def _compare_words(
@@ -226,9 +227,9 @@ def _substitutions(
     for chunk in chunks:
         if chunk.type != "equal":
             expected = reference[chunk.ref_start_idx : chunk.ref_end_idx]
-            found = output[chunk.hyp_start_idx : chunk.hyp_end_idx]
-            size = max(len(expected), len(found))  # they are of one length, or one of them is empty
-            yield from zip(expected or [""] * size, found or [""] * size, strict=True)
+            actual = output[chunk.hyp_start_idx : chunk.hyp_end_idx]
+            size = max(len(expected), len(actual))  # they are of one length, or one of them is empty
+            yield from zip(expected or [""] * size, actual or [""] * size, strict=True)
 
 
 def _check_inputs(
@@ -267,15 +268,19 @@ def _error_rate(
     counted = metric.counts_template.format(**sums._asdict(), right=sums.words - sums.wrong, units=units)
     interval = None
     if drawn is not None:
-        low, high = np.percentile([metric.compute(one) for one in drawn], [2.5, 97.5])
+        low, high = np.percentile([metric.compute(resample) for resample in drawn], [2.5, 97.5])
         interval = float(high - low) / 2
     return ErrorRate(metric.name, float(metric.compute(sums)), interval, counted, signature)
 
 
 def _signature(judgements: Sequence[WordResult], scheme: ScoringScheme, seed: int | None) -> str:
     """Return the signature: everything besides the texts that the scores depend on."""
-    several = [len(one.references) for one in judgements]
-    references = f"{min(several)}" if min(several) == max(several) else f"{min(several)}-{max(several)}"
+    reference_counts = [len(result.references) for result in judgements]
+    references = (
+        f"{min(reference_counts)}"
+        if min(reference_counts) == max(reference_counts)
+        else f"{min(reference_counts)}-{max(reference_counts)}"
+    )
     resampling = [] if seed is None else [f"bs:{_RESAMPLES}", f"seed:{seed}"]
     return "|".join([f"nrefs:{references}", *resampling, f"unit:{scheme.units}", f"jiwer:{version('jiwer')}"])
 
@@ -285,6 +290,6 @@ def to_json(scores: ErrorRates, *, worst: int = 0, confusions: int = 10) -> dict
     return {
         **{rate.name.lower().replace(" ", "_"): asdict(rate) for rate in scores},
         "words": len(scores.word_results),
-        "confusions": [asdict(one) for one in scores.confusions(confusions)],
-        "worst": [asdict(one) for one in scores.worst(worst)],
+        "confusions": [asdict(item) for item in scores.confusions(confusions)],
+        "worst": [asdict(item) for item in scores.worst(worst)],
     }

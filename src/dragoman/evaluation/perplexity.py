@@ -100,11 +100,11 @@ class Perplexity:
     @property
     def signature(self) -> str:
         """Everything that the scores depend on besides the model."""
-        read = self.loss
-        unknown = f"|unknown:{read.unknown}" if read.unknown else ""
+        loss = self.loss
+        unknown = f"|unknown:{loss.unknown}" if loss.unknown else ""
         return (
-            f"tokens:{read.tokens}|characters:{self.characters}|words:{self.words}|bytes:{self.bytes}"
-            f"|window:{read.window}|stride:{read.stride}{unknown}"
+            f"tokens:{loss.tokens}|characters:{self.characters}|words:{self.words}|bytes:{self.bytes}"
+            f"|window:{loss.window}|stride:{loss.stride}{unknown}"
         )
 
 

@@ -132,11 +132,11 @@ def score_by_length(
     lengths = [len(source.split()) for source in sources]
     rows = []
     for least, most in _LENGTH_RANGES:
-        chosen = [i for i, length in enumerate(lengths) if least <= length and (most is None or length <= most)]
-        if chosen:
+        indices = [i for i, length in enumerate(lengths) if least <= length and (most is None or length <= most)]
+        if indices:
             rows.append(
                 _length_range_scores(
-                    _length_range(least, most), [hypotheses[i] for i in chosen], [references[i] for i in chosen]
+                    _length_range(least, most), [hypotheses[i] for i in indices], [references[i] for i in indices]
                 )
             )
     return rows

@@ -45,32 +45,37 @@ def rates_table(rates: ErrorRates) -> str:
 def labels_table(by_label: Mapping[str, ErrorRates]) -> str:
     """Return a table of the scores of each label and their unweighted mean."""
     names = [rate.name for rate in next(iter(by_label.values()))]
-    body = [[name, f"{len(each.word_results):,}", *(rate.number for rate in each)] for name, each in by_label.items()]
-    columns = zip(*([rate.value for rate in each] for each in by_label.values()), strict=True)
+    body = [
+        [name, f"{len(rates.word_results):,}", *(rate.number for rate in rates)] for name, rates in by_label.items()
+    ]
+    columns = zip(*([rate.value for rate in rates] for rates in by_label.values()), strict=True)
     means = ["mean", "", *(f"{sum(column) / len(by_label):.2f}" for column in columns)]
     return align_columns([["label", "words", *names], *body, means])
 
 
 def confusions_table(confusions: Sequence[Confusion]) -> str:
     """Return a table of confusions, the most frequent first."""
-    body = [[one.expected or _NOTHING, one.found or _NOTHING, f"{one.times:,}"] for one in confusions]
+    body = [
+        [confusion.expected or _NOTHING, confusion.found or _NOTHING, f"{confusion.times:,}"]
+        for confusion in confusions
+    ]
     return align_columns([["expected", "found", "times"], *body])
 
 
 def worst_words_table(judgements: Sequence[WordResult]) -> str:
     """Return a block per word: its number and edits, then the output and every reference."""
     return "\n\n".join(
-        f"word {one.number}, {one.source.replace(_TAB, ' ')}: {one.edits} edits in {one.length}\n"
-        f"  output     {one.output}\n" + "\n".join(f"  reference  {reference}" for reference in one.references)
-        for one in judgements
+        f"word {result.number}, {result.source.replace(_TAB, ' ')}: {result.edits} edits in {result.length}\n"
+        f"  output     {result.output}\n" + "\n".join(f"  reference  {reference}" for reference in result.references)
+        for result in judgements
     )
 
 
 def brackets_table(scores: BracketScores) -> str:
     """Return a table of the scores of trees, overall and for short sentences, followed by the rules."""
     both = (scores.overall, scores.short)
-    counts = [[name, *(f"{getattr(each, name):,}" for each in both)] for name in _COUNT_FIELDS]
-    measures = [[name, *(f"{getattr(each, name):.2f}" for each in both)] for name in _METRIC_FIELDS]
+    counts = [[name, *(f"{getattr(part, name):,}" for part in both)] for name in _COUNT_FIELDS]
+    measures = [[name, *(f"{getattr(part, name):.2f}" for part in both)] for name in _METRIC_FIELDS]
     names = {name: name.replace("_", " ").replace("f1", "F1") for name in (*_COUNT_FIELDS, *_METRIC_FIELDS)}
     width = max(map(len, names.values()))
     body = [[names[name].ljust(width), *numbers] for name, *numbers in [*counts, *measures]]

@@ -104,21 +104,21 @@ def treebank_sentences(lines: Sequence[str], expected: int | None = None) -> lis
     if all(_find_tree_error(line) is None for line in lines):
         return one_a_line
     try:
-        found = list(_multiline_trees(read_events(lines)))
+        sentences = list(_multiline_trees(read_events(lines)))
     except MalformedTreeError:
         return one_a_line
-    return found if expected in (None, len(found)) else one_a_line
+    return sentences if expected in (None, len(sentences)) else one_a_line
 
 
 def well_formed_treebank_sentences(lines: Sequence[str], name: str) -> list[tuple[int, str]]:
     """Return the sentences of a file like `treebank_sentences`, but raise an error for malformed ones."""
-    found = treebank_sentences(lines)
-    faults = [(line, fault) for line, text in found if (fault := _find_tree_error(text))]
+    sentences = treebank_sentences(lines)
+    faults = [(line, fault) for line, text in sentences if (fault := _find_tree_error(text))]
     if 2 * len(faults) > len(lines):  # trees span several lines; read them together to find the error
         list(read_trees(lines, name))
     for line, fault in faults:
         raise UserError(f"{name}: line {line:,}: {fault}")
-    return found
+    return sentences
 
 
 def _find_tree_error(text: str) -> str | None:
@@ -203,8 +203,10 @@ def _leaf_events(inside: Sequence[str], line: int) -> Iterator[TreeEvent]:
 
 def _stray_word_message(token: str, open_brackets: Sequence[TreeEvent]) -> str:
     """Return the error for a word outside of a bracket of its own."""
-    where = f"is next to brackets in ({open_brackets[-1].label} …)" if open_brackets else "is outside of all brackets"
-    return f'"{_shorten(token)}" {where}. Give it its own bracket and label, for example (NN dog).'
+    position = (
+        f"is next to brackets in ({open_brackets[-1].label} …)" if open_brackets else "is outside of all brackets"
+    )
+    return f'"{_shorten(token)}" {position}. Give it its own bracket and label, for example (NN dog).'
 
 
 def _unclosed_message(count: int) -> str:

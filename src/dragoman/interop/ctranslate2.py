@@ -88,15 +88,15 @@ def search_options(
     translator: SequenceModel, beam: int | None = None, length_penalty: float | None = None
 ) -> dict[str, Any]:
     """Return the options of `ctranslate2.Translator.translate_batch` that are closest to our search."""
-    recipe, how = translator.recipe, translator.decoding_config(beam, length_penalty)
-    penalty = {"length_penalty": round(_PENALTY_FACTOR * how.length_penalty, 2), "patience": _PATIENCE}
+    recipe, config = translator.recipe, translator.decoding_config(beam, length_penalty)
+    penalty = {"length_penalty": round(_PENALTY_FACTOR * config.length_penalty, 2), "patience": _PATIENCE}
     return {
-        "beam_size": how.beam,
-        **(penalty if how.beam > 1 else {}),
+        "beam_size": config.beam,
+        **(penalty if config.beam > 1 else {}),
         "max_input_length": min(
             _MAX_INPUT_LENGTH, len(_position_vectors(_transformer(translator).source_positions, recipe)) - 1
         ),
-        "max_decoding_length": recipe.data.longest + how.extra_length,
+        "max_decoding_length": recipe.data.longest + config.extra_length,
     }
 
 
@@ -108,21 +108,22 @@ def _check_choice(option: str, name: str, known: Sequence[str]) -> None:
 
 def _check_supported(recipe: Recipe, run: Run) -> None:
     """Raise an error for a model that CTranslate2 cannot compute, or a task that it cannot do."""
-    how, task = recipe.model, task_for(recipe)
+    config, task = recipe.model, task_for(recipe)
     if not task.raw_text_io:
         raise UserError(
             f"{run} cannot be exported: it is a {task.noun}, and CTranslate2 neither reads nor writes as a {task.noun} "
             "does. Only a model that reads and writes plain text, such as a translator, can be."
         )
     for name, known in _SUPPORTED_SETTINGS.items():
-        if getattr(how, name, None) not in known:
+        if getattr(config, name, None) not in known:
             raise UserError(
-                f"{run} cannot be exported: its [model] {name} is {toml_value(getattr(how, name))}, which CTranslate2 "
-                f"cannot compute here. Only a model trained with {name} = {' or '.join(map(toml_value, known))} can be."
+                f"{run} cannot be exported: its [model] {name} is {toml_value(getattr(config, name))}, which "
+                f"CTranslate2 cannot compute here. Only a model trained with {name} = "
+                f"{' or '.join(map(toml_value, known))} can be."
             )
-    assert isinstance(how, TransformerConfig), f"{how.architecture} should have been refused"
-    share = how.width / how.heads
-    for name, width in (("key_width", how.key_width), ("value_width", how.value_width)):
+    assert isinstance(config, TransformerConfig), f"{config.architecture} should have been refused"
+    share = config.width / config.heads
+    for name, width in (("key_width", config.key_width), ("value_width", config.value_width)):
         if width not in (None, share):
             raise UserError(
                 f"{run} cannot be exported: its [model] {name} is {width}, but the heads of CTranslate2 are all "
@@ -169,19 +170,19 @@ def _model_spec(translator: SequenceModel) -> Any:
         from ctranslate2.specs.common_spec import Activation
     except ImportError as error:
         raise UserError(f'CTranslate2 cannot be used ({error}); pip install "dragoman[bench]".') from None
-    how = _transformer_config(translator.recipe)
-    described = TransformerSpec.from_config(
-        (how.layers, how.decoder_depth),
-        how.heads,
-        pre_norm=how.norm == "pre",
-        activation={"relu": Activation.RELU, "gelu": Activation.GELU}[how.activation],
+    config = _transformer_config(translator.recipe)
+    spec = TransformerSpec.from_config(
+        (config.layers, config.decoder_depth),
+        config.heads,
+        pre_norm=config.norm == "pre",
+        activation={"relu": Activation.RELU, "gelu": Activation.GELU}[config.activation],
     )
-    _fill_encoder(described.encoder, _transformer(translator), translator.recipe)
-    _fill_decoder(described.decoder, _transformer(translator), translator.recipe)
-    described.register_source_vocabulary(vocabulary_pieces(translator.source_tokenizer))
-    described.register_target_vocabulary(vocabulary_pieces(translator.target_tokenizer))
-    _set_special_tokens(described.config)
-    return described
+    _fill_encoder(spec.encoder, _transformer(translator), translator.recipe)
+    _fill_decoder(spec.decoder, _transformer(translator), translator.recipe)
+    spec.register_source_vocabulary(vocabulary_pieces(translator.source_tokenizer))
+    spec.register_target_vocabulary(vocabulary_pieces(translator.target_tokenizer))
+    _set_special_tokens(spec.config)
+    return spec
 
 
 def _transformer_config(recipe: Recipe) -> TransformerConfig:

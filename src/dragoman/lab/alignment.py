@@ -170,9 +170,9 @@ def _score_attention(lab: Laboratory, model: Translator, split: str, count: int)
 def attention_links(record: AttentionRecord) -> Iterator[tuple[str, _WordLinks]]:
     """Yield the links of every head, of the mean of every layer and of the mean of all, at both steps."""
     source, target = (_word_of_each_piece(side) for side in source_and_target_words(record))
-    for step, read in _READING_STEPS.items():
+    for step, select_rows in _READING_STEPS.items():
         for name, weights in _head_and_mean_weights(record.cross):
-            yield f"{name}, {step}", _argmax_links(read(weights), source, target)
+            yield f"{name}, {step}", _argmax_links(select_rows(weights), source, target)
 
 
 def _head_and_mean_weights(cross: AttentionWeights) -> Iterator[tuple[str, AttentionWeights]]:
@@ -207,7 +207,10 @@ def _score_baselines(lab: Laboratory, count: int) -> _AlignmentScores:
         texts = [(pair.source, pair.target) for pair in pairs]
         training = lab.corpus.pairs("train")[:_MAX_TRAINING_PAIRS]
         posteriors = link_posteriors(_word_ids(pair for pair in [*texts, *training] if all(map(str.strip, pair))))
-        predicted = [_argmax_links(each, np.arange(each.shape[1]), np.arange(each.shape[0])) for each in posteriors]
+        predicted = [
+            _argmax_links(posterior, np.arange(posterior.shape[1]), np.arange(posterior.shape[0]))
+            for posterior in posteriors
+        ]
         scores["IBM model 1, each target word"] = _count_links(pairs, predicted[: len(pairs)])
         agreed = [pair.links for pair in align_with_ibm1(texts, training)]
         scores["IBM model 1, where both directions agree"] = _count_links(pairs, agreed)
@@ -234,7 +237,7 @@ def _findings(results: Mapping[str, Json]) -> tuple[str, ...]:
     test, chosen, baselines = results["test"], results["chosen"], results["baselines"]
     best = test[chosen]
     baseline = min(baselines, key=lambda name: float(baselines[name]["error"]))
-    written, read = (
+    writing, reading = (
         min((test[name]["error"], name.removesuffix(f", {step}")) for name in test if name.endswith(step))
         for step in _READING_STEPS
     )
@@ -244,8 +247,8 @@ def _findings(results: Mapping[str, Json]) -> tuple[str, ...]:
         f"The choice of the validation sentences ({chosen}) has an alignment error rate of {best['error']:.3f} on test "
         f"sentences against {judge} (precision {best['precision']:.3f}, recall {best['recall']:.3f}).",
         f"Without attention: {baseline} {baselines[baseline]['error']:.3f}{diagonal}.",
-        f"At the step that writes a word, the lowest error rate is {written[0]:.3f} ({written[1]}); one step later, "
-        f"when the word is read, {read[0]:.3f} ({read[1]}).",
+        f"At the step that writes a word, the lowest error rate is {writing[0]:.3f} ({writing[1]}); one step later, "
+        f"when the word is read, {reading[0]:.3f} ({reading[1]}).",
     )
 
 

@@ -75,8 +75,8 @@ def run(lab: Laboratory) -> ExperimentReport:
     }
     compared = min(_COMPARED_LENGTH, max(lengths))
     memory = lab.measure_once("memory", lambda: _measure_memory(compared, width), n=compared, d=width)
-    counted, drawn = (32, 128) if budget >= 20 else (16, 32)
-    gradients = lab.measure_once("paths", lambda: _measure_paths(counted, drawn))
+    counted, plotted = (32, 128) if budget >= 20 else (16, 32)
+    gradients = lab.measure_once("paths", lambda: _measure_paths(counted, plotted))
     ratios = _compare_full_with_window(lengths[compared])
     parts = (
         _introduction(lengths, width, n), _exponent_table(fits, lengths, widths),
@@ -149,7 +149,7 @@ def _fit_exponents(times: _LayerTimes, first: int) -> dict[str, dict[str, Sample
 
     def fit(name: str, key: str) -> SampleStats:
         rounds = zip(*(times[size][name][key] for size in sizes), strict=False)  # the last round may be incomplete
-        return SampleStats.from_values([fit_exponent(list(zip(sizes, each, strict=True))) for each in rounds])
+        return SampleStats.from_values([fit_exponent(list(zip(sizes, seconds, strict=True))) for seconds in rounds])
 
     return {name: {key: fit(name, key) for key in _PASSES} for name in LAYERS}
 
@@ -260,10 +260,10 @@ def _path_table(gradients: Json) -> ReportTable:
         sequential, path = PATH_FORMULAS[kind]
         rows.append((kind, sequential, *row["chain"], path, *row["layers"], *_path_steps(kind, row)))
     n = next(iter(gradients.values()))["places"]
-    few, many = f"n = {n // 2}", f"n = {n}"
+    half, full = f"n = {n // 2}", f"n = {n}"
     header = (
-        "layer", "sequential: table", few, many, "path: table", f"layers, {few}", f"layers, {many}",
-        f"steps, {few}", f"steps, {many}",
+        "layer", "sequential: table", half, full, "path: table", f"layers, {half}", f"layers, {full}",
+        f"steps, {half}", f"steps, {full}",
     )  # fmt: skip
     note = (
         "Sequential: the longest chain of dependent operations in the autograd graph of one layer; over at most 2·r "

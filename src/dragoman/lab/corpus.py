@@ -114,7 +114,7 @@ def _corpus_in_folder(folder: Path, languages: str | None = None) -> SplitCorpus
 
     def find_files(prefixes: tuple[str, ...]) -> _FilePair:
         paths = [path for path in sorted(folder.iterdir()) if path.name.startswith(prefixes)]
-        source, target = (next((path for path in paths if _language_suffix(path) == each), None) for each in both)
+        source, target = (next((path for path in paths if _language_suffix(path) == suffix), None) for suffix in both)
         if source is None or target is None:
             raise UserError(f"{folder} has no files named {' or '.join(prefixes)} in {both[0]} and {both[1]}.")
         return source, target

@@ -230,7 +230,7 @@ class _HeadStudy:
             f"without {_head_name(*head)}", partial(self.translate_without, pairs, (head,)), sentences=len(pairs)
         )["translations"]
         scores = compare_systems(ablated, whole, [target for _, target in pairs])
-        changed = sum(ours != theirs for ours, theirs in zip(ablated, whole, strict=True))
+        changed = sum(output != expected for output, expected in zip(ablated, whole, strict=True))
         return {
             "kind": head[0], "layer": head[1], "head": head[2], "bleu": scores.ours.value,
             "lost": scores.theirs.value - scores.ours.value, "p": scores.p_value, "changed": changed / len(pairs),

@@ -310,7 +310,7 @@ def _train_in_processes(recipes: Mapping[str, Recipe], stop: StopRequest) -> Ite
         while waiting or running:
             while waiting and len(running) < available_cores():
                 running.append(_start_training(waiting[0], recipes[waiting.pop(0)]))
-            for training in [each for each in running if each.process.poll() is not None]:
+            for training in [candidate for candidate in running if candidate.process.poll() is not None]:
                 running.remove(training)
                 yield training.name, _check_exit_code(training)
             if stop.requested:

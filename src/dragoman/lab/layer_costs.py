@@ -176,11 +176,11 @@ def peak_bytes(work: Callable[[], object]) -> int:
         profile.export_chrome_trace(str(trace))
         events = json.loads(trace.read_bytes())["traceEvents"]
     changes = [event for event in events if event.get("name") == "[memory]"]
-    held = highest = 0
+    allocated = peak = 0
     for event in sorted(changes, key=lambda event: (event["ts"], event["args"].get("Ev Idx", 0))):
-        held += event["args"]["Bytes"]
-        highest = max(highest, held)
-    return highest
+        allocated += event["args"]["Bytes"]
+        peak = max(peak, allocated)
+    return peak
 
 
 def fit_exponent(points: Sequence[tuple[float, float]]) -> float:

@@ -130,7 +130,7 @@ class _StoryData:
     def encoded(self) -> tuple[dict[str, int], dict[str, EncodedStories]]:
         """The vocabulary, and the encoded stories of each split."""
         vocabulary = build_vocabulary(self.stories["train"])
-        return vocabulary, {split: encode_stories(each, vocabulary) for split, each in self.stories.items()}
+        return vocabulary, {split: encode_stories(stories, vocabulary) for split, stories in self.stories.items()}
 
     def baselines(self) -> Json:
         """Return the accuracy of answers without learning, the share of facts among sentences, and the example."""
@@ -241,8 +241,8 @@ def _findings(
             f"random sentence: {chance}); all facts are among these sentences in {_format_percent(network['all'])} of "
             "the stories."
         )
-    trainings = [(start, best[key]) for key, each in starts.items() for start in each]
-    stuck = sum(start["valid"] < chosen["valid"] - _STUCK_MARGIN for start, chosen in trainings)
+    trainings = [(start, best[key]) for key, results in starts.items() for start in results]
+    stuck = sum(start["valid"] < best_start["valid"] - _STUCK_MARGIN for start, best_start in trainings)
     findings.append(
         f"Of {len(trainings)} trainings, {stuck} got stuck: their validation accuracy is more than "
         f"{100 * _STUCK_MARGIN:.0f} points below another start of the same network."

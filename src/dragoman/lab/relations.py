@@ -216,12 +216,12 @@ def score_heads(relation: Relation, sentences: Iterable[WordAttention]) -> HeadH
         if not examples or weights is None:
             continue
         rows = weights[:, :, [example.query for example in examples]]  # L H N C
-        wanted = np.zeros((len(examples), rows.shape[-1]), dtype=np.bool_)
+        targets = np.zeros((len(examples), rows.shape[-1]), dtype=np.bool_)
         for number, example in enumerate(examples):
-            wanted[number, list(example.correct)] = True
-        picked = wanted[np.arange(len(examples)), rows.argmax(-1)]  # L H N
+            targets[number, list(example.correct)] = True
+        picked = targets[np.arange(len(examples)), rows.argmax(-1)]  # L H N
         right.append(np.moveaxis(picked, -1, 0))
-        weight.append(np.moveaxis((rows * wanted).sum(-1), -1, 0))
+        weight.append(np.moveaxis((rows * targets).sum(-1), -1, 0))
     return HeadHits(np.concatenate(right), np.concatenate(weight)) if right else None
 
 

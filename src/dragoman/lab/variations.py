@@ -109,7 +109,7 @@ def _affordable_steps(lab: Laboratory) -> int:
     )
     vocabulary = len(pilots["pilot-1"].translator.target_tokenizer)
     flops = [_variation_flops(lab, variation, vocabulary) for variation in VARIATIONS]
-    costs = [max(1.0, each / flops[0]) for each in flops]  # relative to the base
+    costs = [max(1.0, cost / flops[0]) for cost in flops]  # relative to the base
     core_seconds = (lab.budget_seconds - (time.monotonic() - started_at)) * available_cores()
     seconds_per_step = max(pilot.seconds / max(pilot.steps, 1) for pilot in pilots.values())
     training_seconds = core_seconds - _SEEDS * len(VARIATIONS) * _OVERHEAD_SECONDS
@@ -207,7 +207,7 @@ def variation_findings(rows: _Rows) -> tuple[str, ...]:
     findings = [f"The base has perplexity {base[0]:.3f} ± {base[1]:.3f} and BLEU {bleu[0]:.1f}."]
     for group, description in list(_GROUPS.items())[1:]:
         comparisons: dict[str, list[str]] = {}
-        for variation in (each for each in VARIATIONS if each.group == group):
+        for variation in (candidate for candidate in VARIATIONS if candidate.group == group):
             ours = _mean_and_deviation(rows[variation.name], "perplexity")
             change = f"{ours[0] - base[0]:+.3f}".replace("-", "−")
             comparisons.setdefault(compare_with_base(ours, base), []).append(f"{variation.name} ({change})")

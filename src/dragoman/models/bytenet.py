@@ -116,7 +116,9 @@ class ByteNet(VocabularyModel):
     def initial_state(self, memory: Memory) -> ConvolutionCache:
         """Return the state before the first token: one empty hypothesis per sentence."""
         convolutions = [cast(ByteNetBlock, block).convolution for block in self.decoder]
-        return ConvolutionCache.empty(convolutions, [one.map.out_features for one in convolutions], memory.states)
+        return ConvolutionCache.empty(
+            convolutions, [convolution.map.out_features for convolution in convolutions], memory.states
+        )
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, ConvolutionCache]:
         """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""

@@ -73,7 +73,8 @@ class ConvolutionCache:
     def empty(cls, convolutions: Sequence[Convolution], widths: Sequence[int], like: Tensor) -> "ConvolutionCache":
         """Return the state before the first token: zeros."""
         empty = [
-            like.new_zeros(len(like), 1, one.reach, width) for one, width in zip(convolutions, widths, strict=True)
+            like.new_zeros(len(like), 1, convolution.reach, width)
+            for convolution, width in zip(convolutions, widths, strict=True)
         ]
         return cls(0, empty)
 

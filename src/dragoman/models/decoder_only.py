@@ -121,8 +121,9 @@ class DecoderOnly(VocabularyModel):
         memory, encoder = self.run_source(source, record=True)
         _, weights = self.target_states(prefix, memory, record=True)
         length = source.mask.shape[1]
-        cross = [each[..., :length] for each in weights] if length else []  # a language model has no source
-        return AttentionMaps(encoder, [each[..., length:] for each in weights], cross)
+        # A language model has no source.
+        cross = [layer_weights[..., :length] for layer_weights in weights] if length else []
+        return AttentionMaps(encoder, [layer_weights[..., length:] for layer_weights in weights], cross)
 
     def run_source(self, source: Source, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
         """Return the memory of the source and, if recorded, the weights of each layer (B H S S)."""
@@ -132,8 +133,8 @@ class DecoderOnly(VocabularyModel):
             return Memory(empty, mask), []
         x = self.dropout(self.source_embedding(source.values) + self.positions(0, length))  # B S D
         before = self.unpack_memory(Memory(empty, mask[:, :0]))
-        _, read, weights = self.run_layers(x, before, _AttentionView.causal(mask, length), record=record)
-        return Memory(_pack_memory(read), mask), weights
+        _, cache, weights = self.run_layers(x, before, _AttentionView.causal(mask, length), record=record)
+        return Memory(_pack_memory(cache), mask), weights
 
     def target_states(self, prefix: Tensor, memory: Memory, *, record: bool = False) -> tuple[Tensor, list[Tensor]]:
         """Return the hidden states of the target and, if recorded, the weights of each layer (B H T N)."""
@@ -142,8 +143,8 @@ class DecoderOnly(VocabularyModel):
 
     def prefill(self, prefix: Tensor, memory: Memory) -> tuple[Tensor, DecoderOnlyCache]:
         """Process a prefix (B T, without padding) at once; return the logits after it (B 1 V) and the state."""
-        x, read, view, _ = self.run_target(prefix, memory)
-        return self.logits(x[:, -1:]), DecoderOnlyCache(view.mask, view.positions, read)
+        x, cache, view, _ = self.run_target(prefix, memory)
+        return self.logits(x[:, -1:]), DecoderOnlyCache(view.mask, view.positions, cache)
 
     def run_target(
         self, prefix: Tensor, memory: Memory, *, record: bool = False
@@ -152,8 +153,8 @@ class DecoderOnly(VocabularyModel):
         length = prefix.shape[1]
         view = _AttentionView.causal(torch.cat([memory.mask, token_mask(prefix)], dim=1), length)
         x = self.dropout(self.target_embedding(prefix) + self.position_vectors(view.positions[:, -length:]))  # B T D
-        x, read, weights = self.run_layers(x, self.unpack_memory(memory), view, record=record)
-        return self.norm(x), read, view, weights
+        x, cache, weights = self.run_layers(x, self.unpack_memory(memory), view, record=record)
+        return self.norm(x), cache, view, weights
 
     def run_layers(
         self, x: Tensor, cache: list[KeyValue], view: _AttentionView, *, record: bool = False
@@ -162,17 +163,17 @@ class DecoderOnly(VocabularyModel):
 
         Return the output, the extended cache (B H N K per layer) and, if recorded, the weights (B H T N per layer).
         """
-        read: list[KeyValue] = []
+        extended: list[KeyValue] = []
         recorded: list[Tensor] = []
         for layer, (keys, values) in zip(cast(Iterable[EncoderLayer], self.layers), cache, strict=True):
             normed = layer.attention_residual.pre(x)
             key, value = layer.attention.project_keys_values(normed, view.positions[:, -view.query_length :])
-            read.append((torch.cat([keys, key], dim=2), torch.cat([values, value], dim=2)))
-            attended, weights = _attend_view(layer.attention, normed, *read[-1], view, record=record)
+            extended.append((torch.cat([keys, key], dim=2), torch.cat([values, value], dim=2)))
+            attended, weights = _attend_view(layer.attention, normed, *extended[-1], view, record=record)
             x = layer.attention_residual.post(x, attended)
             x = layer.feed_forward_residual.post(x, layer.feed_forward(layer.feed_forward_residual.pre(x)))
             recorded += [weights] if weights is not None else []
-        return x, read, recorded
+        return x, extended, recorded
 
     def initial_state(self, memory: Memory) -> DecoderOnlyCache:
         """Return the state before the first token: one hypothesis per sentence, with the source in its cache."""
@@ -184,8 +185,8 @@ class DecoderOnly(VocabularyModel):
         extended = state.extend()
         view = _AttentionView(token.shape[1], extended.positions, extended.mask)
         x = self.target_embedding(token) + self.position_vectors(view.positions[:, -view.query_length :])  # B W D
-        x, read, _ = self.run_layers(x, state.layers, view)
-        return self.logits(self.norm(x)), replace(extended, layers=read)
+        x, layers, _ = self.run_layers(x, state.layers, view)
+        return self.logits(self.norm(x)), replace(extended, layers=layers)
 
     def position_vectors(self, positions: Tensor) -> Tensor:
         """Return the vectors (… D) of positions (…)."""
@@ -195,7 +196,7 @@ class DecoderOnly(VocabularyModel):
     def key_value_widths(self) -> list[int]:
         """The widths of keys and values, layer by layer."""
         attentions = [cast(EncoderLayer, layer).attention for layer in self.layers]
-        return [each.out_features for attention in attentions for each in (attention.key, attention.value)]
+        return [projection.out_features for attention in attentions for projection in (attention.key, attention.value)]
 
     def unpack_memory(self, memory: Memory) -> list[KeyValue]:
         """Return the keys and values (B H S K) of each layer, with zeros at padding."""

@@ -94,8 +94,8 @@ class Dropout(nn.Module):
         """Zero elements at random in training and scale the others up; add `residual` if it is given."""
         dropped = round(self.probability * 256) if self.training else 0  # of the 256 values of a byte
         if dropped and native.is_convertible(x) and (residual is None or native.is_supported(residual)):
-            kept = native.dropout(x.float(), residual, dropped, _draw_seed())
-            return kept.to(x.dtype) if residual is None else kept  # bfloat16 is added to a float32 residual
+            output = native.dropout(x.float(), residual, dropped, _draw_seed())
+            return output.to(x.dtype) if residual is None else output  # bfloat16 is added to a float32 residual
         if dropped:
             keep = random_bytes(x.numel(), x.device).view_as(x) > dropped - 1  # 256 is not a byte
             x = (x * (keep * native.dropout_scale(dropped))).to(x.dtype)  # in bfloat16 the factor would be rounded

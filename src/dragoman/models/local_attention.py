@@ -58,9 +58,11 @@ class WindowPattern:
     def mask(self, length: int, causal: bool, device: torch.device | None = None) -> Tensor:
         """Return the mask (n n) of the allowed positions."""
         before, after = self.reach(causal)
-        place = torch.arange(length, device=device)
-        away = place - place[:, None]
-        return (away >= -before * self.dilation) & (away <= after * self.dilation) & (away % self.dilation == 0)
+        positions = torch.arange(length, device=device)
+        offsets = positions - positions[:, None]
+        return (
+            (offsets >= -before * self.dilation) & (offsets <= after * self.dilation) & (offsets % self.dilation == 0)
+        )
 
     def causal_positions(self, position: int) -> Tensor:
         """Return the sorted positions that a decoder position attends to; the last is its own."""
@@ -91,10 +93,10 @@ class BlockPattern:
 
     def mask(self, length: int, causal: bool, device: torch.device | None = None) -> Tensor:
         """Return the mask (n n) of the allowed positions."""
-        place = torch.arange(length, device=device)
-        block = (place + self.first_block_padding) // self.size
-        allowed = (block == block[:, None]) | (place < self.global_positions)
-        return allowed.tril() if causal else allowed | (place < self.global_positions)[:, None]
+        positions = torch.arange(length, device=device)
+        block = (positions + self.first_block_padding) // self.size
+        allowed = (block == block[:, None]) | (positions < self.global_positions)
+        return allowed.tril() if causal else allowed | (positions < self.global_positions)[:, None]
 
     def causal_positions(self, position: int) -> Tensor:
         """Return the sorted positions that a decoder position attends to; the last is its own."""
@@ -140,20 +142,20 @@ class BlockPattern:
             return torch.cat([common, blocks(part)], dim=2)
 
         allowed = self.block_mask(valid, before, after, causal).flatten(0, 1)[:, None]  # BM 1 C G+C
-        seen, _ = attend(blocks(query), preceded(key), preceded(value), allowed)
-        return _concatenate_blocks(seen, batch)[:, :, before : before + length]
+        output, _ = attend(blocks(query), preceded(key), preceded(value), allowed)
+        return _concatenate_blocks(output, batch)[:, :, before : before + length]
 
     def block_mask(self, valid: Tensor, before: int, after: int, causal: bool) -> Tensor:  # B M C G+C
         """Return the mask of each block: the global positions, then its own that are not global."""
         device = valid.device
-        place = torch.arange(-before, valid.shape[1] + after, device=device).view(-1, self.size)  # M C
-        common = valid[:, None, None, : self.global_positions].expand(-1, *place.shape, -1)
-        own = _pad(valid, 1, before, after).view(-1, *place.shape) & (place >= self.global_positions)
-        own = own[:, :, None].expand(-1, -1, self.size, -1)
+        positions = torch.arange(-before, valid.shape[1] + after, device=device).view(-1, self.size)  # M C
+        common = valid[:, None, None, : self.global_positions].expand(-1, *positions.shape, -1)
+        local = _pad(valid, 1, before, after).view(-1, *positions.shape) & (positions >= self.global_positions)
+        local = local[:, :, None].expand(-1, -1, self.size, -1)
         if causal:
-            common = common & (torch.arange(self.global_positions, device=device) <= place[..., None])
-            own = own & torch.ones(self.size, self.size, dtype=torch.bool, device=device).tril()
-        return torch.cat([common, own], dim=-1)
+            common = common & (torch.arange(self.global_positions, device=device) <= positions[..., None])
+            local = local & torch.ones(self.size, self.size, dtype=torch.bool, device=device).tril()
+        return torch.cat([common, local], dim=-1)
 
 
 PATTERNS: dict[str, Callable[[int, int], AttentionPattern | None]] = {  # by number of positions and layer index
@@ -181,26 +183,26 @@ def _attend_banded(query: Tensor, key: Tensor, value: Tensor, valid: Tensor, bef
     batch, _, length, _ = query.shape
     before, after = min(before, length - 1), min(after, length - 1)  # a large dilation leaves only short sequences
     block = min(max((before + after + 1) // 2, _MIN_BLOCK), _MAX_BLOCK, length)
-    around, more, groups = before + after, -length % block, -(-length // block)
-    looking = _pad(query.transpose(1, 2), 1, 0, more)  # B n H K
-    looking = looking.reshape(batch * groups, block, *looking.shape[2:]).transpose(1, 2)  # BM H C K
+    around, padding, groups = before + after, -length % block, -(-length // block)
+    query_blocks = _pad(query.transpose(1, 2), 1, 0, padding)  # B n H K
+    query_blocks = query_blocks.reshape(batch * groups, block, *query_blocks.shape[2:]).transpose(1, 2)  # BM H C K
     offset = torch.arange(block + around, device=query.device)
-    place = torch.arange(groups, device=query.device)[:, None] * block + offset - before  # M S
-    inside = ((place >= 0) & (place < length)).repeat(batch, 1)
-    real = _pad(_pad(valid, 1, 0, more).flatten(), 0, before, after).unfold(0, block + around, block)  # BM S
-    reached = offset - torch.arange(block, device=query.device)[:, None]  # C S
-    allowed = (inside & real)[:, None] & (reached >= 0) & (reached <= around)  # BM C S
-    seen = _attend_band_blocks(looking, key, value, allowed[:, None], before, after)  # BM H C K
-    return _concatenate_blocks(seen, batch)[:, :, :length]
+    positions = torch.arange(groups, device=query.device)[:, None] * block + offset - before  # M S
+    inside = ((positions >= 0) & (positions < length)).repeat(batch, 1)
+    is_valid = _pad(_pad(valid, 1, 0, padding).flatten(), 0, before, after).unfold(0, block + around, block)  # BM S
+    distance = offset - torch.arange(block, device=query.device)[:, None]  # C S
+    allowed = (inside & is_valid)[:, None] & (distance >= 0) & (distance <= around)  # BM C S
+    output = _attend_band_blocks(query_blocks, key, value, allowed[:, None], before, after)  # BM H C K
+    return _concatenate_blocks(output, batch)[:, :, :length]
 
 
 def _attend_band_blocks(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, before: int, after: int) -> Tensor:
     """Attend from blocks (BM H C K) to their positions in sequences (B H n K) and so many before and after."""
-    block, looked_at = mask.shape[2:]
-    if native.can_attend(query, key[:, :, :looked_at], value[:, :, :looked_at], mask):
-        looking = native.make_rows_contiguous(query.float())
-        seen: Tensor = _BandedAttention.apply(looking, key.float(), value.float(), mask, before, after)  # type: ignore[no-untyped-call]
-        return seen.to(query.dtype)
+    block, key_length = mask.shape[2:]
+    if native.can_attend(query, key[:, :, :key_length], value[:, :, :key_length], mask):
+        rows = native.make_rows_contiguous(query.float())
+        output: Tensor = _BandedAttention.apply(rows, key.float(), value.float(), mask, before, after)  # type: ignore[no-untyped-call]
+        return output.to(query.dtype)
     key, value = (_SplitBlocks.apply(part, block, before, after) for part in (key, value))  # type: ignore[no-untyped-call]
     return attend(query, key, value, mask)[0]
 
@@ -228,11 +230,11 @@ class _BandedAttention(Function):
         query_gradient, block = torch.empty_like(query), query.shape[2]
         rows = [_zero_blocks(part, block) for part in (key, ctx.saved_tensors[2])]
         for first in range(0, len(query), _BLOCKS_PER_CHUNK):
-            some = slice(first, first + _BLOCKS_PER_CHUNK)
-            query_gradient[some], *told = native.attend_backward(
-                *(part[some] for part in (*ctx.saved_tensors, *upstream))
+            chunk = slice(first, first + _BLOCKS_PER_CHUNK)
+            query_gradient[chunk], *gradients = native.attend_backward(
+                *(part[chunk] for part in (*ctx.saved_tensors, *upstream))
             )
-            for row, blocks in zip(rows, told, strict=True):
+            for row, blocks in zip(rows, gradients, strict=True):
                 _accumulate_blocks(row[first:], blocks.transpose(1, 2))
         key_shape, value_shape, before = ctx.cut
         key_row, value_row = rows
@@ -271,8 +273,8 @@ def _split_blocks(part: Tensor, block: int, before: int, after: int) -> Tensor:
 
 def _zero_blocks(blocks: Tensor, block: int) -> Tensor:
     """Return zeros (M+ C H K) for the sum of the gradients of blocks with their surroundings (BM H S K)."""
-    groups, heads, seen, width = blocks.shape
-    return blocks.new_zeros(groups + -(-seen // block) - 1, block, heads, width)
+    groups, heads, key_length, width = blocks.shape
+    return blocks.new_zeros(groups + -(-key_length // block) - 1, block, heads, width)
 
 
 def _accumulate_blocks(row: Tensor, gradients: Tensor) -> None:

@@ -82,8 +82,8 @@ def reversal_index(mask: Tensor) -> Tensor:
     Padding stays behind a reversed sentence, so that the backward direction never reads it first.
     """
     batch, longest = mask.shape
-    place = torch.arange(longest, device=mask.device)
-    within = torch.where(mask, mask.sum(dim=1, keepdim=True) - 1 - place, place)  # B S
+    positions = torch.arange(longest, device=mask.device)
+    within = torch.where(mask, mask.sum(dim=1, keepdim=True) - 1 - positions, positions)  # B S
     return (within + longest * torch.arange(batch, device=mask.device)[:, None]).flatten()
 
 

@@ -57,5 +57,5 @@ def _describe_processor() -> str:
     """Return the processor's model and instruction sets."""
     facts = Path("/proc/cpuinfo")
     lines = facts.read_text(encoding="utf-8", errors="replace").splitlines() if facts.exists() else []
-    kept = [line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))]
-    return "\n".join([platform.machine(), platform.processor(), *dict.fromkeys(kept)])
+    selected = [line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))]
+    return "\n".join([platform.machine(), platform.processor(), *dict.fromkeys(selected)])

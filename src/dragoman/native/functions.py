@@ -85,8 +85,8 @@ def can_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
     """Equation 1: return B H T K, stored as B T H K. bfloat16 inputs are converted to float32."""
     parts = (make_rows_contiguous(tensor.float()) for tensor in (query, key, value))
-    seen: Tensor = _AttendFunction.apply(*parts, mask)  # type: ignore[no-untyped-call]
-    return seen.to(query.dtype)
+    output: Tensor = _AttendFunction.apply(*parts, mask)  # type: ignore[no-untyped-call]
+    return output.to(query.dtype)
 
 
 def make_rows_contiguous(tensor: Tensor) -> Tensor:
@@ -143,19 +143,19 @@ def _expand_mask(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | No
 def _call_attend_forward(
     query: Any, key: Any, value: Any, mask: Tensor | None, out: Tensor | None, log_sums: Tensor | None
 ) -> int:
-    given = map(_data_pointer, (query, key, value, mask, out, log_sums))
-    return int(native_library().attend_forward(byref(_attention_shape(query, key, value, mask)), *given))
+    pointers = map(_data_pointer, (query, key, value, mask, out, log_sums))
+    return int(native_library().attend_forward(byref(_attention_shape(query, key, value, mask)), *pointers))
 
 
 def _call_attend_backward(query: Any, key: Any, value: Any, mask: Tensor | None, *rest: Any) -> int:
     # the last three are the gradients to write
     gradients = rest[-3:]
-    given = map(_data_pointer, (query, key, value, mask, *rest[:-3]))
+    pointers = map(_data_pointer, (query, key, value, mask, *rest[:-3]))
     shape, to = (
         _attention_shape(query, key, value, mask),
         _attention_shape(gradients[0], gradients[1], gradients[2], None),
     )
-    return int(native_library().attend_backward(byref(shape), *given, byref(to), *map(_data_pointer, gradients)))
+    return int(native_library().attend_backward(byref(shape), *pointers, byref(to), *map(_data_pointer, gradients)))
 
 
 def _slice_batch(part: Tensor | None, some: slice) -> Tensor | None:
@@ -202,10 +202,10 @@ def raise_if_failed(failed: int) -> None:
 
 def dropout(x: Tensor, residual: Tensor | None, dropped: int, seed: int) -> Tensor:
     """Zero `dropped` of 256 elements of x at random, scale the others up and add `residual` if it is given."""
-    kept: Tensor = _DropoutFunction.apply(
+    output: Tensor = _DropoutFunction.apply(
         x.contiguous(), None if residual is None else residual.contiguous(), dropped, seed
     )  # type: ignore[no-untyped-call]
-    return kept
+    return output
 
 
 def dropout_scale(dropped: int) -> float:

@@ -126,13 +126,14 @@ class ConnectionTable:
         """
         before = asyncio.get_running_loop().time() - _EVICTION_GRACE_SECONDS
         idle = [
-            each
-            for each in connections
-            if each.is_evictable and (each.head_started_at or each.responses_sent or each.waiting_since < before)
+            connection
+            for connection in connections
+            if connection.is_evictable
+            and (connection.head_started_at or connection.responses_sent or connection.waiting_since < before)
         ]
         if not idle:
             return False
-        victim = min(idle, key=lambda each: (each.responses_sent > 0, each.waiting_since))
+        victim = min(idle, key=lambda connection: (connection.responses_sent > 0, connection.waiting_since))
         self.remove(victim)
         victim.transport.abort()
         return True

@@ -225,12 +225,12 @@ async def translate(service: TranslationService, request: LibreTranslateRequest)
     ranked = [_distinct_translations(text, [next(results) for _ in text.sentences], count) for text in segmented]
     best, others = [row[0] for row in ranked], [row[1:] for row in ranked]
     is_list = not isinstance(request.q, str)
-    answer: dict[str, Any] = {"translatedText": best if is_list else best[0]}
+    response: dict[str, Any] = {"translatedText": best if is_list else best[0]}
     if request.alternatives:
-        answer["alternatives"] = others if is_list else others[0]
+        response["alternatives"] = others if is_list else others[0]
     if detected:
-        answer["detectedLanguage"] = [detected] * len(ranked) if is_list else detected
-    return answer
+        response["detectedLanguage"] = [detected] * len(ranked) if is_list else detected
+    return response
 
 
 def _distinct_translations(

@@ -27,8 +27,8 @@ Service = Annotated[TranslationService, Depends(get_service)]
 
 def error_responses(*codes: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
     """Return the error responses of a route for the description of the API."""
-    every = {*_ALWAYS, *codes, *(_WITH_BODY if body else ())}
-    return {code: {"model": ErrorResponse} for code in sorted(every)}
+    all_codes = {*_ALWAYS, *codes, *(_WITH_BODY if body else ())}
+    return {code: {"model": ErrorResponse} for code in sorted(all_codes)}
 
 
 def json_response(content: Any, limits: Limits, headers: Mapping[str, str] | None = None) -> Response:

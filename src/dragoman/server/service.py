@@ -52,13 +52,13 @@ class TranslationService:
         self, name: str | None = None, source: str | None = None, target: str | None = None
     ) -> dict[str, Any]:
         """Return the first model with this name and these languages."""
-        wanted = {"name": name, "source": source, "target": target}
-        for key, value in wanted.items():
+        criteria = {"name": name, "source": source, "target": target}
+        for key, value in criteria.items():
             if value is not None and all(model[key] != value for model in self.worker.models):
                 field = "model" if key == "name" else key
                 raise Problem(404, "unknown", f"This {field} is not served; /v1/info lists the models.", field=field)
         for model in self.worker.models:
-            if all(value is None or model[key] == value for key, value in wanted.items()):
+            if all(value is None or model[key] == value for key, value in criteria.items()):
                 return model
         raise Problem(404, "unknown", "No model translates between these languages.", field="target")
 
@@ -128,7 +128,7 @@ class TranslationService:
             return [{"language": code, "confidence": round(100 / len(models), 1)} for code in models]
         requests = (self.run_operation("translate", model, sentences, beam=1) for model in models.values())
         answers = await asyncio.gather(*requests)
-        likelihoods = [math.exp(max(-50.0, answer[0][0]["score"])) for answer in answers]
+        likelihoods = [math.exp(max(-50.0, candidates[0][0]["score"])) for candidates in answers]
         total = sum(likelihoods) or 1.0
         ranked = sorted(zip(likelihoods, models, strict=True), reverse=True)
         return [{"language": code, "confidence": round(100 * share / total, 1)} for share, code in ranked]

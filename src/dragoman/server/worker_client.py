@@ -64,17 +64,17 @@ class WorkerClient:
 
     async def request(self, operation: str, **fields: Any) -> Any:
         """Return the worker's answer; if the caller is cancelled, the worker drops the request."""
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        response: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
         def on_message(message: Message) -> None:
-            if not answer.done():
-                answer.set_result(message)
+            if not response.done():
+                response.set_result(message)
 
         message_id = self._send(operation, fields, on_message)
         try:
-            return _result_of(await answer)
+            return _result_of(await response)
         finally:
-            self._discard(message_id, answered=answer.done() and not answer.cancelled())
+            self._discard(message_id, answered=response.done() and not response.cancelled())
 
     async def stream(self, operation: str, **fields: Any) -> AsyncIterator[Message]:
         """Yield the parts of an answer as they arrive, then `{"result": …}` with the complete one."""

@@ -232,12 +232,12 @@ class GenerationTask(BaseTask):
         seed = recipe.training.seed
         hashes = [pair_hash(seed, *pair) for pair in corpus.pairs()]
         held_out = max(1, min(recipe.data.held_out, len(hashes) // HELD_OUT_DIVISOR))
-        chosen = frozenset(hashes[-held_out:])
-        if chosen >= set(hashes):
+        selected = frozenset(hashes[-held_out:])
+        if selected >= set(hashes):
             raise UserError(f"{corpus}: too short to hold out a part for validation; set [data] valid_file.")
         notice = f"No validation file is given: the last {held_out / len(hashes):.1%} of {corpus} are held out."
         return CorpusSplit(
-            SplitPart(seed, chosen, is_held_out=False), SplitPart(seed, chosen, is_held_out=True), held_out, notice
+            SplitPart(seed, selected, is_held_out=False), SplitPart(seed, selected, is_held_out=True), held_out, notice
         )
 
     def tokenize_corpus(

@@ -24,15 +24,15 @@ HeadReport = dict[str, Any]
 def identify_weights(run: Run, checkpoint: int | None = None) -> tuple[str, str]:
     """Return the name and the SHA-256 of the weights that `load` reads: the model's, or a checkpoint's."""
     if checkpoint is None and run.weights_file.exists():
-        there = run.require_inside(run.weights_file).stat()
-        return _MODEL_NAME, _file_sha256(run.weights_file, there.st_mtime_ns, there.st_size)
-    place = (
+        stat = run.require_inside(run.weights_file).stat()
+        return _MODEL_NAME, _file_sha256(run.weights_file, stat.st_mtime_ns, stat.st_size)
+    path = (
         newest_checkpoint(run.checkpoints_dir)[0] if checkpoint is None else run.checkpoints_dir / f"{checkpoint:09d}"
     )
-    sealed = _checkpoint_sha256(place) if place else None
-    if place is None or sealed is None:
+    sha256 = _checkpoint_sha256(path) if path else None
+    if path is None or sha256 is None:
         raise UserError(f"{run} has no {f'checkpoint of step {checkpoint}' if checkpoint else 'weights yet'}.")
-    return place.name, sealed
+    return path.name, sha256
 
 
 @lru_cache(maxsize=16)
@@ -62,14 +62,14 @@ def _read_head_report(path: Path) -> HeadReport | None:
     """Read a stored report; None if there is none of this format."""
     try:
         report = json.loads(path.read_bytes())
-        known = (
+        is_valid = (
             report["format"] == REPORT_FORMAT
             and isinstance(report["heads"], list)
             and isinstance(report["weights"], str)
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return report if known else None
+    return report if is_valid else None
 
 
 def cached_head_report(run: Run, checkpoint: int | None = None) -> HeadReport | None:
@@ -84,22 +84,22 @@ def cached_head_report(run: Run, checkpoint: int | None = None) -> HeadReport | 
 
 def cached_head_history(run: Run) -> list[HeadReport]:
     """Return step, loss and heads of every measured checkpoint, the oldest first."""
-    found = []
+    history = []
     for path in sorted(run.head_reports_dir.glob("[0-9]*.json")):
-        report, seal = _read_head_report(path), _checkpoint_sha256(run.checkpoints_dir / path.stem)
-        if report and seal in (None, report["weights"]):
-            found.append({"step": report["step"], "loss": report["loss"], "heads": report["heads"]})
-    return found
+        report, sha256 = _read_head_report(path), _checkpoint_sha256(run.checkpoints_dir / path.stem)
+        if report and sha256 in (None, report["weights"]):
+            history.append({"step": report["step"], "loss": report["loss"], "heads": report["heads"]})
+    return history
 
 
 def saved_checkpoints(run: Run) -> list[dict[str, Any]]:
     """Return step, validation loss and whether there is a report of every checkpoint, the oldest first."""
-    found = []
-    for place in reversed(checkpoint_dirs(run.checkpoints_dir)):
-        if _checkpoint_sha256(place) is not None:
-            progress = validated_progress(place)
-            report = _read_head_report(run.head_reports_dir / f"{place.name}.json")
-            measured = report is not None and report["weights"] == _checkpoint_sha256(place)
+    checkpoints = []
+    for path in reversed(checkpoint_dirs(run.checkpoints_dir)):
+        if _checkpoint_sha256(path) is not None:
+            progress = validated_progress(path)
+            report = _read_head_report(run.head_reports_dir / f"{path.name}.json")
+            measured = report is not None and report["weights"] == _checkpoint_sha256(path)
             loss = progress.loss if progress else None
-            found.append({"step": int(place.name), "loss": loss, "measured": measured})
-    return found
+            checkpoints.append({"step": int(path.name), "loss": loss, "measured": measured})
+    return checkpoints

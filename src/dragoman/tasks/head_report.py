@@ -37,7 +37,7 @@ from dragoman.tokens import END, START
 from dragoman.viewer.head_statistics import BADGE_THRESHOLDS, BoolArray, HeadStatistics, SentenceAttention
 
 _MAX_SENTENCES = 1000  # of the validation text, at most
-_BATCH_TOKENS = 4096  # every weight of every head of a batch stands in memory
+_BATCH_TOKENS = 4096  # all attention weights of a batch are in memory at once
 
 
 def make_head_report(
@@ -53,21 +53,21 @@ def make_head_report(
     translator = load(run, checkpoint=checkpoint)
     _check_has_attention(run, translator)
     _check_corpus_option(run, translator, corpus)
-    importance = importance and can_ablate_heads(translator.model)  # else none can be switched off
+    importance = importance and can_ablate_heads(translator.model)  # only a Transformer supports ablation
     text = MeasuredText.from_pairs(translator, load_measured_pairs(run, translator, corpus), sentences)
     name, weights = identify_weights(run, checkpoint)
-    kept = cached_head_report(run, checkpoint)
-    if kept and kept["data"]["fingerprint"] == text.fingerprint and not (importance and "importance" not in kept):
-        return kept
-    found = measure_heads(translator, text, importance, on_event)
-    where = str(corpus or validation_corpus(run, translator.recipe)[0])
+    cached = cached_head_report(run, checkpoint)
+    if cached and cached["data"]["fingerprint"] == text.fingerprint and not (importance and "importance" not in cached):
+        return cached
+    measurements = measure_heads(translator, text, importance, on_event)
+    corpus_name = str(corpus or validation_corpus(run, translator.recipe)[0])
     report: HeadReport = {
         "format": REPORT_FORMAT,
         "step": int(name) if name.isdecimal() else None,
         "weights": weights,
-        "data": {"name": where, "fingerprint": text.fingerprint, "sentences": text.count},
+        "data": {"name": corpus_name, "fingerprint": text.fingerprint, "sentences": text.count},
         "thresholds": BADGE_THRESHOLDS,
-        **found,
+        **measurements,
     }
     write_head_report(run, name, report)
     return report
@@ -76,8 +76,8 @@ def make_head_report(
 def _check_has_attention(run: Run, translator: SequenceModel) -> None:
     """Raise an error for a model without attention."""
     if not attention_sizes(translator.model, translator.device):
-        named = translator.recipe.model.architecture
-        raise UserError(f'{run} has no attention to measure: its architecture, "{named}", has no attention.')
+        architecture = translator.recipe.model.architecture
+        raise UserError(f'{run} has no attention to measure: its architecture, "{architecture}", has no attention.')
 
 
 def _check_corpus_option(run: Run, translator: SequenceModel, corpus: ParallelCorpus | None) -> None:
@@ -94,10 +94,8 @@ def make_history_reports(
     run: Run, on_event: OnEvent, *, corpus: ParallelCorpus | None = None, sentences: int = _MAX_SENTENCES
 ) -> None:
     """Measure every intact checkpoint, the oldest first, without importance, which takes long."""
-    for place in reversed(list(intact_checkpoints(run.checkpoints_dir))):
-        make_head_report(
-            run, on_event, checkpoint=int(place.name), corpus=corpus, sentences=sentences, importance=False
-        )
+    for path in reversed(list(intact_checkpoints(run.checkpoints_dir))):
+        make_head_report(run, on_event, checkpoint=int(path.name), corpus=corpus, sentences=sentences, importance=False)
 
 
 def validation_corpus(run: Run, recipe: Recipe) -> tuple[TextPairs, SplitPart | None]:
@@ -170,7 +168,7 @@ class MeasuredText:
         target = VocabularyStatistics.from_tokens(translator.target_tokenizer, targets, numbering)
         words = [(pairs.source(number)[:-1], pairs.target(number)[:-1]) for number in range(count)]
         links = likely_links(words) if len(sources) else []  # a language model has no source to link anything to
-        return cls(pairs, count, source, target, [np.pad(each, ((0, 1), (0, 1))) for each in links])
+        return cls(pairs, count, source, target, [np.pad(matrix, ((0, 1), (0, 1))) for matrix in links])
 
     @property
     def fingerprint(self) -> str:
@@ -189,13 +187,13 @@ class MeasuredText:
         """Yield the weights (L H T S, padded) of one pair with the facts about its tokens, kind by kind."""
         source, target = self.pairs.source(number), self.pairs.target(number)
         prefix = np.concatenate([[START], target[:-1]])
-        read, had, said = (source, self.source), (prefix, self.target), (target, self.target)
+        source_side, prefix_side, target_side = (source, self.source), (prefix, self.target), (target, self.target)
         if "encoder" in weights:
-            yield "encoder", self._attention_reading(weights["encoder"], read, read, own=True)
+            yield "encoder", self._attention_reading(weights["encoder"], source_side, source_side, own=True)
         if "decoder" in weights:
-            yield "decoder", self._attention_reading(weights["decoder"], had, had, own=True)
+            yield "decoder", self._attention_reading(weights["decoder"], prefix_side, prefix_side, own=True)
         if "cross" in weights:
-            yield "cross", self._attention_reading(weights["cross"], said, read, self.links[number])
+            yield "cross", self._attention_reading(weights["cross"], target_side, source_side, self.links[number])
 
     def _attention_reading(
         self,
@@ -207,17 +205,17 @@ class MeasuredText:
         own: bool = False,
     ) -> SentenceAttention:
         """Combine weights with the facts about the tokens at their positions."""
-        (looking, row_side), (looked_at, column_side) = rows, columns
+        (row_ids, row_side), (column_ids, column_side) = rows, columns
         return SentenceAttention(
-            weights=weights[:, :, : len(looking), : len(looked_at)],
-            row_tokens=row_side.piece_numbers[looking],
-            column_tokens=column_side.piece_numbers[looked_at],
-            special_rows=_special_token_mask(looking),
-            special_columns=_special_token_mask(looked_at),
-            punctuation_columns=column_side.punctuation[looked_at] & ~_special_token_mask(looked_at),
-            column_frequency=column_side.frequency[looked_at],
+            weights=weights[:, :, : len(row_ids), : len(column_ids)],
+            row_tokens=row_side.piece_numbers[row_ids],
+            column_tokens=column_side.piece_numbers[column_ids],
+            special_rows=_special_token_mask(row_ids),
+            special_columns=_special_token_mask(column_ids),
+            punctuation_columns=column_side.punctuation[column_ids] & ~_special_token_mask(column_ids),
+            column_frequency=column_side.frequency[column_ids],
             is_self_attention=own,
-            is_causal=bool(looking[0] == START),
+            is_causal=bool(row_ids[0] == START),
             links=links,
         )
 
@@ -230,15 +228,15 @@ def _special_token_mask(tokens: NDArray[Any]) -> BoolArray:
 def measure_heads(translator: SequenceModel, text: MeasuredText, importance: bool, on_event: OnEvent) -> dict[str, Any]:
     """Measure every head and, with `importance`, the loss without it."""
     judge = _AblationJudge(translator.model.eval(), text.batches(), translator.device)
-    found: dict[str, Any] = {"loss": judge.loss(judge.model, judge._full_model_memories())}
+    report: dict[str, Any] = {"loss": judge.loss(judge.model, judge._full_model_memories())}
     heads = list(_head_statistics(translator, text, judge.batches, on_event))
     if importance:
-        found["importance"] = True
-        places: list[HeadIndex] = [(head["kind"], head["layer"], head["head"]) for head in heads]
-        for number, (place, head) in enumerate(zip(places, heads, strict=True), 1):
-            head["importance"] = round(judge.loss_without(place) - found["loss"], 6)
-            on_event(ProgressUpdate("Measuring the loss without each head", number, len(places)))
-    return {**found, "heads": heads}
+        report["importance"] = True
+        indices: list[HeadIndex] = [(head["kind"], head["layer"], head["head"]) for head in heads]
+        for number, (index, head) in enumerate(zip(indices, heads, strict=True), 1):
+            head["importance"] = round(judge.loss_without(index) - report["loss"], 6)
+            on_event(ProgressUpdate("Measuring the loss without each head", number, len(indices)))
+    return {**report, "heads": heads}
 
 
 def _head_statistics(
@@ -257,8 +255,8 @@ def _head_statistics(
                 sums[kind].add(reading)
         done += len(batch.indices)
         on_event(ProgressUpdate("Recording attention", done, text.count))
-    for kind, found in sums.items():
-        yield from ({"kind": kind, **head} for head in found.report())
+    for kind, statistics in sums.items():
+        yield from ({"kind": kind, **head} for head in statistics.report())
 
 
 class _AblationJudge:

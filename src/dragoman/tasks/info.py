@@ -76,16 +76,16 @@ def run_info(folder: str | Path) -> dict[str, Any]:
         "trained_on": str(corpus),
     }
     if run.weights_file.exists():
-        weights, kept = read_tensors(run.weights_file)
+        weights, metadata = read_tensors(run.weights_file)
         facts["parameters"] = sum(tensor.numel() for name, tensor in weights.items() if not is_running_statistic(name))
-        facts["mean_of_steps"] = [int(step) for step in kept.get("steps", "").split() if step.isdecimal()]
-    facts["checkpoints"] = [int(place.name) for place in reversed(checkpoint_dirs(run.checkpoints_dir))]
+        facts["mean_of_steps"] = [int(step) for step in metadata.get("steps", "").split() if step.isdecimal()]
+    facts["checkpoints"] = [int(path.name) for path in reversed(checkpoint_dirs(run.checkpoints_dir))]
     facts["damaged"] = [
-        f"{place.name}: {wrong}" for place in checkpoint_dirs(run.checkpoints_dir) if (wrong := find_damage(place))
+        f"{path.name}: {damage}" for path in checkpoint_dirs(run.checkpoints_dir) if (damage := find_damage(path))
     ]
-    place, _ = newest_checkpoint(run.checkpoints_dir)
-    if place:
-        progress = read_progress(place)
+    path, _ = newest_checkpoint(run.checkpoints_dir)
+    if path:
+        progress = read_progress(path)
         facts["steps"], facts["of"] = progress.step, recipe.training.steps
         facts["minutes"] = progress.seconds / 60
         facts["best_validation_loss"], facts["best_step"] = progress.best_loss, progress.best_step

@@ -68,18 +68,18 @@ def inspect_model(
     source = _checked_source_tokens(translator, text, target or prefix)
     heads = _validate_heads(without, translator.model)
     model = translator.ablated_model(heads)
-    how = translator.decoding_config(beam)
+    config = translator.decoding_config(beam)
     if target is None:
-        written = _search_target(translator, model, source, how, translator.prefix_tokens(prefix), trace=trace)
+        output = _search_target(translator, model, source, config, translator.prefix_tokens(prefix), trace=trace)
     else:
-        written = _InspectedTarget(tuple(translator.target_tokenizer.encode(target)))
-    record = _record_attention(translator, model, text, source, written.tokens)
+        output = _InspectedTarget(tuple(translator.target_tokenizer.encode(target)))
+    record = _record_attention(translator, model, text, source, output.tokens)
     return replace(
         record,
-        forced_length=written.prefix_length,
+        forced_length=output.prefix_length,
         ablated_heads=heads,
         can_ablate=can_ablate_heads(model),
-        beam=_beam_tree(translator, model, source, written, how, record.cross) if written.nodes else None,
+        beam=_beam_tree(translator, model, source, output, config, record.cross) if output.nodes else None,
         rerun=partial(_inspect_again, translator, {**options, "without": heads}),
     )
 
@@ -104,8 +104,8 @@ def _inspect_language_model(
 
 def _inspect_again(translator: "SequenceModel", options: dict[str, Any], **changes: Any) -> AttentionRecord:
     """Inspect again with some options changed; a new text drops the target and prefix of the old one."""
-    forgotten = {"target": None, "prefix": ""} if {"text", "prefix", "without"} & changes.keys() else {}
-    return inspect_model(translator, **{**options, **forgotten, **changes})
+    reset = {"target": None, "prefix": ""} if {"text", "prefix", "without"} & changes.keys() else {}
+    return inspect_model(translator, **{**options, **reset, **changes})
 
 
 def _checked_source_tokens(translator: "SequenceModel", text: str, other: str) -> list[int]:
@@ -130,11 +130,11 @@ def _search_target(
     trace: bool,
 ) -> _InspectedTarget:
     """Search for an output, and record the search if `trace` is set."""
-    heard = SearchTrace()
+    search_trace = SearchTrace()
     best = translator.build_engine(config, model).search(
-        [source], prefix=prefix, on_step=heard.record_step if trace else None
+        [source], prefix=prefix, on_step=search_trace.record_step if trace else None
     )[0][0]
-    return _InspectedTarget(best.tokens, len(prefix), tuple(heard.nodes(best.tokens, config.length_penalty)))
+    return _InspectedTarget(best.tokens, len(prefix), tuple(search_trace.nodes(best.tokens, config.length_penalty)))
 
 
 def _record_attention(
@@ -155,7 +155,7 @@ def _output_steps(logits: Tensor, written: Sequence[int], tokenizer: Tokenizer) 
     best, tokens = values.topk(min(_TOP_TOKENS, values.shape[-1]))
     rows = zip(values.tolist(), written, best.tolist(), tokens.tolist(), strict=True)
     return tuple(
-        DecodingStep(row[token], tuple(map(TokenChoice, (_token_text(tokenizer, one) for one in names), numbers)))
+        DecodingStep(row[token], tuple(map(TokenChoice, (_token_text(tokenizer, choice) for choice in names), numbers)))
         for row, token, numbers, names in rows
     )
 
@@ -171,9 +171,9 @@ def _beam_tree(
     """Put the search's nodes into words, each with where its step looked."""
     tokenizer = translator.target_tokenizer
     layer = best_alignment_layer(cross) if len(cross) else 0
-    seen = np.zeros((len(written.nodes), len(source)), np.float32)
+    attention = np.zeros((len(written.nodes), len(source)), np.float32)
     if len(cross):
-        seen = _node_attention(translator, model, source, written.nodes, layer)
+        attention = _node_attention(translator, model, source, written.nodes, layer)
     nodes = tuple(
         BeamNode(
             parent=node.parent,
@@ -188,7 +188,7 @@ def _beam_tree(
         )
         for node in written.nodes
     )
-    return BeamTree(nodes, config.beam, config.length_penalty, seen, layer)
+    return BeamTree(nodes, config.beam, config.length_penalty, attention, layer)
 
 
 def _node_attention(
@@ -196,7 +196,7 @@ def _node_attention(
 ) -> AttentionWeights:
     """Return the cross-attention of a layer (nodes S), mean over its heads, at the step that wrote each node."""
     inner = {node.parent for node in nodes}
-    leaves = [node.path for place, node in enumerate(nodes) if place not in inner]
+    leaves = [node.path for index, node in enumerate(nodes) if index not in inner]
     rows: dict[tuple[int, ...], Tensor] = {}
     for first in range(0, len(leaves), _ROWS_PER_BATCH):
         paths = leaves[first : first + _ROWS_PER_BATCH]
@@ -220,9 +220,9 @@ def attention_sizes(model: Transducer, device: torch.device) -> dict[AttentionKi
     """Return how many layers and heads a model has of each kind of attention, of the kinds that it has."""
     smallest = torch.tensor([[START, END]], device=device)
     with torch.inference_mode():
-        found = model.eval().attention_maps(Source.from_ids(smallest), smallest)
-    layers = {kind: getattr(found, kind) for kind in get_args(AttentionKind)}
-    return {kind: (len(of), of[0].shape[1]) for kind, of in layers.items() if of}
+        maps = model.eval().attention_maps(Source.from_ids(smallest), smallest)
+    layers = {kind: getattr(maps, kind) for kind in get_args(AttentionKind)}
+    return {kind: (len(weights), weights[0].shape[1]) for kind, weights in layers.items() if weights}
 
 
 class AblatedModels:
@@ -235,13 +235,13 @@ class AblatedModels:
         """Return `model` with these heads switched off."""
         if not heads or not can_ablate_heads(model):
             return model
-        wanted = frozenset(heads)
-        if wanted not in self.models:
-            self.models[wanted] = ablate_heads(model, heads)
-        self.models.move_to_end(wanted)
+        key = frozenset(heads)
+        if key not in self.models:
+            self.models[key] = ablate_heads(model, heads)
+        self.models.move_to_end(key)
         if len(self.models) > _MAX_ABLATED_MODELS:
             self.models.popitem(last=False)
-        return self.models[wanted]
+        return self.models[key]
 
 
 def _validate_heads(heads: Iterable[Sequence[Any]], model: Transducer) -> tuple[HeadIndex, ...]:
@@ -252,14 +252,14 @@ def _validate_heads(heads: Iterable[Sequence[Any]], model: Transducer) -> tuple[
     if not can_ablate_heads(model):
         raise UserError("Only the heads of a Transformer can be ablated; this model has a different architecture.")
     layers, count = len(model.encoder), find_attention(model, "encoder", 0).heads
-    found = [tuple(head) for head in heads]
-    for one in found:
-        kind, layer, head = one if len(one) == 3 else (None, -1, -1)
+    indices = [tuple(head) for head in heads]
+    for index in indices:
+        kind, layer, head = index if len(index) == 3 else (None, -1, -1)
         fits = isinstance(layer, int) and isinstance(head, int) and 0 <= layer < layers and 0 <= head < count
         if kind not in get_args(AttentionKind) or not fits:
             raise UserError(
-                f"The model has no head {one}: expected (kind, layer, head), where kind is one of "
+                f"The model has no head {index}: expected (kind, layer, head), where kind is one of "
                 f"{', '.join(get_args(AttentionKind))}, "
                 f"layer is from 0 to {layers - 1} and head is from 0 to {count - 1}."
             )
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(indices)))

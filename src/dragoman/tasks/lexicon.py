@@ -49,8 +49,8 @@ def split_tabs(line: str) -> list[str]:
 
 def split_cmudict(line: str) -> list[str]:
     """Split a line of CMUdict; a line without phones has one column."""
-    found = _CMUDICT_LINE.fullmatch(line)
-    return [found[1], found[2]] if found else [line.strip()]
+    match = _CMUDICT_LINE.fullmatch(line)
+    return [match[1], match[2]] if match else [line.strip()]
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class LexiconLayout:
 
     def _check_row(self, columns: Sequence[str], where: str, line: str) -> None:
         """Raise an error for a line with missing or empty columns."""
-        wanted, text = self.columns, repr(line if len(line) <= _MESSAGE_LENGTH else line[:_MESSAGE_LENGTH] + "…")
+        names, text = self.columns, repr(line if len(line) <= _MESSAGE_LENGTH else line[:_MESSAGE_LENGTH] + "…")
         if len(columns) == 1:
-            raise UserError(f"{where} has no tab between {wanted[0]} and {wanted[1]}: {text}.")
-        if len(columns) != len(wanted):
+            raise UserError(f"{where} has no tab between {names[0]} and {names[1]}: {text}.")
+        if len(columns) != len(names):
             raise UserError(
-                f"{where} has {len(columns)} columns; expected {len(wanted)} columns separated by tabs "
-                f"({', '.join(wanted)}): {text}."
+                f"{where} has {len(columns)} columns; expected {len(names)} columns separated by tabs "
+                f"({', '.join(names)}): {text}."
             )
-        for name, column in zip(wanted, columns, strict=True):
+        for name, column in zip(names, columns, strict=True):
             if not column.strip():
                 raise UserError(f"{where} has an empty column {name}: {text}. Fill it in, or remove the line.")
 

@@ -66,12 +66,12 @@ class ParsingTask(BaseTask):
         if reference is None:
             raise UserError("--reference is missing: give a file of trees; their words are parsed.")
         trees = well_formed_treebank_sentences(list(read_lines(reference, on_notice)), reference)
-        found = [_tree_example(text, f"{reference}: line {line:,}") for line, text in trees if text.strip()]
-        if not found:
+        examples = [_tree_example(text, f"{reference}: line {line:,}") for line, text in trees if text.strip()]
+        if not examples:
             raise UserError(f"{reference}: contains no trees; expected brackets like (TOP (S (NP (NN dog)) …)).")
         if source is not None:
-            self._check_words(found, source, reference, on_notice)
-        return found
+            self._check_words(examples, source, reference, on_notice)
+        return examples
 
     def _check_words(self, examples: Sequence[Example], source: str, reference: str, on_notice: OnNotice) -> None:
         """Raise an error unless line n of a text has the words of tree n."""

@@ -114,10 +114,10 @@ class SequenceModel:
                 )
         model = build_model(recipe, source, target)
         copy_weights(weights, named_weights(model), path)
-        chosen = select_device(device)
+        torch_device = select_device(device)
         longest = metadata.get("longest_source", "")
         return fitting(
-            recipe, model.to(chosen).eval(), source, target, chosen,
+            recipe, model.to(torch_device).eval(), source, target, torch_device,
             run=directory, max_length=int(longest) if longest.isdecimal() else 0,
         )  # fmt: skip
 
@@ -208,7 +208,9 @@ class SequenceModel:
             hypotheses = engine.search(sources, n_best=n_best, exact=exact, progress=progress)
         remaining = iter(hypotheses)
         rows = [self.merge_segments(list(islice(remaining, len(row))), n_best) for row in segments]
-        return [[self.format_output(text, each) for each in row] for text, row in zip(inputs, rows, strict=True)]
+        return [
+            [self.format_output(text, hypothesis) for hypothesis in row] for text, row in zip(inputs, rows, strict=True)
+        ]
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Prediction]:
         """Return the given targets with the scores that the model assigns to them."""
@@ -217,8 +219,8 @@ class SequenceModel:
                 f"There are {len(sources)} sources but {len(targets)} targets; target n must belong to source n."
             )
         inputs = [self.task.to_model_input(text) for text in sources]
-        answers = [self.task.to_model_target(text, answer) for text, answer in zip(inputs, targets, strict=True)]
-        tokens = [[*self.target_tokenizer.encode(answer), END] for answer in answers]
+        model_targets = [self.task.to_model_target(text, target) for text, target in zip(inputs, targets, strict=True)]
+        tokens = [[*self.target_tokenizer.encode(target), END] for target in model_targets]
         scored = self.build_engine(self.recipe.decoding).score([self.source_tokens(text) for text in inputs], tokens)
         return [
             self.format_output(text, self.to_prediction(hypothesis))
@@ -265,14 +267,14 @@ class SequenceModel:
         shortlist: bool | None = None,
     ) -> DecodingConfig:
         """Return the recipe's decoding config with the given changes; the default beam is at least `n_best` wide."""
-        own = self.recipe.decoding
+        defaults = self.recipe.decoding
         changes = {
-            "beam": max(own.beam, n_best) if beam is None else beam,
-            "length_penalty": own.length_penalty if length_penalty is None else length_penalty,
-            "precision": precision or own.precision,
-            "shortlist": own.shortlist if shortlist is None else shortlist,
+            "beam": max(defaults.beam, n_best) if beam is None else beam,
+            "length_penalty": defaults.length_penalty if length_penalty is None else length_penalty,
+            "precision": precision or defaults.precision,
+            "shortlist": defaults.shortlist if shortlist is None else shortlist,
         }
-        return Recipe.from_table({"decoding": {**own.model_dump(), **changes}}, origin="options").decoding
+        return Recipe.from_table({"decoding": {**defaults.model_dump(), **changes}}, origin="options").decoding
 
     def shortlist_for(self, config: DecodingConfig) -> Shortlist | None:
         """Return the run's shortlist if the config asks for it; a model in training has none yet."""
@@ -401,7 +403,10 @@ def _read_checkpoint_weights(run: Run, step: int) -> tuple[dict[str, Tensor], Pa
     path = run.checkpoints_dir / f"{step:09d}"
     damage = find_damage(run.require_inside(path))
     if damage:
-        known = ", ".join(str(int(there.name)) for there in reversed(checkpoint_dirs(run.checkpoints_dir))) or "none"
+        known = (
+            ", ".join(str(int(checkpoint.name)) for checkpoint in reversed(checkpoint_dirs(run.checkpoints_dir)))
+            or "none"
+        )
         raise UserError(f"{run} has no intact checkpoint of step {step} ({damage}); available: {known}.")
     weights, _ = read_tensors(run.require_inside(path / WEIGHTS_FILE))
     return weights, path / WEIGHTS_FILE, {"longest_source": str(read_progress(path).longest)}

@@ -22,12 +22,12 @@ def write_shortlist(
     run: str | os.PathLike[str], on_event: OnEvent, *, likely: int = _CANDIDATES_PER_PIECE, common: int = _COMMON_PIECES
 ) -> int:
     """Learn a shortlist from the run's training text; return the number of pairs."""
-    place = Run(run)
-    recipe = place.read_recipe()
+    run_dir = Run(run)
+    recipe = run_dir.read_recipe()
     task = task_for(recipe)
     if task.is_language_model or not task.raw_text_io:
-        raise UserError(f"{place} is a {task.noun}; only translators can have a shortlist.")
-    source, target = read_tokenizers(place, recipe.tokenizer.joint)
+        raise UserError(f"{run_dir} is a {task.noun}; only translators can have a shortlist.")
+    source, target = read_tokenizers(run_dir, recipe.tokenizer.joint)
     corpus, valid = task.open_corpora(recipe.data)
     part = None if valid else task.split_validation(corpus, recipe).training
     progress = progress_callback(on_event, "Tokenizing the training text", corpus.count_pairs())
@@ -39,25 +39,25 @@ def write_shortlist(
         "likely": torch.from_numpy(translation_table(pairs, len(source), likely)).int(),
         "common": torch.from_numpy(np.argsort(-np.bincount(pairs.target_tokens), kind="stable")[:common]).int(),
     }
-    write_weights(place.shortlist_file, table, _fingerprints(source, target))
+    write_weights(run_dir.shortlist_file, table, _fingerprints(source, target))
     return len(pairs)
 
 
 def read_shortlist(run: Run, source: Tokenizer, target: Tokenizer) -> Shortlist:
     """Read the shortlist of a run."""
-    where = run.shortlist_file
-    if not where.exists():
+    path = run.shortlist_file
+    if not path.exists():
         raise UserError(f"{run} has no shortlist; run `dragoman shortlist {run}` to learn one from its training text.")
-    tensors, facts = read_tensors(run.require_inside(where))
+    tensors, facts = read_tensors(run.require_inside(path))
     again = f"run `dragoman shortlist {run}` to replace it."
     if not _fingerprints(source, target).items() <= facts.items():
-        raise UserError(f"{where} was made for different vocabularies than those of this run; {again}")
+        raise UserError(f"{path} was made for different vocabularies than those of this run; {again}")
     likely, common = tensors.get("likely"), tensors.get("common")
     if likely is None or common is None or likely.dim() != 2 or common.dim() != 1 or len(likely) != len(source):
-        raise UserError(f"{where} is damaged: the shapes of its tables do not match the vocabularies; {again}")
+        raise UserError(f"{path} is damaged: the shapes of its tables do not match the vocabularies; {again}")
     pieces = torch.cat([likely.flatten(), common])
     if pieces.dtype != torch.int32 or int(pieces.min()) < 0 or int(pieces.max()) >= len(target):
-        raise UserError(f"{where} is damaged: it contains ids that are not in the vocabulary; {again}")
+        raise UserError(f"{path} is damaged: it contains ids that are not in the vocabulary; {again}")
     return Shortlist(likely.long(), common.long(), len(target))
 
 

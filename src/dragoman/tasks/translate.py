@@ -32,9 +32,11 @@ class TranslationTask(BaseTask):
         """Open the files that the recipe names."""
         if not (config.source or config.pairs):
             raise UserError("The recipe has no training text: set [data] source and target, or pairs.")
-        given = bool(config.valid_source or config.valid_pairs)
+        has_validation = bool(config.valid_source or config.valid_pairs)
         valid = (
-            ParallelCorpus.from_files(config.valid_source, config.valid_target, config.valid_pairs) if given else None
+            ParallelCorpus.from_files(config.valid_source, config.valid_target, config.valid_pairs)
+            if has_validation
+            else None
         )
         return ParallelCorpus.from_files(config.source, config.target, config.pairs), valid
 

@@ -52,17 +52,17 @@ class Treebank(ScannedCorpus):
 
     def trees(self, on_notice: OnFileNotice | None = None) -> Iterator[tuple[int, Tree]]:
         """Yield every tree with its first line; `on_notice` is called once if something was removed."""
-        told = on_notice is None
+        notified = on_notice is None
         for line, tree in read_numbered_trees(read_lines(self.file, on_notice), str(self.file)):
             clean = clean_tree(tree)
             if clean is not None:
                 check_visible_words(clean, f"{self.file}: line {line:,}")
                 yield line, clean
-            if on_notice and not told and (clean is None or _label_root(tree) != clean):
+            if on_notice and not notified and (clean is None or _label_root(tree) != clean):
                 on_notice(
                     f"{self.file}: {_CLEANED_NOTICE.format(tree=_shorten_tree(tree), clean=_shorten_tree(clean))}"
                 )
-                told = True
+                notified = True
 
 
 def read_numbered_trees(lines: Iterable[str], name: str) -> Iterator[tuple[int, Tree]]:
@@ -82,17 +82,17 @@ def read_numbered_trees(lines: Iterable[str], name: str) -> Iterator[tuple[int, 
 
 def clean_tree(tree: Tree) -> Tree | None:
     """Return a cleaned tree with a labelled root; None if it contains only empty elements."""
-    kept: list[list[TreeEvent]] = [[]]  # for each open bracket, its contents
+    stack: list[list[TreeEvent]] = [[]]  # for each open bracket, its contents
     for event in tree_events(tree):
         if event.kind == "open":
-            kept.append([])
+            stack.append([])
         elif event.kind == "leaf":
-            kept[-1] += [event] if event.label != _EMPTY_TAG else []
+            stack[-1] += [event] if event.label != _EMPTY_TAG else []
         else:
-            inside, label = kept.pop(), _FUNCTION_TAG.sub("", event.label)
-            kept[-1] += [TreeEvent("open", label), *inside, TreeEvent("close", label)] if inside else []
-    found = next(build_trees(kept[0]), None)
-    return found and _label_root(found)
+            inside, label = stack.pop(), _FUNCTION_TAG.sub("", event.label)
+            stack[-1] += [TreeEvent("open", label), *inside, TreeEvent("close", label)] if inside else []
+    cleaned = next(build_trees(stack[0]), None)
+    return cleaned and _label_root(cleaned)
 
 
 def _label_root(tree: Tree) -> Tree:

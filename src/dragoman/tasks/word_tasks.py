@@ -138,8 +138,8 @@ class WordTask(BaseTask, ABC):
         if not text.strip():
             return ""
         columns = split_tabs(text)
-        wanted = (*(("label",) if self.labels else ()), *self.input_columns)
-        if len(columns) != len(wanted) or not all(columns):
+        expected = (*(("label",) if self.labels else ()), *self.input_columns)
+        if len(columns) != len(expected) or not all(columns):
             raise self._format_error(text)
         if not self.labels:
             return self.encode_columns(columns)
@@ -188,10 +188,10 @@ class WordTask(BaseTask, ABC):
                 )
             answer = columns.pop(self.output_column)
             answers.setdefault(self.decode_columns(self.encode_columns(columns)), answer)
-        missing = [one.source for one in examples if one.source not in answers]
+        missing = [example.source for example in examples if example.source not in answers]
         if missing:
             raise UserError(f'{path} has no line for {len(missing):,} words; the first is "{_show_tabs(missing[0])}".')
-        return [answers[one.source] for one in examples]
+        return [answers[example.source] for example in examples]
 
     def format_entry(self, example: Example, output: str) -> str:
         """Return an output as a line of a lexicon, after its label if there are labels."""
@@ -201,8 +201,8 @@ class WordTask(BaseTask, ABC):
 
     def validation_score(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
         """Return the value of the task's validation metric."""
-        found = self._error_rates(examples, outputs, intervals=False)
-        return next(rate.value for rate in found if rate.name == self.validation_metric)
+        rates = self._error_rates(examples, outputs, intervals=False)
+        return next(rate.value for rate in rates if rate.name == self.validation_metric)
 
     def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> ErrorRates:
         """Return error rates with confidence intervals."""
@@ -218,7 +218,7 @@ class WordTask(BaseTask, ABC):
         return {name: self.score(*zip(*part, strict=True)) for name, part in parts.items()}
 
     def _error_rates(self, examples: Sequence[Example], outputs: Sequence[str], *, intervals: bool) -> ErrorRates:
-        sources, references = [one.source for one in examples], [one.references for one in examples]
+        sources, references = [example.source for example in examples], [example.references for example in examples]
         return error_rates.score_words(sources, outputs, references, self.scheme, intervals=intervals)
 
 
@@ -286,8 +286,8 @@ _TAG_END = ";"  # of a tag, so that it is never taken for a letter
 
 def _spell_with_tags(lemma: str, tags: str) -> str:
     """Return the tags and the letters of the lemma as the model reads them."""
-    each = (tag.strip().replace(" ", SPACE_SYMBOL) for tag in tags.split(_TAG_END))
-    return " ".join([*(tag + _TAG_END for tag in each if tag), spell_word(lemma)])
+    symbols = (tag.strip().replace(" ", SPACE_SYMBOL) for tag in tags.split(_TAG_END))
+    return " ".join([*(tag + _TAG_END for tag in symbols if tag), spell_word(lemma)])
 
 
 def _inflection_pair(columns: Sequence[str]) -> Pair:

@@ -60,8 +60,8 @@ def text_until_stop(stop: str, pieces: Iterable[str]) -> Generator[str, None, bo
             yield waiting[: waiting.index(stop)]
             return True
         longest = min(max(len(stop) - 1, 0), len(waiting))
-        held = next(size for size in range(longest, -1, -1) if waiting.endswith(stop[:size]))
-        yield waiting[: len(waiting) - held]
-        waiting = waiting[len(waiting) - held :]
+        overlap = next(size for size in range(longest, -1, -1) if waiting.endswith(stop[:size]))
+        yield waiting[: len(waiting) - overlap]
+        waiting = waiting[len(waiting) - overlap :]
     yield waiting
     return False

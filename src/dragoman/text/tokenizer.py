@@ -95,8 +95,8 @@ class Tokenizer:
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of token ids; UNKNOWN becomes "⁇", other reserved ids are skipped."""
-        shown = [int(token) for token in tokens if token >= RESERVED_TOKENS or token == UNKNOWN]
-        return str(self.backend.decode(shown, skip_special_tokens=False))
+        visible = [int(token) for token in tokens if token >= RESERVED_TOKENS or token == UNKNOWN]
+        return str(self.backend.decode(visible, skip_special_tokens=False))
 
     def pieces(self, text: str) -> list[TextPiece]:
         """Return the pieces of a text with their spans, which together cover the text."""
@@ -104,11 +104,11 @@ class Tokenizer:
         spans = [(int(start), int(end)) for start, end in encoding.offsets]
         if not self.is_word_level:
             spans = _close_gaps(spans, len(text))
-        found = [
+        pieces = [
             TextPiece(token, text[start:end] if token == UNKNOWN else self.spellings[token], start, end)
             for token, (start, end) in zip(encoding.ids, spans, strict=True)
         ]
-        return _strip_added_space(found) if self.is_byte_level else found
+        return _strip_added_space(pieces) if self.is_byte_level else pieces
 
     def spans(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
         """Return the span of each token in the decoded text; a character of several byte tokens belongs to the last."""
@@ -230,9 +230,9 @@ def _strip_added_space(pieces: list[TextPiece]) -> list[TextPiece]:
     """Remove the prepended space from the first piece, which may become empty."""
     if not pieces:
         return []
-    first, *others = pieces
+    first, *rest = pieces
     text = first.text.removeprefix(" ")
-    return [TextPiece(first.token, text, first.start, first.end if text else first.start), *others]
+    return [TextPiece(first.token, text, first.start, first.end if text else first.start), *rest]
 
 
 def _byte_alphabet() -> dict[str, int]:

@@ -78,10 +78,10 @@ class _TensorBoardWriter:
 
 
 def _truncate_to(path: Path, progress: TrainingProgress) -> None:
-    # Removes the events after the step from which a run resumes.
-    kept = [entry for entry in read_metrics(path) if _is_before(entry, progress)]
-    if kept or path.exists():
-        write_atomically(path, b"".join(to_json(entry) for entry in kept))
+    # Remove the events after the step from which a run resumes.
+    entries = [entry for entry in read_metrics(path) if _is_before(entry, progress)]
+    if entries or path.exists():
+        write_atomically(path, b"".join(to_json(entry) for entry in entries))
 
 
 def _is_before(entry: dict[str, Any], progress: TrainingProgress) -> bool:

@@ -225,8 +225,8 @@ class Trainer:
 
     def batches_of_step(self, step: int) -> list[TensorBatch]:
         """Return the micro-batches of a step (counted from 1) that this process works on."""
-        own = self.order.update(step - 1)[self.world.rank :: self.world.size]
-        return [self.tensor_batch(self.data.train_pairs, indices) for indices in own]
+        rank_batches = self.order.update(step - 1)[self.world.rank :: self.world.size]
+        return [self.tensor_batch(self.data.train_pairs, indices) for indices in rank_batches]
 
     def tensor_batch(self, pairs: TokenPairs, indices: IndexArray) -> TensorBatch:
         """Return pairs as a batch of tensors on the device."""
@@ -379,8 +379,8 @@ class Trainer:
             checkpoints.prune_checkpoints(folder, self.config.keep, best)
         except OSError as error:
             last = self._last_saved_step
-            kept = f"the checkpoint of step {last} is kept" if last else "no earlier checkpoint exists"
-            message = f"The checkpoint of step {step} could not be saved ({error}); {kept}."
+            status = f"the checkpoint of step {last} is kept" if last else "no earlier checkpoint exists"
+            message = f"The checkpoint of step {step} could not be saved ({error}); {status}."
             if self._is_last_step() or self.stop.requested:
                 raise UserError(f"{message} Free some disk space and continue with --resume.") from None
             yield Notice(f"{message} Retrying at the next checkpoint.", serious=True)
@@ -435,8 +435,8 @@ class Trainer:
 
 def select_samples(examples: Sequence[Example], outputs: Sequence[str]) -> tuple[ValidationSample, ...]:
     """Return up to `MAX_SAMPLES` examples with their outputs, the first one and others spread evenly."""
-    every = max(1, -(-len(examples) // MAX_SAMPLES))
+    stride = max(1, -(-len(examples) // MAX_SAMPLES))
     return tuple(
         ValidationSample(*(text[:MAX_SAMPLE_CHARACTERS] for text in (example.source, example.references[0], output)))
-        for example, output in list(zip(examples, outputs, strict=True))[::every]
+        for example, output in list(zip(examples, outputs, strict=True))[::stride]
     )

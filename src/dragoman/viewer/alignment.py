@@ -49,8 +49,8 @@ def all_alignments(record: AttentionRecord) -> dict[str, WordAlignment]:
 
 def preferred_method(record: AttentionRecord) -> str:
     """Return the method for the model: "shifted" if the head report shows that it aligns better, otherwise "mean"."""
-    written, late = (_best_cross_head(record, key) for key in ("alignment", "alignment_shifted"))
-    return "shifted" if written and late and late["alignment_shifted"] > written["alignment"] else "mean"
+    at_output, at_input = (_best_cross_head(record, key) for key in ("alignment", "alignment_shifted"))
+    return "shifted" if at_output and at_input and at_input["alignment_shifted"] > at_output["alignment"] else "mean"
 
 
 def _best_cross_head(record: AttentionRecord, key: str) -> Mapping[str, Any] | None:

@@ -83,7 +83,7 @@ class HeadMeasures:
 
     def earned_badges(self) -> list[str]:
         """Return the badges of the head."""
-        found = {
+        measures = {
             "positional": self.positional,
             "rare": _difference(self.rare, self.rare_baseline),
             "alignment": _difference(_largest_known(self.alignment, self.alignment_shifted), self.alignment_baseline),
@@ -91,7 +91,7 @@ class HeadMeasures:
             "punctuation": self.punctuation,
             "copy": self.copy,
         }
-        return [name for name, value in found.items() if value is not None and value >= BADGE_THRESHOLDS[name]]
+        return [name for name, value in measures.items() if value is not None and value >= BADGE_THRESHOLDS[name]]
 
 
 class HeadStatistics:
@@ -131,12 +131,12 @@ class HeadStatistics:
     def _add_offsets(self, sentence: SentenceAttention, counted: BoolArray) -> None:
         """Count the offsets of the arg-max."""
         rows = np.flatnonzero(counted)
-        away = sentence.weights[:, :, rows].argmax(-1) - rows  # L H R
+        offsets = sentence.weights[:, :, rows].argmax(-1) - rows  # L H R
         farthest = 0 if sentence.is_causal else MAX_OFFSET
-        for place, offset in enumerate(range(-MAX_OFFSET, farthest + 1)):
+        for index, offset in enumerate(range(-MAX_OFFSET, farthest + 1)):
             has_key = (rows + offset >= 0) & (rows + offset < sentence.weights.shape[-1])
-            self.offset_hits[place] += (away[..., has_key] == offset).sum(-1)
-            self.offset_queries[place] += has_key.sum()
+            self.offset_hits[index] += (offsets[..., has_key] == offset).sum(-1)
+            self.offset_queries[index] += has_key.sum()
         self.counts["queries"] += len(rows)
 
     def _add_weights(self, sentence: SentenceAttention, counted: BoolArray) -> None:
@@ -209,11 +209,11 @@ class HeadStatistics:
     def report(self) -> list[dict[str, Any]]:
         """Return every head with its layer, index, badges and statistics, as JSON."""
         layers, heads = self.shape
-        places = [(layer, head) for layer in range(layers) for head in range(heads)]
-        found = [(layer, head, self.head_measures(layer, head)) for layer, head in places]
+        indices = [(layer, head) for layer in range(layers) for head in range(heads)]
+        measures = [(layer, head, self.head_measures(layer, head)) for layer, head in indices]
         return [
             {"layer": layer, "head": head, "badges": numbers.earned_badges(), **_round_numbers(asdict(numbers))}
-            for layer, head, numbers in found
+            for layer, head, numbers in measures
         ]
 
 

@@ -36,11 +36,11 @@ def save_line_picture(record: AttentionRecord, path: Path | str, heads: str, wor
 
 def parse_head_name(record: AttentionRecord, name: str) -> tuple[AttentionKind, int, list[int]]:
     """Return the kind, the layer and the heads, from 0, of a name like `encoder.5` or `cross.2.1`."""
-    kind, *places = name.split(".")
-    known: dict[str, AttentionKind] = {one: one for one in record.kinds}
+    kind, *parts = name.split(".")
+    known: dict[str, AttentionKind] = {known_kind: known_kind for known_kind in record.kinds}
     require_attention(record)
     layers, count = record.weights(known.get(kind, record.kinds[0])).shape[:2]
-    numbers = [int(place) if place.isdecimal() else 0 for place in places]
+    numbers = [int(part) if part.isdecimal() else 0 for part in parts]
     fits = 1 <= len(numbers) <= 2 and all(1 <= n <= most for n, most in zip(numbers, (layers, count), strict=False))
     if kind not in known or not fits:
         raise UserError(
@@ -55,11 +55,11 @@ def _line_figure(
 ) -> Figure:
     """Return the figure, with queries above and keys below."""
     above, below = query_and_key_words(record, kind)
-    looking = [i for i, one in enumerate(above) if word is None or one.label.casefold() == word.casefold()]
-    if not looking:
-        there = ", ".join(one.label for one in above if not one.special)
-        raise UserError(f"Unknown query word {word!r}; available words: {there}.")
-    longest = _LETTER_INCHES * max(len(printable_label(one.label)) for one in above + below)
+    query_indices = [i for i, span in enumerate(above) if word is None or span.label.casefold() == word.casefold()]
+    if not query_indices:
+        labels = ", ".join(span.label for span in above if not span.special)
+        raise UserError(f"Unknown query word {word!r}; available words: {labels}.")
+    longest = _LETTER_INCHES * max(len(printable_label(span.label)) for span in above + below)
     width = _WORD_INCHES * max(len(above), len(below)) + 0.4
     figure = Figure(figsize=(width, _ROW_DISTANCE_INCHES + 2 * longest + 0.4))
     FigureCanvasAgg(figure)
@@ -69,8 +69,8 @@ def _line_figure(
     axes.set_ylim(0, 1)
     for number, head in enumerate(heads):
         weights = word_weights(record.weights(kind)[layer, head], above, below)
-        draw_attention_lines(axes, weights, looking, colormaps[_COLOUR_MAP](number % 10))
-    draw_words(axes, above, 1.03, "bottom", set(looking) if word else set())
+        draw_attention_lines(axes, weights, query_indices, colormaps[_COLOUR_MAP](number % 10))
+    draw_words(axes, above, 1.03, "bottom", set(query_indices) if word else set())
     draw_words(axes, below, -0.03, "top", set())
     return figure
 
@@ -83,14 +83,14 @@ def query_and_key_words(record: AttentionRecord, kind: AttentionKind) -> tuple[l
         return source, source
     if kind == "cross":
         return target, source
-    read = [WordSpan(one.label, one.first + 1, one.end + 1) for one in target if not one.special]
-    return target, [WordSpan(record.prefix_pieces[0], 0, 1, is_special_piece(record.prefix_pieces[0])), *read]
+    prefix_words = [WordSpan(span.label, span.first + 1, span.end + 1) for span in target if not span.special]
+    return target, [WordSpan(record.prefix_pieces[0], 0, 1, is_special_piece(record.prefix_pieces[0])), *prefix_words]
 
 
 def word_weights(weights: AttentionWeights, queries: list[WordSpan], keys: list[WordSpan]) -> AttentionWeights:
     """Return weights between words: the mean over the pieces of a query, the sum over the pieces of a key."""
-    rows = np.stack([weights[one.first : one.end].mean(0) for one in queries])
-    return np.stack([rows[:, one.first : one.end].sum(1) for one in keys], axis=1)
+    rows = np.stack([weights[span.first : span.end].mean(0) for span in queries])
+    return np.stack([rows[:, span.first : span.end].sum(1) for span in keys], axis=1)
 
 
 def draw_attention_lines(axes: Axes, weights: AttentionWeights, rows: list[int], colour: tuple[float, ...]) -> None:
@@ -105,17 +105,17 @@ def draw_attention_lines(axes: Axes, weights: AttentionWeights, rows: list[int],
 
 def draw_words(axes: Axes, words: list[WordSpan], height: float, edge: str, bold: set[int]) -> None:
     """Draw words vertically along one side."""
-    for place, one in enumerate(words):
+    for x, span in enumerate(words):
         axes.text(
-            place,
+            x,
             height,
-            printable_label(one.label.strip()),
+            printable_label(span.label.strip()),
             rotation=90,
             ha="center",
             va=edge,
             fontsize=9,
             family=installed_fonts(),
             parse_math=False,
-            color="0.5" if one.special else "black",
-            fontweight="bold" if place in bold else "normal",
+            color="0.5" if span.special else "black",
+            fontweight="bold" if x in bold else "normal",
         )

@@ -135,10 +135,10 @@ def _tile_positions(matrices: int, pieces: int) -> list[int]:
 def _draw_labels(axes: Axes, side: Literal["left", "below"], positions: list[int], pieces: tuple[str, ...]) -> None:
     """Draw the pieces along one side."""
     left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
-    for place, piece in zip(positions, pieces, strict=True):
+    for position, piece in zip(positions, pieces, strict=True):
         # Texts are drawn much faster than tick labels. parse_math=False keeps a piece like "$x$" as text.
-        x, y = (left - 0.3, place) if side == "left" else (place, bottom + 0.3)
-        turned = {"ha": "right", "va": "center"} if side == "left" else {"ha": "center", "va": "top", "rotation": 90}
+        x, y = (left - 0.3, position) if side == "left" else (position, bottom + 0.3)
+        alignment = {"ha": "right", "va": "center"} if side == "left" else {"ha": "center", "va": "top", "rotation": 90}
         axes.text(
             x,
             y,
@@ -146,14 +146,14 @@ def _draw_labels(axes: Axes, side: Literal["left", "below"], positions: list[int
             fontsize=_FONT_POINTS,
             family=installed_fonts(),
             parse_math=False,
-            **turned,
+            **alignment,
         )
 
 
 def printable_label(text: str, max_length: int = _MAX_LABEL_LETTERS) -> str:
     """Return `text` for drawing: unprintable characters replaced, and truncated to `max_length`."""
-    shown = "".join(letter if letter.isprintable() else "�" for letter in text)
-    return shown if len(shown) <= max_length else shown[: max_length - 1] + "…"
+    printable = "".join(letter if letter.isprintable() else "�" for letter in text)
+    return printable if len(printable) <= max_length else printable[: max_length - 1] + "…"
 
 
 def _draw_frame(axes: Axes, left: int, top: int, columns: int, rows: int) -> None:

@@ -149,8 +149,8 @@ def _check_shape(kind: AttentionKind, weights: AttentionWeights, expected: tuple
 
 def _check_row_sums(kinds: tuple[AttentionKind, ...], weights: list[AttentionWeights]) -> None:
     """Raise a ValueError if rows do not sum to one."""
-    sums = np.sum([_row_sums(each) for each in weights], axis=0)
-    if not _are_all_one(sums) or any(each.min(initial=0) < 0 for each in weights):
+    sums = np.sum([_row_sums(array) for array in weights], axis=0)
+    if not _are_all_one(sums) or any(array.min(initial=0) < 0 for array in weights):
         layer, head, row = np.unravel_index(np.argmax(np.abs(sums - 1)), sums.shape)
         raise ValueError(
             f"row {row} of {' and '.join(kinds)} layer {layer + 1}, head {head + 1} sums to "

@@ -142,9 +142,9 @@ def tree_page(trees: Iterable[TreeLike], title: str = "Parse trees") -> str:
 
 def _svg_element(tree: TreeLike, style: str = "") -> str:
     """Return the SVG element of a tree."""
-    places = place_nodes(tree)
-    width, height = _assign_coordinates(places)
-    parts = [part for place in reversed(places) for part in _node_marks(place, height - _MARGIN - _WORD_DROP)]
+    boxes = place_nodes(tree)
+    width, height = _assign_coordinates(boxes)
+    parts = [part for box in reversed(boxes) for part in _node_marks(box, height - _MARGIN - _WORD_DROP)]
     name = _escape_xml(f"Parse tree: {_tree_text(tree)}")
     return "\n".join(
         [
@@ -182,18 +182,18 @@ def place_nodes(tree: TreeLike) -> list[TreeNodeBox]:
 def _assign_coordinates(boxes: Sequence[TreeNodeBox]) -> tuple[float, float]:
     """Set the x coordinate of every box; return the width and the height of the drawing."""
     columns = [max(text_width(leaf.label), text_width(leaf.word)) + _WORD_GAP for leaf in boxes if leaf.word]
-    for place in boxes:
-        missing = text_width(place.label) + _WORD_GAP - sum(columns[place.first : place.end])
+    for box in boxes:
+        missing = text_width(box.label) + _WORD_GAP - sum(columns[box.first : box.end])
         if missing > 0:  # a label may be wider than its words
-            for column in range(place.first, place.end):
-                columns[column] += missing / (place.end - place.first)
+            for column in range(box.first, box.end):
+                columns[column] += missing / (box.end - box.first)
     edges = list(accumulate(columns, initial=float(_MARGIN)))
-    for place in boxes:
-        half = text_width(place.label) / 2
-        middle = (place.children[0].x + place.children[-1].x) / 2 if place.children else 0.0
-        left, right = edges[place.first] + half, edges[place.end] - half
-        place.x = min(max(middle, left), right) if place.children else (edges[place.first] + edges[place.end]) / 2
-    deepest = max(place.depth for place in boxes)
+    for box in boxes:
+        half = text_width(box.label) / 2
+        middle = (box.children[0].x + box.children[-1].x) / 2 if box.children else 0.0
+        left, right = edges[box.first] + half, edges[box.end] - half
+        box.x = min(max(middle, left), right) if box.children else (edges[box.first] + edges[box.end]) / 2
+    deepest = max(box.depth for box in boxes)
     return edges[-1] + _MARGIN, 2 * _MARGIN + _FONT_SIZE + deepest * _ROW_HEIGHT + _WORD_DROP
 
 
@@ -217,7 +217,7 @@ def _label_y(box: TreeNodeBox) -> float:
 
 
 def _tree_text(tree: TreeLike) -> str:
-    return " ".join(place.word for place in place_nodes(tree) if place.word)
+    return " ".join(box.word for box in place_nodes(tree) if box.word)
 
 
 def text_width(text: str) -> float:

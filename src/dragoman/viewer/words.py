@@ -36,19 +36,19 @@ def group_words(text: str, pieces: Sequence[str], spans: Sequence[CharSpan] = ()
     starts = [i for i in range(len(pieces)) if _begins_word(pieces, i)]
     groups = list(zip(starts, [*starts[1:], len(pieces)], strict=False))
     labels = ["".join(pieces[first:end]).lstrip("".join(WORD_MARKS)) for first, end in groups]
-    found = [WordSpan(labels[i], first, end, is_special_piece(pieces[first])) for i, (first, end) in enumerate(groups)]
-    return _relabel_words(found, text.split())
+    words = [WordSpan(labels[i], first, end, is_special_piece(pieces[first])) for i, (first, end) in enumerate(groups)]
+    return _relabel_words(words, text.split())
 
 
 def _group_by_spans(text: str, pieces: Sequence[str], spans: Sequence[CharSpan]) -> list[WordSpan]:
-    place = word_numbers(text)
+    numbers = word_numbers(text)
     trimmed = [trim_span(text, span) for span in spans]
     starts, last = [], -1  # the word in which the previous piece ended
     for i, (start, stop) in enumerate(trimmed):
-        apart = i == 0 or is_special_piece(pieces[i]) or is_special_piece(pieces[i - 1])
-        if apart or _word_number_at(place, start) > last or _starts_unspaced_script(text, trimmed[i]):
+        is_separate = i == 0 or is_special_piece(pieces[i]) or is_special_piece(pieces[i - 1])
+        if is_separate or _word_number_at(numbers, start) > last or _starts_unspaced_script(text, trimmed[i]):
             starts.append(i)
-        last = _word_number_at(place, max(start, stop - 1))
+        last = _word_number_at(numbers, max(start, stop - 1))
     ends = [*starts[1:], len(pieces)]
     return [_make_word(text, pieces, trimmed, first, end) for first, end in zip(starts, ends, strict=True)]
 
@@ -62,12 +62,12 @@ def _make_word(text: str, pieces: Sequence[str], spans: Sequence[CharSpan], firs
 
 def word_numbers(text: str) -> list[int]:
     """Return the word number of each character; a space has the number of the following word."""
-    found, number = [], 0
+    numbers, number = [], 0
     for i in range(len(text)):
-        goes_on = i > 0 and _is_word_character(text, i) and _is_word_character(text, i - 1)
-        number += i > 0 and not goes_on and not text[i - 1].isspace()
-        found.append(number)
-    return found
+        continues = i > 0 and _is_word_character(text, i) and _is_word_character(text, i - 1)
+        number += i > 0 and not continues and not text[i - 1].isspace()
+        numbers.append(number)
+    return numbers
 
 
 def _is_word_character(text: str, i: int) -> bool:
@@ -97,8 +97,8 @@ def _relabel_words(words: list[WordSpan], labels: list[str]) -> list[WordSpan]:
     """Label words as in the text if their number is equal: pieces may be normalised, or single bytes."""
     if len(labels) != sum(not word.special for word in words):
         return words
-    left = iter(labels)
-    return [word if word.special else WordSpan(next(left), word.first, word.end) for word in words]
+    remaining = iter(labels)
+    return [word if word.special else WordSpan(next(remaining), word.first, word.end) for word in words]
 
 
 def _begins_word(pieces: Sequence[str], i: int) -> bool:

@@ -29,12 +29,12 @@ class Inspector:
         self.waiting += 1
         try:
             async with self.lock:
-                answer = await self._exchange(options)
+                response = await self._exchange(options)
         finally:
             self.waiting -= 1
-        if "error" in answer:
-            raise Problem(422, "refused", str(answer["error"]))
-        return answer
+        if "error" in response:
+            raise Problem(422, "refused", str(response["error"]))
+        return response
 
     async def _exchange(self, options: dict[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its answer; stop the worker if it is too slow or has ended."""
@@ -44,7 +44,7 @@ class Inspector:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 child = await self._running_child()
                 child.send(options)
-                answer: dict[str, Any] = await child.receive()
+                response: dict[str, Any] = await child.receive()
         except (TimeoutError, OSError, EOFError, ValueError):
             self.stop()
             raise Problem(503, "no_inspection", "The inspection did not finish; try again.", retry_after=5) from None
@@ -52,7 +52,7 @@ class Inspector:
             self.stop()
             raise
         self.idle_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self.stop)
-        return answer
+        return response
 
     async def _running_child(self) -> AsyncChildProcess:
         if self.child is None or self.child.process.returncode is not None:

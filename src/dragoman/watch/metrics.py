@@ -69,15 +69,15 @@ class MetricsFile:
     def refresh(self) -> bool:
         """Read new entries and return whether the file has changed."""
         try:
-            there = self.path.stat()
-            if _file_identity(there) == self.file_identity:
+            stat = self.path.stat()
+            if _file_identity(stat) == self.file_identity:
                 return False
-            self._read_new_lines(there)
-            self.file_identity = _file_identity(there)
+            self._read_new_lines(stat)
+            self.file_identity = _file_identity(stat)
         except OSError:
-            had = self.file_identity is not None
+            existed = self.file_identity is not None
             self.reset()
-            return had
+            return existed
         return True
 
     def _read_new_lines(self, there: stat_result) -> None:
@@ -130,6 +130,6 @@ def _validation_score(entry: dict[str, Any]) -> tuple[float | None, str]:
 def _validation_samples(entry: dict[str, Any]) -> list[dict[str, str]]:
     """Return the samples of a validation; early versions wrote a single one, without a reference."""
     listed = entry.get("samples")
-    found = listed if isinstance(listed, list) else [entry] if entry.get("source") else []
+    samples = listed if isinstance(listed, list) else [entry] if entry.get("source") else []
     names = ("source", "reference", "translation")
-    return [{name: str(one.get(name, "")) for name in names} for one in found if isinstance(one, dict)]
+    return [{name: str(sample.get(name, "")) for name in names} for sample in samples if isinstance(sample, dict)]

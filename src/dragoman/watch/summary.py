@@ -56,8 +56,8 @@ def _status_fields(status: RunStatus) -> dict[str, Any]:
 def _metrics_fields(metrics: MetricsHistory) -> dict[str, Any]:
     """Return the part of the summary that depends on the metrics only."""
     training, validations = metrics.training, metrics.validations
-    with_loss = [found for found in validations if found.loss is not None]
-    best = min(with_loss, key=lambda found: found.loss or 0.0, default=None)
+    with_loss = [validation for validation in validations if validation.loss is not None]
+    best = min(with_loss, key=lambda validation: validation.loss or 0.0, default=None)
     return {
         "step": int(training["step"][-1]) if len(metrics) else 0,
         "seconds": _last_finite(training["seconds"]),
@@ -65,8 +65,8 @@ def _metrics_fields(metrics: MetricsHistory) -> dict[str, Any]:
         "seconds_per_step": _seconds_per_step(metrics),
         "best_validation": {"step": best.step, "loss": best.loss} if best else None,
         "curves": _curves(metrics),
-        "measure": next((found.measure for found in reversed(validations) if found.measure), ""),
-        "validations": [found.step for found in validations],
+        "measure": next((validation.measure for validation in reversed(validations) if validation.measure), ""),
+        "validations": [validation.step for validation in validations],
         "samples": validations[-1].samples if validations else [],
     }
 
@@ -75,18 +75,18 @@ def _curves(metrics: MetricsHistory) -> dict[str, dict[str, CurvePoints]]:
     """Return the curves: per line a list of [step, value]."""
     step = _to_array(metrics.training["step"])
 
-    def drawn(name: str) -> CurvePoints:
+    def training_curve(name: str) -> CurvePoints:
         return downsample(step, _to_array(metrics.training[name]))
 
-    def found(name: str) -> CurvePoints:
+    def validation_curve(name: str) -> CurvePoints:
         return _validation_curve(metrics.validations, name)
 
     return {
-        "loss": {"training": drawn("nll"), "validation": found("loss")},
-        "perplexity": {"validation": found("perplexity")},
-        "score": {"validation": found("score")},
-        "rate": {"training": drawn("rate")},
-        "speed": {"training": drawn("tokens_per_second")},
+        "loss": {"training": training_curve("nll"), "validation": validation_curve("loss")},
+        "perplexity": {"validation": validation_curve("perplexity")},
+        "score": {"validation": validation_curve("score")},
+        "rate": {"training": training_curve("rate")},
+        "speed": {"training": training_curve("tokens_per_second")},
     }
 
 
@@ -96,7 +96,7 @@ def _to_array(values: "array[float]") -> NDArray[np.float64]:
 
 
 def downsample(steps: NDArray[np.float64], values: NDArray[np.float64]) -> CurvePoints:
-    """Return at most POINTS points, each the mean of its neighbours; the last step stays the last."""
+    """Return at most `MAX_POINTS` points, each the mean of its neighbours; the last step stays the last."""
     known = np.isfinite(values)
     steps, values = steps[known], values[known]
     if len(steps) <= MAX_POINTS:
@@ -109,10 +109,14 @@ def downsample(steps: NDArray[np.float64], values: NDArray[np.float64]) -> Curve
 
 def _validation_curve(validations: list[ValidationEntry], name: str) -> CurvePoints:
     """Return one metric of the validations that have it."""
-    found = [(one.step, getattr(one, name)) for one in validations if getattr(one, name) is not None]
-    every = -(-len(found) // MAX_POINTS) or 1
-    kept = found[::-1][::every][::-1]  # the newest stays
-    return _rounded_points(*zip(*kept, strict=True)) if kept else []
+    points = [
+        (validation.step, getattr(validation, name))
+        for validation in validations
+        if getattr(validation, name) is not None
+    ]
+    stride = -(-len(points) // MAX_POINTS) or 1
+    sampled = points[::-1][::stride][::-1]  # the newest stays
+    return _rounded_points(*zip(*sampled, strict=True)) if sampled else []
 
 
 def _rounded_points(steps: Iterable[float], values: Iterable[float]) -> CurvePoints:
@@ -135,8 +139,8 @@ def _seconds_per_step(metrics: MetricsHistory) -> float | None:
     seconds, steps = metrics.training["seconds"][-_RECENT_STEPS:], metrics.training["step"][-_RECENT_STEPS:]
     if len(steps) < 2 or steps[-1] <= steps[0]:
         return None
-    each = (seconds[-1] - seconds[0]) / (steps[-1] - steps[0])
-    return each if np.isfinite(each) and each >= 0 else None
+    seconds_per_step = (seconds[-1] - seconds[0]) / (steps[-1] - steps[0])
+    return seconds_per_step if np.isfinite(seconds_per_step) and seconds_per_step >= 0 else None
 
 
 def _seconds_left(metrics_summary: dict[str, Any], status: RunStatus) -> float | None:
