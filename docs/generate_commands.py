@@ -30,7 +30,7 @@ RECIPE = """\
 ## The recipe
 
 The output of `dragoman init translate`: every setting with its default (here those of the preset `tiny`) and its
-description. `--set part.key=value` changes a setting for one training.
+description. `--set section.key=value` changes a setting for one training.
 """
 ARCHITECTURES = """\
 ### [model] of the other architectures

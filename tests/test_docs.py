@@ -115,7 +115,7 @@ def test_command_lines_in_blocks_can_be_parsed_whole(page):
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_the_settings_of_set_in_the_docs_exist(page):
     shown = re.findall(r"--set (\w+)\.(\w+)=", page.read_text())
-    assert set(shown) <= {*SETTINGS, ("part", "key"), ("PART", "KEY")}
+    assert set(shown) <= {*SETTINGS, ("section", "key"), ("PART", "KEY")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -70,7 +70,7 @@ def test_messages_that_have_arrived_together_are_received_together(pair):
 
 
 def test_a_value_that_json_does_not_know_is_refused(pair):
-    with pytest.raises(TypeError, match="a message cannot hold a set"):
+    with pytest.raises(TypeError, match="a message cannot contain a set"):
         pair[0].send({1})
 
 

@@ -133,7 +133,7 @@ def test_the_form_shows_every_setting_with_its_description_and_its_choices():
 
     for name, _ in flatten_settings(Recipe()):
         assert any(line.removeprefix("# ").startswith(f"{name.split('.')[-1]} =") for line in form.splitlines()), name
-    assert "# layers of the encoder, and of the decoder if not set apart (N)" in form
+    assert "# layers of the encoder, and of the decoder unless set separately (N)" in form
     assert "# positional encoding (sinusoidal, learned, none)" in form
 
 
@@ -246,7 +246,7 @@ def test_a_number_that_names_a_file_is_a_name():
 
 @pytest.mark.parametrize("override", ["model.layers", "=4", "model.=4", ".layers=4", "model..layers=4", ""])
 def test_an_override_that_is_not_one_is_refused_with_an_example(override):
-    with pytest.raises(UserError, match=r'expected part\.key=value, as in "--set model\.layers=4"'):
+    with pytest.raises(UserError, match=r'expected section\.key=value, as in "--set model\.layers=4"'):
         parse_override(override)
 
 
@@ -343,8 +343,8 @@ def test_a_list_is_complained_of_as_a_whole_and_once(betas):
 def test_all_errors_come_at_once():
     table = "[model]\nlayers = 0\nhead = 8\n[training]\nsteps = 'x'\n[data]\nsource = 'a'\nvalid_target = 'b'\n"
     assert refusal(table) == [
-        "recipe.toml: [data] source is given but target is not; a parallel text needs both.",
-        "recipe.toml: [data] valid_target is given but valid_source is not; a parallel text needs both.",
+        "recipe.toml: [data] source is set but target is not; a parallel corpus needs both.",
+        "recipe.toml: [data] valid_target is set but valid_source is not; a parallel corpus needs both.",
         "recipe.toml: [model] layers is 0; it must be a whole number, at least 1 and at most 200.",
         'recipe.toml: [model] has no setting "head". Did you mean "heads"?',
         'recipe.toml: [training] steps is "x"; it must be a whole number, at least 1.',
@@ -359,7 +359,7 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
 @pytest.mark.parametrize(
     "table, expected",
     [
-        ("[model]\nheads = 7", "[model] width 512 is not divisible by 7 heads; 518 is."),
+        ("[model]\nheads = 7", "[model] width 512 is not divisible by 7 heads; the next divisible width is 518."),
         (
             "[model]\nwidth = 7\nheads = 7",
             "[model] width 7 is odd, but sinusoidal positions need an even width.",
@@ -383,26 +383,27 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
             "[model] rotary needs an even key_width, got 5.",
         ),
         ("[training]\naverage = 9", "[training] average is 9, but only 5 checkpoints are kept; raise keep."),
-        ("[data]\ntarget = 'b'", "[data] target is given but source is not; a parallel text needs both."),
+        ("[data]\ntarget = 'b'", "[data] target is set but source is not; a parallel corpus needs both."),
         (
             "[data]\npairs = 'a'\nsource = 'b'\ntarget = 'c'",
-            "[data] pairs and source/target name the same text twice; give one of them.",
+            "[data] pairs and source/target cannot both be set; remove one of them.",
         ),
         (
             "[tokenizer]\njoint = false",
             "[model] share_embeddings needs one vocabulary for source and target, but [tokenizer] joint is false; "
-            "set share_embeddings = false, too.",
+            "set share_embeddings = false.",
         ),
         (
             "[model]\npositions = 'learned'\nlongest = 305",
-            "[model] longest = 305 learned positions are too few: a source may have 256 tokens ([data] longest) and "
-            "its output 50 more ([decoding] extra_length); set longest to 306 or more, or lower one of the two.",
+            "[model] longest = 305 is too small for learned positions: a source may have 256 tokens ([data] longest) "
+            "and its output 50 more ([decoding] extra_length); set longest to 306 or more, or lower one of the other "
+            "two settings.",
         ),
         (
             "[model]\narchitecture = 'decoder_only'\npositions = 'learned'\nlongest = 561",
-            "[model] longest = 561 learned positions are too few: a source may have 256 tokens ([data] longest) and "
-            "its output 50 more ([decoding] extra_length), in one sequence; set longest to 562 or more, or "
-            "lower one of the two.",
+            "[model] longest = 561 is too small for learned positions: a source may have 256 tokens ([data] longest) "
+            "and its output 50 more ([decoding] extra_length), in one sequence; set longest to 562 or more, or "
+            "lower one of the other two settings.",
         ),
         (
             "[model]\narchitecture = 'decoder_only'\nnormalisation = 'batch'",
@@ -439,13 +440,14 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
         ),
         (
             "[model]\narchitecture = 'joined'",
-            '[model] architecture = "joined" is now written architecture = "decoder_only".',
+            '[model] architecture = "joined" was replaced by architecture = "decoder_only".',
         ),
         (
             "[model]\narchitecture = 'averaged'\nlayers = 1",
-            '[model] architecture = "averaged" is now written architecture = "bag_of_embeddings", pooling = "average".',
+            '[model] architecture = "averaged" was replaced by architecture = "bag_of_embeddings", '
+            'pooling = "average".',
         ),
-        ("[model]\nguide = 'words'", '[model] guide = "words" is now written next_word = true.'),
+        ("[model]\nguide = 'words'", '[model] guide = "words" was replaced by next_word = true.'),
         (
             "[model]\narchitecture = 'lstm'",
             '[model] architecture is "lstm"; it must be one of "transformer", "decoder_only", "recurrent", "convs2s", '
@@ -496,7 +498,7 @@ def test_learned_positions_reach_as_far_as_the_longest_sentence_and_its_translat
 
 @pytest.mark.parametrize("name", ["tinny", "TINY", "", 5, ["tiny"], True])
 def test_an_unknown_preset_names_those_there_are(name):
-    with pytest.raises(UserError, match=r"no preset .*; there are tiny, small, base, big"):
+    with pytest.raises(UserError, match=r"unknown preset .*; expected one of tiny, small, base, big"):
         Recipe.from_table({"preset": name})
 
 
@@ -576,7 +578,7 @@ CORPORA = {
     "no label": ([{"file": "a"}], r"\[\[data.corpora\]\] 1 has no label; expected label and file"),
     "no file": ([{"label": "a", "file": "a"}, {"label": "b"}], r"\[\[data.corpora\]\] 2 has no file"),
     "an odd label": ([{"label": "a b", "file": "a"}], r'label is "a b"; a label must not be empty and must not have'),
-    "an unknown key": ([{"label": "a", "file": "a", "lang": "b"}], r'1 has no setting "lang"; it has label'),
+    "an unknown key": ([{"label": "a", "file": "a", "lang": "b"}], r'1 has no setting "lang"; expected label'),
     "a number": ([{"label": 1, "file": "a"}], "label is 1; it must be text in quotation marks"),
     "text": (["a=b"], r'1 must be a table of settings; found "a=b"'),
     "no list": ("a=b", 'corpora is "a=b"; it must be a list of tables, each with label and file'),
@@ -605,5 +607,5 @@ def test_labelled_files_of_version_0_1_are_read_from_a_run_and_refused_with_the_
     table = {"task": "inflect", "model": {}, "data": {"labelled": ["de=a=b", "en=c"], "valid_labelled": []}}
     recipe = Recipe.from_table(table, is_complete=True)
     assert [(corpus.label, corpus.file) for corpus in recipe.data.corpora] == [("de", "a=b"), ("en", "c")]
-    with pytest.raises(UserError, match=r"\[data\] labelled is now written as \[\[data.corpora\]\] tables"):
+    with pytest.raises(UserError, match=r"\[data\] labelled was replaced by \[\[data.corpora\]\] tables"):
         Recipe.from_table(table)

@@ -43,11 +43,13 @@ class ModelConfig(Config):
     """The settings that every architecture has."""
 
     architecture: ArchitectureName
-    layers: int = Field(6, ge=1, le=200, description="layers of the encoder, and of the decoder if not set apart (N)")
+    layers: int = Field(
+        6, ge=1, le=200, description="layers of the encoder, and of the decoder unless set separately (N)"
+    )
     width: int = Field(512, ge=2, le=65536, description="size of the vectors between layers (d_model)")
     dropout: Probability = Field(0.1, description="dropout probability of every sub-layer's output (P_drop)")
     share_embeddings: bool = Field(True, description="one embedding matrix for source and target")
-    share_output: bool = Field(True, description="use the target embedding as output projection, too")
+    share_output: bool = Field(True, description="use the target embedding as output projection")
 
     @property
     def decoder_depth(self) -> int:
@@ -59,7 +61,7 @@ class DecoderLayersConfig(ModelConfig):
     """The settings of architectures whose decoder may have a depth of its own."""
 
     decoder_layers: int | None = Field(
-        None, ge=1, le=200, description="layers of the decoder; unset: as in the encoder"
+        None, ge=1, le=200, description="layers of the decoder; unset: same as the encoder"
     )
 
     @property
@@ -93,18 +95,18 @@ class SelfAttentionConfig(PositionsConfig):
         None, ge=1, le=65536, description="size of values per head (d_v); unset: width / heads"
     )
     norm: Literal["post", "pre"] = Field("post", description="normalise after each sub-layer (the paper) or before it")
-    activation: Literal["relu", "gelu"] = Field("relu", description="between the two feed-forward matrices")
+    activation: Literal["relu", "gelu"] = Field("relu", description="activation between the feed-forward matrices")
     rotary: bool = Field(False, description="rotary position embedding in self-attention, in addition to positions")
     score: ScoreName = Field("scaled_dot", description="attention score; scaled_dot is the paper's")
     pattern: PatternName = Field("full", description="self-attention over all positions or over a local pattern")
-    window: int = Field(128, ge=1, le=1_000_000, description="positions per query of a pattern other than full (r)")
+    window: int = Field(128, ge=1, le=1_000_000, description="positions per query if pattern is not full (r)")
 
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence for each conflict of widths, heads, scores and patterns."""
         yield from super().conflicts()
         if self.width % self.heads and None in (self.key_width, self.value_width):
             divisible = -(-self.width // self.heads) * self.heads
-            yield f"width {self.width} is not divisible by {self.heads} heads; {divisible} is"
+            yield f"width {self.width} is not divisible by {self.heads} heads; the next divisible width is {divisible}"
         if self.rotary and self.score == "additive":
             yield 'rotary needs a dot product, but score is "additive"; set score = "scaled_dot" or "dot"'
         key_width = self.key_width or self.width // self.heads
@@ -118,7 +120,7 @@ class TransformerConfig(SelfAttentionConfig, DecoderLayersConfig):
     """The Transformer; `base` and `big` are rows of the paper's table 3."""
 
     architecture: Literal["transformer"] = Field("transformer", description=_ARCHITECTURES)
-    normalisation: Literal["layer", "batch"] = Field("layer", description="over each vector, or over the batch")
+    normalisation: Literal["layer", "batch"] = Field("layer", description="normalise over each vector or the batch")
     next_word: bool = Field(False, description="add the next source word to the decoder's input (task parse)")
 
 
@@ -156,9 +158,9 @@ class BagOfEmbeddingsConfig(ModelConfig):
 
     architecture: Literal["bag_of_embeddings"] = Field("bag_of_embeddings", description=_ARCHITECTURES)
     pooling: Literal["average", "concatenate"] = Field("average", description="how source embeddings are combined")
-    longest: int = Field(1024, ge=8, le=1_000_000, description="source positions that are concatenated, at most 64")
+    longest: int = Field(1024, ge=8, le=1_000_000, description="number of source positions to concatenate, at most 64")
     inner_width: int = Field(2048, ge=1, le=1 << 20, description="size of the hidden layers")
-    activation: Literal["relu", "gelu"] = Field("relu", description="between the layers")
+    activation: Literal["relu", "gelu"] = Field("relu", description="activation between the layers")
     kernel: int = Field(3, ge=1, le=255, description="target tokens that the decoder reads (n-gram length)")
 
 

@@ -48,9 +48,9 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read tensors, by their present names, and their metadata; raise an error if the file is damaged."""
     if not path.is_file():
-        raise UserError(f"{path}: no such file; the training has not written its weights yet, or it was removed.")
+        raise UserError(f"{path}: no such file; training has not saved weights yet, or the file was removed.")
     if not _is_utf8(path):
-        raise UserError(f"{path}: the safetensors library only opens paths in UTF-8; rename the directory.")
+        raise UserError(f"{path}: the safetensors library only opens paths that are valid UTF-8; rename the directory.")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -85,14 +85,14 @@ def check_weights_match(tensors: Mapping[str, Tensor], weights: Mapping[str, Ten
     missing, unknown = sorted(weights.keys() - tensors.keys()), sorted(tensors.keys() - weights.keys())
     if missing or unknown:
         raise UserError(
-            f"{path} does not fit the model of recipe.toml: {len(missing)} tensors are missing{_example(missing)}, "
+            f"{path} does not match the model in recipe.toml: {len(missing)} tensors are missing{_example(missing)}, "
             f"{len(unknown)} are unknown{_example(unknown)}. Restore the file, or train again."
         )
     for name, weight in weights.items():
         tensor = tensors[name]
         if tensor.shape != weight.shape:
             raise UserError(
-                f"{path}: {name} has the shape {list(tensor.shape)}, but the model of recipe.toml needs "
+                f"{path}: {name} has shape {list(tensor.shape)}, but the model in recipe.toml needs "
                 f"{list(weight.shape)}. Restore the file or the recipe."
             )
         if tensor.dtype != weight.dtype:

@@ -39,7 +39,7 @@ def encode_message(content: Any) -> bytes:
 
     def attach(value: Any) -> dict[str, list[int]]:
         if not isinstance(value, bytes | bytearray | memoryview):
-            raise TypeError(f"a message cannot hold a {type(value).__name__}")
+            raise TypeError(f"a message cannot contain a {type(value).__name__}")
         start = len(attachments)
         attachments.extend(value)
         attachments.append(0)  # so that empty bytes are an attachment too
@@ -114,7 +114,7 @@ class MessageSocket:
     def _fill_buffer(self) -> None:
         chunk = self.socket.recv(_CHUNK_BYTES)
         if not chunk:
-            raise EOFError("the other process has closed its end")
+            raise EOFError("the other process closed the connection")
         self._buffer += chunk
 
     def _next_buffered(self) -> tuple[Any] | None:
@@ -169,7 +169,7 @@ class ChildProcess:
             self.channel.send(content)
             return self.channel.receive()
         except OSError as error:
-            raise EOFError("the child has ended") from error
+            raise EOFError("the child process has exited") from error
 
     def stop(self, grace_seconds: float = 5.0) -> int:
         """Close the socket, wait for the child to end, kill it if it does not, and return its exit code."""
@@ -204,7 +204,7 @@ class AsyncChildProcess:
         self.writer.write(encode_message(content))
 
     async def receive(self) -> Any:
-        """Wait for the next message; raise EOFError when the child has ended."""
+        """Wait for the next message; raise EOFError when the child process has exited."""
         return await read_message(self.reader)
 
     def kill(self) -> None:

@@ -58,7 +58,7 @@ class CorpusConfig(Config):
     """One of several files that a model is trained on: a [[data.corpora]] table."""
 
     label: Annotated[StorableText, AfterValidator(_check_label)] = Field(
-        description="read before every entry of the file: a language, a kind of text"
+        description="label added before every entry of the file, such as a language"
     )
     file: StorableText = Field(description="the file")
 
@@ -66,20 +66,20 @@ class CorpusConfig(Config):
 class DataConfig(Config):
     """The files to train on. They may be gzipped (.gz)."""
 
-    source: StorableText | None = Field(None, description="text to translate from, one sentence per line")
-    target: StorableText | None = Field(None, description="its translation, line by line")
+    source: StorableText | None = Field(None, description="source text, one sentence per line")
+    target: StorableText | None = Field(None, description="translation of source, aligned line by line")
     pairs: StorableText | None = Field(
-        None, description="instead of source and target: one file, separated by a tab on each line"
+        None, description="instead of source and target: one file with tab-separated pairs"
     )
     valid_source: StorableText | None = Field(
-        None, description="validation sentences; without them, some training pairs are held out"
+        None, description="validation source text; unset: some training pairs are held out"
     )
-    valid_target: StorableText | None = Field(None, description="their translation, line by line")
+    valid_target: StorableText | None = Field(None, description="translation of valid_source, aligned line by line")
     valid_pairs: StorableText | None = Field(
-        None, description="instead of valid_source and valid_target: one tab-separated file"
+        None, description="instead of valid_source and valid_target: one file with tab-separated pairs"
     )
-    file: StorableText | None = Field(None, description="for tasks of one file: a lexicon, a treebank, a running text")
-    valid_file: StorableText | None = Field(None, description="the validation file of such a task")
+    file: StorableText | None = Field(None, description="for tasks that read one file: a lexicon, a treebank or a text")
+    valid_file: StorableText | None = Field(None, description="validation file of these tasks")
     corpora: tuple[CorpusConfig, ...] = Field(
         (), strict=False, description="instead of file: several [[data.corpora]] tables, each with a label and a file"
     )
@@ -87,7 +87,7 @@ class DataConfig(Config):
         (), strict=False, description="instead of valid_file: several [[data.valid_corpora]] tables"
     )
     held_out: int = Field(1000, ge=1, description="training pairs to hold out if there are no validation files")
-    longest: int = Field(256, ge=2, le=100_000, description="pairs with more pieces on either side are left out")
+    longest: int = Field(256, ge=2, le=100_000, description="maximum tokens per side; longer pairs are skipped")
 
     def conflicts(self) -> Iterator[str]:
         """Yield a corpus of which one side is missing, and a corpus that is given twice."""
@@ -96,23 +96,23 @@ class DataConfig(Config):
             ("valid_", self.valid_pairs, self.valid_source, self.valid_target),
         ):
             if pairs and (source or target):
-                yield f"{part}pairs and {part}source/{part}target name the same text twice; give one of them"
+                yield f"{part}pairs and {part}source/{part}target cannot both be set; remove one of them"
             if getattr(self, part + "file") and getattr(self, part + "corpora"):
-                yield f"{part}file and {part}corpora name the text twice; give one of them"
+                yield f"{part}file and {part}corpora cannot both be set; remove one of them"
             if bool(source) != bool(target):
                 given, missing = (part + "source", part + "target") if source else (part + "target", part + "source")
-                yield f"{given} is given but {missing} is not; a parallel text needs both"
+                yield f"{given} is set but {missing} is not; a parallel corpus needs both"
 
 
 class TokenizerConfig(Config):
-    """How text is cut into the pieces that the model reads and writes."""
+    """How text is split into tokens."""
 
     kind: TokenizerKind = Field(
         "bpe", description="bpe, wordpiece, characters, bytes, or words (text already split at spaces)"
     )
-    target_kind: TokenizerKind | None = Field(None, description="kind of the target tokenizer; unset: the same")
+    target_kind: TokenizerKind | None = Field(None, description="kind of the target tokenizer; unset: same as kind")
     size: int = Field(8000, ge=8, le=1_000_000, description="maximum size of the vocabulary")
-    joint: bool = Field(True, description="one vocabulary for source and target, or one for each")
+    joint: bool = Field(True, description="share one vocabulary between source and target")
     lowercase: bool = Field(False, description="lowercase the text; a target with its own target_kind keeps its case")
 
     def conflicts(self) -> Iterator[str]:
@@ -145,7 +145,7 @@ class TrainingConfig(Config):
     accumulate: int = Field(1, ge=1, description="batches per update (gradient accumulation)")
     schedule: Literal["noam", "linear", "cosine", "constant"] = Field(
         "noam",
-        description="learning rate after warm-up; noam: the paper's inverse square root",
+        description="learning rate schedule after warm-up; noam: the paper's inverse square root",
     )
     rate: float | None = Field(
         None, gt=0, le=10, description="peak learning rate; unset: the paper's, (width · warmup)^-½"
@@ -167,7 +167,7 @@ class TrainingConfig(Config):
     patience: int = Field(0, ge=0, description="validations without improvement until early stopping; 0: off")
     checkpoint_every: int = Field(1000, ge=1, description="steps between checkpoints")
     keep: int = Field(5, ge=1, description="number of newest checkpoints to keep, in addition to the best")
-    average: int = Field(5, ge=1, description="checkpoints averaged into the final model (section 6.1); 1: none")
+    average: int = Field(5, ge=1, description="checkpoints to average for the final model (section 6.1); 1: none")
     average_of: Literal["last", "best"] = Field(
         "last", description="average the newest checkpoints, or those with the lowest loss"
     )
@@ -231,21 +231,21 @@ class Recipe(Config):
         if self.model.share_embeddings and not self.tokenizer.joint:
             yield (
                 "[model] share_embeddings needs one vocabulary for source and target, but [tokenizer] joint is false; "
-                "set share_embeddings = false, too"
+                "set share_embeddings = false"
             )
         if isinstance(self.model, TransformerConfig) and self.model.next_word and not TASKS[self.task].has_word_tokens:
             names = ", ".join(name for name, spec in TASKS.items() if spec.has_word_tokens)
-            yield f'[model] next_word is for task {names}, not for "{self.task}"'
+            yield f'[model] next_word needs task {names}, not "{self.task}"'
         source, extra = self.data.longest, self.decoding.extra_length
         is_one_sequence = self.model.architecture == "decoder_only"
         needed = source + extra + (source if is_one_sequence else 0)
         model = self.model
         if isinstance(model, PositionsConfig) and model.positions == "learned" and model.longest < needed:
             yield (
-                f"[model] longest = {model.longest} learned positions are too few: a source may have {source} "
+                f"[model] longest = {model.longest} is too small for learned positions: a source may have {source} "
                 f"tokens ([data] longest) and its output {extra} more ([decoding] extra_length)"
                 f"{', in one sequence' if is_one_sequence else ''}; set longest to {needed} or more, or lower one of "
-                "the two"
+                "the other two settings"
             )
 
     @model_validator(mode="before")
@@ -326,7 +326,8 @@ def preset_settings(name: Any, origin: str) -> dict[str, Any]:
         return {}
     if not isinstance(name, str) or name not in PRESETS:
         raise UserError(
-            f'{origin}: no preset "{name}"; there are {", ".join(PRESETS)}.{did_you_mean(str(name), list(PRESETS))}'
+            f'{origin}: unknown preset "{name}"; expected one of {", ".join(PRESETS)}.'
+            f"{did_you_mean(str(name), list(PRESETS))}"
         )
     return dict(PRESETS[name])
 
@@ -360,7 +361,7 @@ def parse_override(text: str) -> dict[str, Any]:
     path, equals, raw = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
-        raise UserError(f'--set {text}: expected part.key=value, as in "--set model.layers=4".')
+        raise UserError(f'--set {text}: expected section.key=value, as in "--set model.layers=4".')
     value = parse_value(raw.strip(), is_text=_is_text_field(find_field(Recipe, keys)))
     for key in reversed(keys):
         value = {key: value}

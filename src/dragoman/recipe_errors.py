@@ -82,7 +82,7 @@ def _format_error(
     section = f"[{path[0]}] " if path else ""
     renamed = renamed_setting(path[1], value) if len(path) == 2 and path[0] == "model" else None
     if renamed:
-        return [f"{section}{path[1]} = {display_value(value)} is now written {renamed}."]
+        return [f"{section}{path[1]} = {display_value(value)} was replaced by {renamed}."]
     if kind == "union_tag_invalid":
         return [f"[model] architecture is {display_value(value)}; it must be one of {_joined(MODEL_CONFIGS)}."]
     if kind == "extra_forbidden":
@@ -100,7 +100,7 @@ def _format_error(
 
 def _format_corpus_error(item: Any) -> str:
     _, name, index, *rest = item["loc"]
-    position, example = f"[[data.{name}]] {index + 1}", 'it has label = "…" and file = "…"'
+    position, example = f"[[data.{name}]] {index + 1}", 'expected label = "…" and file = "…"'
     if not rest:
         return f"{position} must be a table of settings; found {display_value(item['input'])}."
     if item["type"] == "missing":
@@ -115,7 +115,7 @@ def _format_unknown_setting(root: _ConfigClass, path: Sequence[str], architectur
     *parents, name = path
     if parents == ["data"] and name in _RENAMED_DATA_KEYS:
         new = _RENAMED_DATA_KEYS[name]
-        return f"[data] {name} is now written as [[data.{new}]] tables, each with a label and a file."
+        return f"[data] {name} was replaced by [[data.{new}]] tables, each with a label and a file."
     homes = [
         part
         for part in root.model_fields
@@ -147,7 +147,7 @@ def _describe_type(kind: Any, limits: Sequence[Any] = ()) -> str:
     if get_origin(kind) is tuple and parts[-1] is Ellipsis:
         if _is_config_class(parts[0]):
             return f"a list of tables, each with {' and '.join(parts[0].model_fields)}"
-        return f"a list, each {_describe_type(parts[0])}"
+        return f"a list of values, each {_describe_type(parts[0])}"
     if get_origin(kind) is tuple:
         return f"a list of {len(parts)} values, each {_describe_type(parts[0])}"
     if type(None) in parts:

@@ -77,7 +77,7 @@ class Run:
         """Return the path; raise if it is a link to a file outside of the run directory."""
         if not path.resolve().is_relative_to(self.folder.resolve()):
             raise UserError(
-                f"{path} is a link to {path.resolve()}, outside of the run directory; put the file itself there."
+                f"{path} is a link to {path.resolve()}, outside of the run directory; replace the link with the file."
             )
         return path
 
@@ -101,8 +101,8 @@ class Run:
         missing = [f"[{section}]" for section in _RECIPE_SECTIONS if section not in table]
         if missing and self.has_weights:
             raise UserError(
-                f"{self.recipe_file} is damaged: it has no {' and no '.join(missing)}, but a training writes all "
-                "sections. Restore the file."
+                f"{self.recipe_file} is damaged: {' and '.join(missing)} missing, but training writes all sections. "
+                "Restore the file."
             )
         return Recipe.from_table(table, origin=str(self.recipe_file), is_complete=True)
 
@@ -128,7 +128,7 @@ class Run:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(f"{self} is already being trained, by {self._lock_owner()}.") from None
+                raise UserError(f"{self} is already being trained by {self._lock_owner()}.") from None
             file.truncate(0)
             started_at = datetime.now(UTC).isoformat(timespec="seconds")
             json.dump({"process": os.getpid(), "host": socket.gethostname(), "started_at": started_at}, file)

@@ -94,8 +94,8 @@ def test_two_pairs_are_enough_one_to_train_with_and_one_to_validate_with(train):
     ("arguments", "words"),
     [
         (["train"], "No training data: give a recipe"),
-        (["train", "--source", "a.en"], "source is given but target is not; a parallel text needs both"),
-        (["train", "--pairs", "a.tsv", "--source", "a", "--target", "b"], "name the same text twice"),
+        (["train", "--source", "a.en"], "source is set but target is not; a parallel corpus needs both"),
+        (["train", "--pairs", "a.tsv", "--source", "a", "--target", "b"], "cannot both be set"),
         (["train", "--source", "a", "--target", "b", "--steps", "0"], "'--steps'"),
         (["check"], "A parallel corpus is two files, source and target, or one file of tab-separated pairs."),
         (["check", "--source", "missing.en", "--target", "missing.de"], "missing.en: no such file."),

@@ -22,12 +22,12 @@ REFUSED = {
     "a number in quotation marks": ('[model]\nlayers = "6"', '[model] layers is "6"; it must be a whole number'),
     "out of range": ("[model]\ndropout = 1.5", "[model] dropout is 1.5; it must be"),
     "not a number": ("[model]\ndropout = nan", "[model] dropout is nan"),
-    "a contradiction": ("[model]\nwidth = 10\nheads = 4", "width 10 is not divisible by 4 heads; 12 is"),
-    "two parts that contradict each other": ("[tokenizer]\njoint = false", "set share_embeddings = false, too"),
+    "a contradiction": ("[model]\nwidth = 10\nheads = 4", "not divisible by 4 heads; the next divisible width is 12"),
+    "two parts that contradict each other": ("[tokenizer]\njoint = false", "set share_embeddings = false"),
     "broken TOML": ("[model\nlayers = 6", "recipe.toml: not valid TOML: "),
     "a setting given twice": ("[model]\nlayers = 6\nlayers = 7", "recipe.toml: not valid TOML: Cannot overwrite"),
     "Latin-1": ("# für".encode("latin-1"), "recipe.toml: not UTF-8 at byte 3; save the recipe as UTF-8."),
-    "an unknown preset": ('preset = "huge"', 'no preset "huge"; there are tiny, small, base, big.'),
+    "an unknown preset": ('preset = "huge"', 'unknown preset "huge"; expected one of tiny, small, base, big.'),
     "an unknown task": ('task = "translat"', 'task is "translat"; it must be one of "translate", '),
     "a table that is none": ("model = 4", "[model] must be a table of settings; found 4."),
     "no data": ("", "The recipe has no training text: set [data] source and target, or pairs."),
@@ -53,8 +53,8 @@ def test_all_mistakes_are_shown_at_once(train):
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("model.layers", "--set model.layers: expected part.key=value"),
-        ("=4", "--set =4: expected part.key=value"),
+        ("model.layers", "--set model.layers: expected section.key=value"),
+        ("=4", "--set =4: expected section.key=value"),
         ("model.layer=4", 'Did you mean "layers"?'),
         ("model.layers=many", 'layers is "many"'),
         ("layers=4", "It belongs in [model]."),
@@ -69,7 +69,7 @@ def test_a_setting_on_the_command_line_with_a_mistake_is_refused(train, setting,
 def test_an_unknown_preset_on_the_command_line_is_refused(train):
     refused = train("", "--preset", "smal")
     assert refused.code == 2
-    assert 'no preset "smal"; there are tiny, small, base, big. Did you mean "small"?' in refused.err
+    assert 'unknown preset "smal"; expected one of tiny, small, base, big. Did you mean "small"?' in refused.err
 
 
 def test_a_missing_recipe_is_told_how_to_be_made(command, tmp_path):

@@ -99,7 +99,7 @@ DAMAGES = {
     "no bytes for weights": (write("model.safetensors", b""), "model.safetensors is damaged or not"),
     "a missing tensor": (change_tensors(without_one), "1 tensors are missing ("),
     "a tensor too many": (change_tensors(with_a_foreign_one), "1 are unknown (foreign)"),
-    "a tensor of another shape": (change_tensors(with_one_misshapen), "has the shape ["),
+    "a tensor of another shape": (change_tensors(with_one_misshapen), "has shape ["),
     "a tensor with a NaN": (change_tensors(with_a_nan), "has values that are not finite"),
     "weights of another product": (lambda run: save_file({}, run / "model.safetensors", {"format": "pt"}),
                                    "model.safetensors has format 'pt'; this version of Dragoman reads 'dragoman-1'."),

@@ -44,7 +44,7 @@ def test_names_that_are_no_unicode_are_refused_where_they_cannot_be_kept_and_fin
         assert nursery.run(*arguments, err=tmp_path / "err") == code, arguments
     said = (tmp_path / "err").read_bytes()
     assert b"it is not valid UTF-8, so a recipe cannot store it; rename the file" in said
-    assert b"the safetensors library only opens paths in UTF-8; rename the directory." in said
+    assert b"the safetensors library only opens paths that are valid UTF-8; rename the directory." in said
     assert b"80 pairs in " + os.fsencode(odd) in said
     assert odd.with_suffix(".html").exists()
 

@@ -87,17 +87,17 @@ def test_a_head_that_attends_to_the_end_is_never_right(random_sentences):
 
 
 def test_the_rule_of_a_fixed_distance_is_found(random_sentences):
-    before = relation("the word before")
-    assert best_rule(POSITION_RULES, before, random_sentences) == "1 word back"
-    assert rule_hits(POSITION_RULES["1 word back"], before, random_sentences).all()
+    before = relation("the previous word")
+    assert best_rule(POSITION_RULES, before, random_sentences) == "1 word before"
+    assert rule_hits(POSITION_RULES["1 word before"], before, random_sentences).all()
 
 
 def test_the_rules_of_antecedents_are_those_counted_by_hand(drawn, random_sentences):
     nearest = sum(max(each for each in pair.nouns if each < i) == j for pair in drawn for i, j in pair.anaphora)
     back = sum(i - j == 2 for pair in drawn for i, j in pair.anaphora)
     wanted = relation(ANTECEDENT)
-    assert rule_hits(NOUN_RULES["the nearest noun before"], wanted, random_sentences).sum() == nearest
-    assert rule_hits(POSITION_RULES["2 words back"], wanted, random_sentences).sum() == back
+    assert rule_hits(NOUN_RULES["the nearest preceding noun"], wanted, random_sentences).sum() == nearest
+    assert rule_hits(POSITION_RULES["2 words before"], wanted, random_sentences).sum() == back
 
 
 def test_distant_parts_are_aligned_with_the_same_word(random_sentences):
@@ -150,20 +150,20 @@ def test_tokens_are_folded_into_words():
 def test_a_finding_reports_only_significant_advantages():
     row = {
         "relation": ANTECEDENT, "kind": "encoder", "layer": 0, "head": 1, "figure": 4, "right": 0.5, "examples": 20,
-        "interval": [0.3, 0.7], "position": {"rule": "2 words back", "right": 0.45, "advantage": [-0.1, 0.2]},
+        "interval": [0.3, 0.7], "position": {"rule": "2 words before", "right": 0.45, "advantage": [-0.1, 0.2]},
         "noun": {"rule": "the first noun", "right": 0.6, "advantage": [-0.3, 0.1]},
         "misled": {"examples": 3, "right": 0.0},
     }  # fmt: skip
     assert "No encoder head clearly attends to the antecedent of a pronoun; the best, encoder.1.2," in relation_finding(
         row
     )
-    assert "where the nearest noun is wrong (3 examples) the head is right in 0 %." in relation_finding(row)
+    assert "in the 3 examples where the nearest noun is wrong, the head is correct in 0 %." in relation_finding(row)
     row["position"]["advantage"] = [0.02, 0.2]
     message = (
-        "encoder.1.2 attends to the antecedent of a pronoun and is right in 50 % of 20 test examples (30 to 70 %)."
+        "encoder.1.2 attends to the antecedent of a pronoun and is correct in 50 % of 20 test examples (30 to 70 %)."
     )
     assert relation_finding(row).startswith(message)
-    assert "2 words back, is right in 45 % (head minus rule: +2 to +20 points)." in relation_finding(row)
+    assert "2 words before, is correct in 45 % (head minus rule: +2 to +20 points)." in relation_finding(row)
 
 
 def test_findings_mention_missing_annotations_and_heads():
@@ -181,11 +181,11 @@ def report(small_phrasebook, small_model, tmp_path_factory):
 def test_the_experiment_finds_a_head_for_every_relation_and_draws_the_figures_of_the_paper(report):
     lab, made = report
     result = {(row["kind"], row["relation"]) for row in made.results["relations"]}
-    assert ("encoder", ANTECEDENT) in result and ("cross", "the word that is translated") in result
+    assert ("encoder", ANTECEDENT) in result and ("cross", "the source word being translated") in result
     assert {"figure-3.png", "figure-4.png", "figure-5.png", "ablation.png", "accuracy.png"} <= {
         path.name for path in lab.folder.iterdir()
     }
-    assert any("the antecedent of a pronoun" in finding and "rule of position" in finding for finding in made.findings)
+    assert any("the antecedent of a pronoun" in finding and "positional rule" in finding for finding in made.findings)
 
 
 def test_batched_records_equal_those_of_single_sentences(report, small_phrasebook):

@@ -96,7 +96,7 @@ def test_a_failed_parallel_training_is_reported(tmp_path, corpus):
     lab = toy_lab(tmp_path, corpus)
     lab.model_run("one").folder.parent.mkdir()
     lab.model_run("one").folder.write_text("in the way")
-    with pytest.raises(UserError, match=r"The training of one failed: .*one is a file.*one\.log"):
+    with pytest.raises(UserError, match=r"Training one failed: .*one is a file.*one\.log"):
         lab.train_in_parallel({"one": ({**TOY, "training.steps": 4}, 1)})
 
 

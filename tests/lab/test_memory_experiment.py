@@ -109,13 +109,13 @@ def test_a_hop_finds_a_fact_if_it_has_the_largest_weight():
 def test_a_difference_within_the_interval_is_not_reported():
     assert memory.describe_gain(0.50, 0.52, 1000) == "makes no clear difference"
     assert memory.describe_gain(0.50, 0.90, 1000) == "adds 40.0 points"
-    assert memory.describe_gain(0.90, 0.50, 1000) == "costs 40.0 points"
+    assert memory.describe_gain(0.90, 0.50, 1000) == "loses 40.0 points"
 
 
 def test_networks_that_learned_nothing_are_not_compared():
     floor = {"usual": 0.2, "last mention": 0.4}
     poor, good = ({(1, hops): {"test": rate} for hops in (1, 2, 3)} for rate in (0.3, 0.9))
-    assert "No network has learned more than that" in memory.accuracy_finding(1, floor, poor, 1000)
+    assert "No network exceeds these baselines" in memory.accuracy_finding(1, floor, poor, 1000)
     assert "a second hop makes no clear difference" in memory.accuracy_finding(1, floor, good, 1000)
 
 

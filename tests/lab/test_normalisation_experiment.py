@@ -53,16 +53,16 @@ def test_a_difference_within_the_range_over_seeds_is_not_reported():
 def test_the_variant_that_is_better_with_every_seed_is_reported():
     low, high = seed_statistics([1.0, 2.0]), seed_statistics([3.0, 3.1])
     message = compare_variants("Loss", {"with": low, "without": high}, decimal_formatter(1))
-    assert message == "Loss: 1.5 (1.0–2.0) with, 3.0 (3.0–3.1) without; better with (with each of 2 seeds)."
+    assert message == "Loss: 1.5 (1.0–2.0) with, 3.0 (3.0–3.1) without; better with (for all 2 seeds)."
     assert comparison_phrase(low, high) == comparison_phrase(high, low, less_is_better=False) == "better than"
     assert comparison_phrase(low, high, less_is_better=False) == "worse than"
     assert comparison_phrase(low, seed_statistics([1.5, 1.6])) == "not clearly better or worse than"
-    assert comparison_phrase(low, seed_statistics([9.0])).startswith("not repeated often enough")
+    assert comparison_phrase(low, seed_statistics([9.0])).startswith("trained too few times")
 
 
 def test_diverged_trainings_are_left_out_and_counted():
     some, all_there = seed_statistics([5.0, 6.0, math.inf]), seed_statistics([1.0, 2.0, 3.0])
-    assert "(without 1 that diverged); better b (with each of 2" in compare_variants(
+    assert "(excluding 1 that diverged); better b (for all 2" in compare_variants(
         "Loss", {"a": some, "b": all_there}, decimal_formatter(0)
     )
 
@@ -94,7 +94,7 @@ def test_the_experiment_writes_a_report(tmp_path, corpus, monkeypatch):
     report = normalisation.run(lab)
     check_report(report, lab, tables=2, pictures=2)
     assert [row["kind"] for row in report.results["trainings"]] == THREE
-    assert "With one training per kind" in report.findings[0]
+    assert "Each kind was trained once" in report.findings[0]
 
 
 def test_kinds_are_compared_with_the_papers_over_seeds():

@@ -125,7 +125,7 @@ def test_the_compiled_search_leaves_a_guided_model_alone(model, sentences):
 
 
 def test_the_next_word_is_refused_for_a_task_without_a_token_for_each_word():
-    with pytest.raises(UserError, match='next_word is for task parse, not for "translate"'):
+    with pytest.raises(UserError, match='next_word needs task parse, not "translate"'):
         Recipe.from_table({"model": {"next_word": True}})
 
 

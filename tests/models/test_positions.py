@@ -121,5 +121,5 @@ def test_learned_positions_give_each_place_its_own_vector_and_learn_it():
 
 
 def test_there_are_only_as_many_learned_places_as_were_learned():
-    with pytest.raises(AssertionError, match="position 6 is beyond the 5 learned ones"):
+    with pytest.raises(AssertionError, match="position 6 exceeds the 5 learned positions"):
         LearnedPositions(8, max_length=5)(5, 1)

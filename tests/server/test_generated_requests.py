@@ -99,4 +99,4 @@ def test_ten_thousand_generated_requests(start, run):
     assert server.get("/healthz").status == 200
     log = server.log.read_text()
     assert "failed" not in log
-    assert "died" not in log
+    assert "exited" not in log

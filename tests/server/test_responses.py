@@ -157,7 +157,7 @@ def test_a_missing_checkpoint_is_reported_without_the_path_of_the_run(server):
     """The error once named the run's directory."""
     answer = server.post("/v1/attention", {"text": "a b c", "checkpoint": 671})
     assert answer.status == 422
-    assert answer.json()["error"] == "There is no complete checkpoint of step 671; /v1/checkpoints lists them."
+    assert answer.json()["error"] == "No complete checkpoint at step 671; /v1/checkpoints lists them."
 
 
 def test_the_attention_of_too_long_a_sentence_is_refused(small_server):

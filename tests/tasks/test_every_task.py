@@ -71,7 +71,7 @@ def test_heads_are_not_measured_on_two_plain_texts(task, other_runs, command, to
     told = command("heads", other_runs[task], "--source", toy_files[0], "--target", toy_files[1])
     assert told.code == 2
     assert f"is a {get_task(task).noun}" in told.err
-    assert "leave --source and --target out" in told.err
+    assert "omit --source and --target" in told.err
 
 
 @EVERY

@@ -86,7 +86,7 @@ def test_it_stops_before_the_string_to_stop_at(model):
 def test_characters_that_it_has_never_seen_are_named_and_read_as_unknown(model):
     said = []
     assert len("".join(model.stream("Ünd für", length=5, on_notice=said.append))) == 5
-    assert "training text has no 'Ü', 'ü';" in said[0]
+    assert "unknown tokens: 'Ü', 'ü'." in said[0]
 
 
 def test_perplexity_and_its_cousins_are_one_sum_divided_by_different_counts(model, run, command):

@@ -72,7 +72,7 @@ def test_a_run_that_is_being_trained_is_refused_to_others_until_its_process_is_d
     for verb in (["train", recipe, "--resume"], ["train", recipe, "--overwrite"], ["average", tmp_path / "run"]):
         refused = command(*verb)
         assert refused.code == 2
-        assert f"is already being trained, by process {first} on {os.uname().nodename} since 20" in refused.err
+        assert f"is already being trained by process {first} on {os.uname().nodename} since 20" in refused.err
     os.kill(first, signal.SIGKILL)
     nursery.wait(first)
     assert command("train", recipe, "--resume").code == 0

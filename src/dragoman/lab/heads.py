@@ -166,7 +166,7 @@ class _HeadStudy:
         comparison: dict[str, Json] = {"position": self.compare_with_best_rule(POSITION_RULES, relation, hits)}
         if relation.name == ANTECEDENT:
             comparison["noun"] = self.compare_with_best_rule(NOUN_RULES, relation, hits)
-            misled = ~rule_hits(NOUN_RULES["the nearest noun before"], relation, self.test_sentences)
+            misled = ~rule_hits(NOUN_RULES["the nearest preceding noun"], relation, self.test_sentences)
             comparison["misled"] = {
                 "examples": int(misled.sum()), "right": float(hits[misled].mean()) if misled.any() else None,
             }  # fmt: skip
@@ -225,7 +225,7 @@ class _HeadStudy:
 
     def measure_ablation(self, head: HeadIndex, pairs: SentencePairs, whole: list[str], number: int) -> dict[str, Json]:
         """Compare the translations without a head with those of the whole model."""
-        self.lab.on_event(ProgressUpdate("heads: translating without a head", number))
+        self.lab.on_event(ProgressUpdate("heads: translating with one head ablated", number))
         ablated = self.lab.measure_once(
             f"without {_head_name(*head)}", partial(self.translate_without, pairs, (head,)), sentences=len(pairs)
         )["translations"]
@@ -275,8 +275,9 @@ def relation_findings(relations: list[dict[str, Json]]) -> list[str]:
     positional = max((row for row in relations if row["figure"] == 5), key=lambda row: row["right"], default=None)
     if positional:
         findings.append(
-            f"The most positional head is {_row_head(positional)}: its largest weight is on {positional['relation']} "
-            f"for {_percent(positional['right'])} of the words ({_interval(*positional['interval'])} %)."
+            f"The strongest positional head is {_row_head(positional)}: its largest weight is on "
+            f"{positional['relation']} for {_percent(positional['right'])} of the words "
+            f"({_interval(*positional['interval'])} %)."
         )
     if not any(row["relation"] == ANTECEDENT for row in relations):
         findings.append("This corpus has no annotated antecedents, so there is no result for them.")
@@ -291,18 +292,18 @@ def relation_finding(row: dict[str, Json]) -> str:
     else:
         subject = f"No {row['kind']} head clearly attends to {row['relation']}; the best, {_row_head(row)},"
     finding = (
-        f"{subject} is right in {_percent(row['right'])} of {row['examples']} test examples "
-        f"({_interval(*row['interval'])} %). The best rule of position, {rule['rule']}, is right in "
+        f"{subject} is correct in {_percent(row['right'])} of {row['examples']} test examples "
+        f"({_interval(*row['interval'])} %). The best positional rule, {rule['rule']}, is correct in "
         f"{_percent(rule['right'])} (head minus rule: {_interval(low, high, '+')} points)."
     )
     if "noun" not in row:
         return finding
     noun, misled = row["noun"], row["misled"]
-    finding += f" A rule that knows the nouns, {noun['rule']}, is right in {_percent(noun['right'])}"
+    finding += f" The best rule that uses nouns, {noun['rule']}, is correct in {_percent(noun['right'])}"
     if not misled["examples"]:
         return f"{finding}."
-    wrong = f"where the nearest noun is wrong ({misled['examples']} examples)"
-    return f"{finding}; {wrong} the head is right in {_percent(misled['right'])}."
+    wrong = f"in the {misled['examples']} examples where the nearest noun is wrong"
+    return f"{finding}; {wrong}, the head is correct in {_percent(misled['right'])}."
 
 
 def ablation_findings(ablations: Json, relations: list[dict[str, Json]]) -> list[str]:
@@ -321,7 +322,7 @@ def ablation_findings(ablations: Json, relations: list[dict[str, Json]]) -> list
         if row["relation"] == ANTECEDENT and _row_head(row) in by_head:
             ablation = by_head[_row_head(row)]
             findings.append(
-                f"Without the head for antecedents {_row_head(row)}, BLEU changes by "
+                f"Without {_row_head(row)}, the best head for antecedents, BLEU changes by "
                 f"{format_difference(-ablation['lost'])} (p = {ablation['p']:.3f}) and "
                 f"{_percent(ablation['changed'])} of the translations change."
             )
@@ -339,14 +340,13 @@ def _relation_parts(
     folder: Path, record_pair: Callable[[str, str], WordAttention], relations: list[dict[str, Json]]
 ) -> list[ReportPart]:
     header = (
-        "attends to", "head", "right", "95 % interval", "examples", "weight there", "best rule of position", "right",
-        "best rule with nouns", "right",
+        "attends to", "head", "correct", "95 % interval", "examples", "weight", "best positional rule", "correct",
+        "best rule with nouns", "correct",
     )  # fmt: skip
     note = (
-        "A head is right if its largest weight is on the right word. Heads and rules were chosen on validation "
-        "sentences and scored on test sentences. Relations of a fixed distance are not compared with rules of "
-        "position. Parts of one expression are known from the gold alignment: words that are one word in the other "
-        "language."
+        "A head is correct if its largest weight is on the expected word. Heads and rules were chosen on validation "
+        "sentences and scored on test sentences. Relations at a fixed distance are not compared with positional rules. "
+        "The parts of an expression come from the gold alignment: words aligned to the same word of the other language."
     )
     parts: list[ReportPart] = [ReportTable("What heads attend to", header, tuple(map(_relation_row, relations)), note)]
     grids = {
@@ -354,7 +354,7 @@ def _relation_parts(
     }
     if grids:
         file = _draw_accuracy_grids(grids, folder / "accuracy.png")
-        parts.append(ReportPicture(file, "Share of test examples in which a head is right, by layer and head."))
+        parts.append(ReportPicture(file, "Share of test examples in which a head is correct, by layer and head."))
     return [*parts, *_draw_paper_figures(folder, record_pair, relations)]
 
 
@@ -386,11 +386,11 @@ def _ablation_parts(folder: Path, losses: Json, ablations: Json, relations: list
     )  # fmt: skip
     header = ("without", "BLEU", "lost", "p", "translations changed", "loss added", "best at", "badges")
     selection = (
-        "" if len(rows) == ablations["of"] else f" Only the {len(rows)} most important of {ablations['of']} heads."
+        "" if len(rows) == ablations["of"] else f" Shown: the {len(rows)} most important of {ablations['of']} heads."
     )
     note = (
-        f"BLEU of the whole model: {ablations['bleu']:.1f} on {ablations['sentences']} test sentences. p by paired "
-        f"bootstrap resampling. Loss added: per target token of the validation text.{selection}"
+        f"BLEU of the whole model: {ablations['bleu']:.1f} on {ablations['sentences']} test sentences. p is from "
+        f"paired bootstrap resampling. The added loss is per target token of the validation text.{selection}"
     )
     file = _draw_ablations(ablations, folder / "ablation.png")
     return [
@@ -427,7 +427,7 @@ def _draw_accuracy_grids(grids: Mapping[str, Sequence[Sequence[float]]], path: P
         image = draw_heat_map(panel, grid, maximum, title=name, x_label="head", y_label="layer", **numbers)
     for panel in axes[len(grids) :]:
         panel.set_axis_off()
-    add_colorbar(figure, image, axes, "share of test examples that are right")
+    add_colorbar(figure, image, axes, "share of correct test examples")
     return save_figure(figure, path)
 
 
@@ -458,7 +458,7 @@ def _draw_paper_figures(
         row = by_figure[3][0]
         panel = _relation_panel(record_pair, row, whole_layer=True, isolated=True)
         caption = (
-            f"As figure 3: the attention of the heads of layer {row['layer'] + 1} ({row['kind']}) from one word to a "
+            f"Like figure 3: the attention of the heads of layer {row['layer'] + 1} ({row['kind']}) from one word to a "
             "distant part of the same expression."
         )
         parts.append(ReportPicture(_draw_line_figure([panel], folder / "figure-3.png"), caption))
@@ -468,13 +468,16 @@ def _draw_paper_figures(
             _relation_panel(record_pair, row),
             _relation_panel(record_pair, row, isolated=True, second=True),
         ]
-        caption = f"As figure 4: head {_row_head(row)} over a sentence; below, it and the second best from the pronoun."
+        caption = (
+            f"Like figure 4: the attention of head {_row_head(row)} over a sentence (top), and that of this head and "
+            "the second-best head from the pronoun (bottom)."
+        )
         parts.append(ReportPicture(_draw_line_figure(panels, folder / "figure-4.png"), caption))
     if by_figure[5]:
         rows = by_figure[5][:2]
         panels = [_relation_panel(record_pair, row) for row in rows]
         names = " and ".join(f"{_row_head(row)} ({row['relation']})" for row in rows)
-        caption = f"As figure 5: heads that follow the structure of the sentence, {names}."
+        caption = f"Like figure 5: heads that follow the structure of the sentence, {names}."
         parts.append(ReportPicture(_draw_line_figure(panels, folder / "figure-5.png"), caption))
     return parts
 

@@ -246,7 +246,7 @@ class _StepProgress:
 
 
 def _stop_error(where: str) -> TrainingStopped:
-    return TrainingStopped(f"Stopped in {where}; everything is saved. Run the same command to continue.")
+    return TrainingStopped(f"Stopped during {where}; everything is saved. Run the same command to continue.")
 
 
 def _load_finished(recipe: Recipe) -> TrainedModel | None:
@@ -342,5 +342,5 @@ def _check_exit_code(training: _TrainingProcess) -> int:
     if code not in (0, TrainingDiverged.exit_code):
         last = training.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
         message = last[0].removeprefix("dragoman: ") if last else f"exit code {code} without a message"
-        raise UserError(f"The training of {training.name} failed: {message} (full output: {training.log})")
+        raise UserError(f"Training {training.name} failed: {message} (full output: {training.log})")
     return code

@@ -224,8 +224,8 @@ def _findings(results: dict[str, Json]) -> tuple[str, ...]:
         f"With the paper’s mask, the final training loss is {_final_loss(paper):.3f} nats per token and the BLEU is "
         f"{paper['bleu beam']:.1f} (greedy {paper['bleu greedy']:.1f}).",
         *(_mask_finding(name, row, paper) for name, row in others.items()),
-        f"Of {len(others)} wrong masks, {len(lower)} reached a lower training loss than the paper’s, and {len(worse)} "
-        "of these translate worse. There is one training per mask, so differences may be due to chance.",
+        f"Of the {len(others)} other masks, {len(lower)} reached a lower training loss than the paper’s; {len(worse)} "
+        "of these have a lower BLEU. Each mask was trained once, so differences may be due to chance.",
     )
 
 

@@ -39,7 +39,7 @@ from dragoman.report import Cell, ExperimentReport, Json, ReportPart, ReportPict
 from dragoman.tasks.events import ProgressUpdate
 
 TITLE = "Memory: several hops of attention over a story"
-QUESTION = "Does a question that depends on several sentences of a story need as many hops?"
+QUESTION = "Does a question that depends on several sentences of a story need one hop per sentence?"
 CLAIM = (
     "Section 2: end-to-end memory networks, based on a recurrent attention mechanism instead of sequence-aligned "
     "recurrence, perform well on simple-language question answering."
@@ -237,9 +237,9 @@ def _findings(
         rates = zip(_HOP_COUNTS, network["hops"], strict=True)
         hops = ", ".join(f"{_format_percent(rate)} at hop {hop}" for hop, rate in rates)
         findings.append(
-            f"With three hops and {_FACT_NAMES[facts]}, the sentence with the largest weight is a fact in {hops} (a "
-            f"random sentence: {chance}); all facts are among these sentences in {_format_percent(network['all'])} of "
-            "the stories."
+            f"With three hops and {_FACT_NAMES[facts]}, the share of stories in which the sentence with the largest "
+            f"weight is a fact is {hops} (a random sentence: {chance}). In {_format_percent(network['all'])} of the "
+            "stories, every fact has the largest weight at some hop."
         )
     trainings = [(start, best[key]) for key, results in starts.items() for start in results]
     stuck = sum(start["valid"] < best_start["valid"] - _STUCK_MARGIN for start, best_start in trainings)
@@ -260,13 +260,13 @@ def accuracy_finding(facts: int, baseline: Json, best: Mapping[_FactsAndHops, _N
             f"{hop} hop {describe_gain(before, after, test_count)}"
             for hop, (before, after) in zip(("a second", "a third"), pairwise(rates), strict=True)
         )
-        comparison = f"Between the chosen starts, {', '.join(gains)}"
+        comparison = f"Comparing the chosen starts, {', '.join(gains)}"
     else:
-        comparison = "No network has learned more than that in its time"
+        comparison = "No network exceeds these baselines after its training time"
     return (
-        f"Questions that depend on {_FACT_NAMES[facts]}: {accuracies} are answered correctly; the most frequent answer "
-        f"is correct in {_format_percent(baseline['usual'])}, the last mention in "
-        f"{_format_percent(baseline['last mention'])}. {comparison}."
+        f"Accuracy on questions that depend on {_FACT_NAMES[facts]}: {accuracies}; baselines: "
+        f"{_format_percent(baseline['usual'])} with the most frequent answer, "
+        f"{_format_percent(baseline['last mention'])} with the last mention. {comparison}."
     )
 
 
@@ -275,7 +275,7 @@ def describe_gain(before: float, after: float, test_count: int) -> str:
     interval = 1.96 * math.sqrt((before * (1 - before) + after * (1 - after)) / test_count)
     if abs(after - before) <= interval:
         return "makes no clear difference"
-    return f"{'adds' if after > before else 'costs'} {100 * abs(after - before):.1f} points"
+    return f"{'adds' if after > before else 'loses'} {100 * abs(after - before):.1f} points"
 
 
 # Tables
@@ -293,9 +293,9 @@ def _accuracy_table(
     )  # fmt: skip
     note = (
         f"{test_count:,} test questions of each kind; the 95 % interval of the sample is at most "
-        f"±{196 * math.sqrt(0.25 / test_count):.1f} points. The last mention answers with the place in the last "
-        "sentence about the subject of the question, or in the nearest sentence before it that names a place. "
-        "Each network is the start chosen on the validation split; the last table shows how much starts differ."
+        f"±{196 * math.sqrt(0.25 / test_count):.1f} points. The last-mention baseline answers with the location in the "
+        "last sentence about the subject of the question, or in the nearest earlier sentence that names a location. "
+        "Each network is the start chosen on the validation split; the last table shows the results of all starts."
     )
     header = ("questions that depend on", "most frequent answer", "last mention", *map(_format_hops, _HOP_COUNTS))
     return ReportTable("Accuracy, %", header, rows, note)
@@ -315,8 +315,8 @@ def _attention_table(
     header = ("questions that depend on", "hops", *hop_names, "all facts", "random sentence")
     note = (
         f"How often, over {test_count:,} test stories, the sentence with the largest weight at a hop is a fact; how "
-        "often each fact has the largest weight at some hop; and how often a random sentence is a fact. A network may "
-        "also spread its weights over several sentences, or use a sentence that is not a fact."
+        "often each fact has the largest weight at some hop; and how often a random sentence is a fact. A network can "
+        "also distribute its weights over several sentences, or use a sentence that is not a fact."
     )
     return ReportTable("The sentence with the largest weight is a fact, %", header, rows, note)
 
@@ -335,20 +335,22 @@ def _starts_table(
     )  # fmt: skip
     times = ", ".join(f"{training_seconds(facts, seconds):.1f} s with {_FACT_NAMES[facts]}" for facts in _FACT_COUNTS)
     note = (
-        f"A training takes {times}, or ends when the validation accuracy is 100 %. Every other start omits the softmax "
-        f"of the hops at first (linear start). After {_format_percent(_SOLVED_ACCURACY)} on the validation split there "
-        "are no further starts."
+        f"Training takes {times}, or stops when the validation accuracy is 100 %. Every second start omits the softmax "
+        f"of the hops at first (linear start). After a start with {_format_percent(_SOLVED_ACCURACY)} validation "
+        "accuracy, no further starts are trained."
     )
     header = (
-        "questions that depend on", "hops", "start", "linear, % of the time", "steps", "validation, %", "test, %", "",
+        "questions that depend on", "hops", "start", "linear, % of training time", "steps", "validation, %", "test, %",
+        "",
     )  # fmt: skip
     return ReportTable("All trainings", header, rows, note)
 
 
 def _example_parts(lab: Laboratory, facts: int, story: Json, network: _NetworkResult) -> list[ReportPart]:
     """Return the weights of three hops over one story, as a picture and as a table."""
-    correct = "which is correct" if network["answer"] == story["answer"] else f"the correct one is “{story['answer']}”"
-    answer = f"“{story['question']}” The answer of the network with three hops is “{network['answer']}”; {correct}."
+    is_correct = network["answer"] == story["answer"]
+    verdict = "which is correct" if is_correct else f"but the correct answer is “{story['answer']}”"
+    answer = f"“{story['question']}” The network with three hops answers “{network['answer']}”, {verdict}."
     file = f"story-{facts}.png"
     weights = [row[: len(story["sentences"])] for row in network["weights"]]
     _draw_hop_weights(lab.folder / file, story, weights, answer)

@@ -31,8 +31,8 @@ from dragoman.training.loss import projected_cross_entropy
 TITLE = "Section 3.1: normalisation"
 QUESTION = "What is the effect of layer and batch normalisation, after or before each sub-layer, at several depths?"
 CLAIM = (
-    "Section 3.1: the output of each sub-layer is LayerNorm(x + Sublayer(x)): layer normalisation, after it. The paper "
-    "reports no comparison."
+    "Section 3.1: the output of each sub-layer is LayerNorm(x + Sublayer(x)): layer normalisation after the sub-layer. "
+    "The paper reports no comparison."
 )
 
 NORMALISATIONS = {
@@ -244,7 +244,7 @@ def depth_finding(depth: int, step: int, perplexities: Mapping[str, SampleStats]
     two = decimal_formatter(2)
     values = "; ".join(f"{kind} {perplexities[kind].format(two)}" for kind in NORMALISATIONS)
     if len(perplexities[_PAPER].values) < 2:
-        comparison = "With one training per kind, differences may be due to chance"
+        comparison = "Each kind was trained once, so differences may be due to chance"
     else:
         comparison = "; ".join(
             f"{kind} is {comparison_phrase(perplexities[kind], perplexities[_PAPER])} the paper’s"

@@ -198,9 +198,9 @@ def _map_table(maps: Json) -> ReportTable:
     )  # fmt: skip
     note = (
         f"The largest error in any of {_WIDTH} dimensions at any position, in double precision. Over "
-        f"{_FITTED_POSITIONS} positions the slowest waves are nearly the same, so many maps fit them: the "
-        "least-squares map is wrong beyond, while the rotation of each pair of sine and cosine is exact at "
-        "every position."
+        f"{_FITTED_POSITIONS} positions the lowest-frequency sinusoids are nearly identical, so many maps fit them: "
+        "the least-squares map is inaccurate at later positions, while the rotation of each pair of sine and cosine is "
+        "exact at every position."
     )
     return ReportTable("The linear map from PE(pos) to PE(pos + k)", header, rows, note)
 
@@ -208,8 +208,8 @@ def _map_table(maps: Json) -> ReportTable:
 def _explanation(cut: int, seed_plan: SeedPlan) -> str:
     return (
         f"Three kinds of positions, trained on sentences of fewer than {cut} words and tested on all lengths. "
-        f"{seed_plan} Sentences are translated as a whole; by default a translator splits those longer than any in "
-        "training. Learned positions exist beyond the longest training sentence, but are untrained there."
+        f"{seed_plan} Sentences are not split before translation; by default, sentences longer than any in training "
+        "are. Learned positions exist beyond the longest training sentence, but are untrained there."
     )
 
 
@@ -259,7 +259,7 @@ def _findings(maps: Json, scores: dict[str, list[Json]], ranges: list[LengthRang
     findings = [
         "PE(pos + k) is a linear function of PE(pos): the map fitted by least squares has an error of at most "
         f"{worst['recovered']:.1e} (k = {worst['offset']}) at the {_FITTED_POSITIONS} fitted positions; the exact "
-        f"rotation, of at most {max(row['exact'] for row in maps):.1e} at twice as many."
+        f"rotation has an error of at most {max(row['exact'] for row in maps):.1e} at twice as many positions."
     ]
     seen = [index for index, lengths in enumerate(ranges) if lengths[1] < cut]
     unseen = [index for index, lengths in enumerate(ranges) if lengths[1] >= cut]

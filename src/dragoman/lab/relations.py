@@ -173,7 +173,7 @@ class Relation:
 ANTECEDENT = "the antecedent of a pronoun"
 FAR_PART = f"the other part of an expression, {_FAR_DISTANCE} or more words away"
 RELATIONS = (
-    Relation("the word before", "encoder", neighbour_at(-1), 5, is_fixed_distance=True),
+    Relation("the previous word", "encoder", neighbour_at(-1), 5, is_fixed_distance=True),
     Relation("the next word", "encoder", neighbour_at(1), 5, is_fixed_distance=True),
     Relation("the word itself", "encoder", neighbour_at(0), is_fixed_distance=True),
     Relation("the same word elsewhere", "encoder", _repeated_words),
@@ -184,7 +184,7 @@ RELATIONS = (
     Relation("the same word elsewhere", "decoder", _repeated_words),
     Relation(FAR_PART, "decoder", distant_parts, 3),
     Relation(ANTECEDENT, "decoder", antecedents, 4),
-    Relation("the word that is translated", "cross", _translated_words),
+    Relation("the source word being translated", "cross", _translated_words),
     Relation(ANTECEDENT, "cross", antecedents, 4),
 )
 
@@ -234,7 +234,7 @@ def _at_distance(offset: int) -> _AttentionRule:
 
 
 def _noun_before(rank: int) -> _AttentionRule:
-    """Return the rule that attends to the nearest noun before (rank 1) or the second nearest."""
+    """Return the rule that attends to the nearest preceding noun (rank 1) or the second nearest."""
 
     def rule(sentence: WordAttention, kind: AttentionKind, anchor: int) -> int | None:
         before = [word for word in sentence.nouns(kind) if word < anchor]
@@ -252,7 +252,7 @@ def _describe_offset(offset: int) -> str:
     """Name a fixed distance."""
     if not offset:
         return "the same position"
-    return f"{abs(offset)} word{'s' if abs(offset) > 1 else ''} {'back' if offset < 0 else 'on'}"
+    return f"{abs(offset)} word{'s' if abs(offset) > 1 else ''} {'before' if offset < 0 else 'after'}"
 
 
 # Rules that know positions only, and rules that also know the nouns.
@@ -260,8 +260,8 @@ POSITION_RULES = {
     _describe_offset(offset): _at_distance(offset) for offset in range(-_MAX_RULE_DISTANCE, _MAX_RULE_DISTANCE + 1)
 }
 NOUN_RULES: dict[str, _AttentionRule] = {
-    "the nearest noun before": _noun_before(1),
-    "the second nearest noun before": _noun_before(2),
+    "the nearest preceding noun": _noun_before(1),
+    "the second nearest preceding noun": _noun_before(2),
     "the first noun": _first_noun,
 }
 

@@ -181,7 +181,7 @@ def _training_table(
          sum(model.diverged for model in trained))
         for (width, name), trained in models.items()
     )  # fmt: skip
-    header = ("scores", "compared step", "training loss there", "steps", "final validation loss", "diverged")
+    header = ("scores", "compared step", "training loss at that step", "steps", "final validation loss", "diverged")
     note = (
         f"Losses in nats per token; the training loss is the mean over {_AVERAGED_STEPS} steps. The number of steps "
         f"in the same time differs between trainings. {seed_plan}"

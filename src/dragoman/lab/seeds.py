@@ -92,7 +92,7 @@ def is_disjoint(first: SampleStats, second: SampleStats) -> bool:
 def comparison_phrase(first: SampleStats, second: SampleStats, *, less_is_better: bool = True) -> str:
     """Return a phrase such as "better than", or "not clearly better or worse than" if the ranges overlap."""
     if min(len(first.values), len(second.values)) < 2:
-        return "not repeated often enough to be compared with"
+        return "trained too few times to be compared with"
     if not is_disjoint(first, second):
         return "not clearly better or worse than"
     return "better than" if (first.median < second.median) == less_is_better else "worse than"
@@ -103,13 +103,13 @@ def compare_variants(quantity: str, variants: Mapping[str, SampleStats], format_
     (name, first), (other_name, second) = variants.items()
     values = f"{quantity}: {first.format(format_value)} {name}, {second.format(format_value)} {other_name}"
     fewest, most = sorted(len(sample.values) for sample in (first, second))
-    values += f" (without {most - fewest} that diverged)" if fewest < most else ""
+    values += f" (excluding {most - fewest} that diverged)" if fewest < most else ""
     if fewest < 2:
         return f"{values}; with one training per variant, the difference may be due to chance."
     if not is_disjoint(first, second):
-        return f"{values}; no clear difference, as the ranges over seeds overlap."
+        return f"{values}; no clear difference, because the ranges over seeds overlap."
     better = name if first.median < second.median else other_name
-    return f"{values}; better {better} (with each of {fewest} seeds)."
+    return f"{values}; better {better} (for all {fewest} seeds)."
 
 
 # Curves

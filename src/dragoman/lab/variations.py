@@ -142,9 +142,9 @@ def score_model(
 def _explanation(steps: int) -> str:
     return (
         f"Each row is the mean ± standard deviation over {_SEEDS} seeds, with one setting changed, after {steps:,} "
-        "steps. A row is called better or worse than the base only if the means differ by more than "
-        f"{_STUDENT_T} standard errors, which happens by chance in one of twenty comparisons; there are "
-        f"{len(VARIATIONS) - 1} of them. Perplexity is that of the reference tokens, without label smoothing."
+        "steps. A row counts as better or worse than the base only if the means differ by more than "
+        f"{_STUDENT_T} standard errors, which happens by chance in one of twenty comparisons; the table has "
+        f"{len(VARIATIONS) - 1}. Perplexity is computed on the reference tokens, without label smoothing."
     )
 
 

@@ -58,7 +58,7 @@ class LearnedPositions(nn.Module):
     def forward(self, first: int, length: int) -> Tensor:
         """Return the vectors (T D) of positions first, first + 1, …"""
         assert first + length <= len(self.table), (
-            f"position {first + length} is beyond the {len(self.table)} learned ones"
+            f"position {first + length} exceeds the {len(self.table)} learned positions"
         )
         return self.table[first : first + length]
 

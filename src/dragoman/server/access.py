@@ -28,7 +28,7 @@ class AccessPolicy:
     def check_host(self, headers: RawHeaders) -> None:
         """Refuse unknown host names: another site's name can be made to resolve to this machine (DNS rebinding)."""
         if not self._is_known_host(headers.get(b"host", b"")):
-            raise Problem(421, "wrong_host", "This server does not serve that host name; see --allow-host.")
+            raise Problem(421, "wrong_host", "This host name is not allowed; see --allow-host.")
 
     def check_origin(self, headers: RawHeaders) -> None:
         """Refuse requests that a page of another site has sent."""

@@ -35,7 +35,7 @@ _EVENT_SCHEMA = {  # before OpenAPI 3.2 the schema of a stream is that of each e
     "required": ["data"],
     "properties": {
         "event": {"type": "string", "enum": ["message", "done", "error"], "default": "message"},
-        "data": {"type": "string", "description": "JSON: the text so far; for done the response, for error the error"},
+        "data": {"type": "string", "description": "JSON: the text so far; in done, the response; in error, the error"},
     },
 }
 _TRANSLATE_RESPONSE = {"model": TranslateResponse, "content": {"text/event-stream": {"schema": _EVENT_SCHEMA}}}
@@ -163,7 +163,7 @@ def _state_response(name: str, is_true: bool) -> Response:
 
 
 async def _event_stream_response(events: AsyncIterator[dict[str, Any]], headers: dict[str, str]) -> Response:
-    """Return a stream of server-sent events; a problem before the first is an ordinary error response."""
+    """Return a stream of server-sent events; an error before the first event is an ordinary error response."""
     first = await anext(events)
 
     async def encoded_events() -> AsyncIterator[bytes]:

@@ -255,7 +255,7 @@ def _find_model(service: TranslationService, source: str, target: str) -> dict[s
 async def _detect_language(service: TranslationService, text: str) -> dict[str, Any]:
     ranked = await service.detect_language(text)
     if not ranked:
-        raise Problem(400, "unknown", "No translator is served here.", field="source")
+        raise Problem(400, "unknown", "This server has no translation model.", field="source")
     return ranked[0]
 
 

@@ -64,7 +64,7 @@ def _parse_change(change: str) -> dict[str, float]:
     name, _, value = change.partition("=")
     name = _OLD_NAMES.get(name, name)
     if name not in _NAMES:
-        raise UserError(f'--limit {change}: there is no limit "{name}".{did_you_mean(name, _NAMES)}')
+        raise UserError(f'--limit {change}: unknown limit "{name}".{did_you_mean(name, _NAMES)}')
     is_integer = isinstance(getattr(Limits(), name), int)
     try:
         number = int(value) if is_integer else float(value)

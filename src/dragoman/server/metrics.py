@@ -37,7 +37,7 @@ class ServerMetrics:
         yield from _metric_header("requests_total", "counter", "Responses by route and status.")
         for (route, status), count in sorted(self.responses.items()):
             yield f'dragoman_requests_total{{route="{route}",status="{status}"}} {count}'
-        yield from _metric_header("refused_total", "counter", "Refused requests by the code of the error.")
+        yield from _metric_header("refused_total", "counter", "Refused requests by error code.")
         for code, count in sorted(self.rejections.items()):
             yield f'dragoman_refused_total{{code="{code}"}} {count}'
         yield from self._render_histogram()
@@ -49,7 +49,7 @@ class ServerMetrics:
             yield f"dragoman_{name} {value():g}"
 
     def _render_histogram(self) -> Iterator[str]:
-        yield from _metric_header("request_seconds", "histogram", "From a request to the end of its response.")
+        yield from _metric_header("request_seconds", "histogram", "Seconds from a request to the end of its response.")
         for route, counts in sorted(self.duration_buckets.items()):
             for bound, count in zip((*map(str, _BUCKET_SECONDS), "+Inf"), accumulate(counts), strict=True):
                 yield f'dragoman_request_seconds_bucket{{route="{route}",le="{bound}"}} {count}'
@@ -62,10 +62,10 @@ _HELP = {
     "characters": "Characters of text translated.",
     "decoded": "Sentences decoded by the worker, including those of abandoned requests.",
     "abandoned": "Requests whose client disconnected before the response.",
-    "restarts": "Restarts of the worker after it died.",
-    "reloads": "Reloads of weights that a training has written.",
+    "restarts": "Restarts of the worker after it exited unexpectedly.",
+    "reloads": "Reloads of models whose weights changed.",
     "waiting": "Requests admitted and not yet answered.",
-    "waiting_characters": "Characters of text in these requests.",
+    "waiting_characters": "Characters of text in requests admitted and not yet answered.",
     "connections": "Open connections.",
     "worker_ready": "1 if the worker can translate.",
     "memory_bytes": "Resident memory of the HTTP server.",

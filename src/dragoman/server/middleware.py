@@ -184,7 +184,7 @@ class GuardMiddleware:
     async def _check_and_forward(self, exchange: _Exchange) -> None:
         scope, limits, connection = exchange.scope, exchange.limits, self.connections.find(exchange.scope)
         if connection and connection.is_surplus:
-            raise Problem(503, "busy", "There are too many connections.", retry_after=1)
+            raise Problem(503, "busy", "Too many connections.", retry_after=1)
         self.access.check_host(exchange.headers)
         self.access.check_origin(exchange.headers)
         is_authorized = self.access.has_valid_token(exchange.headers)

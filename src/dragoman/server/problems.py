@@ -45,12 +45,12 @@ def worker_restarting() -> Problem:
 
 def deadline_exceeded() -> Problem:
     """Return the response to a request that was not finished in time."""
-    return Problem(503, "deadline", "The request was not finished in time.", retry_after=5)
+    return Problem(503, "deadline", "The request timed out.", retry_after=5)
 
 
 def internal_error() -> Problem:
     """Return the response to an exception in the server."""
-    return Problem(500, "internal", "Internal server error; the log has this request id.")
+    return Problem(500, "internal", "Internal server error; the server log has details under this request id.")
 
 
 async def http_error_response(request: Request, error: Exception) -> Response:
@@ -72,7 +72,7 @@ async def internal_error_response(request: Request, _error: Exception) -> Respon
 
 _FRAMEWORK_MESSAGES = {
     400: "The request cannot be parsed.",
-    404: "There is nothing at this path.",
+    404: "This path does not exist.",
     405: "This path does not support that method.",
 }
 EXCEPTION_HANDLERS: dict[Any, Any] = {HTTPException: http_error_response, Exception: internal_error_response}

@@ -115,7 +115,7 @@ class ModelRegistry:
         unused = languages.keys() - {model.name for model in models}
         if unused:
             known = ", ".join(model.name for model in models)
-            raise UserError(f"--languages {min(unused)}=…: no run of this name is served; the names are {known}.")
+            raise UserError(f"--languages {min(unused)}=…: no run with this name is served; expected one of {known}.")
         names = Counter(model.name for model in models)
         for model in models:
             self.add(model, ambiguous=names[model.name] > 1)
@@ -126,8 +126,8 @@ class ModelRegistry:
             model.name = f"{model.name}.{model.label}"
         if model.name in self.models:
             raise UserError(
-                f"{self.models[model.name].run} and {model.run} have the same name and do the same "
-                f"({model.label}); rename one of the directories."
+                f"{self.models[model.name].run} and {model.run} have the same name and serve the same "
+                f"purpose ({model.label}); rename one of the directories."
             )
         self.models[model.name] = model
 

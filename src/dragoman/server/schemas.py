@@ -28,26 +28,28 @@ class StrictRequest(BaseModel):
 
 
 class TranslateRequest(StrictRequest):
-    """One or several texts to translate, or to process as the model's task does."""
+    """One or several texts to translate, or to process with a model of another task."""
 
     text: _RequestText | None = Field(None, description="the text; for a language model, the prompt")
     texts: _RequestTexts | None = Field(None, description="several texts, instead of text")
     model: _Name | None = Field(None, description="name of the model, as in /v1/info; the first if omitted")
     source: _Name | None = Field(None, description="code of the source language, instead of model")
     target: _Name | None = Field(None, description="code of the target language, instead of model")
-    beam: _RequestBeam | None = Field(None, description="beam size; that of the model's recipe if omitted")
+    beam: _RequestBeam | None = Field(None, description="beam size; if omitted, that of the model's recipe")
     n_best: _RequestBeam = Field(1, description="number of translations per text, best first")
     prefix: _RequestText = Field("", description="beginning of the translation of a single text")
     details: bool = Field(False, description="also return tokens, words and word alignment")
     pictures: bool = Field(False, description="also return drawings of the outputs, for models whose output is a tree")
     split: bool = Field(True, description="split the text into sentences; otherwise into lines only")
-    stream: bool = Field(False, description="send the translation of a single text while it grows, as events")
-    length: int | None = Field(None, ge=1, le=2000, description="maximum number of tokens of a language model")
+    stream: bool = Field(False, description="stream the translation of a single text as server-sent events")
+    length: int | None = Field(None, ge=1, le=2000, description="maximum number of generated tokens (language models)")
     temperature: float | None = Field(None, ge=0, le=10, description="sampling temperature; 0: greedy")
-    top_k: int | None = Field(None, ge=0, le=1_000_000, description="sample from the k likeliest tokens; 0: from all")
-    top_p: float | None = Field(None, gt=0, le=1, description="sample from the fewest tokens with this probability")
-    seed: int | None = Field(None, ge=0, lt=1 << 31, description="seed of the random numbers")
-    stop: Annotated[str, StringConstraints(max_length=256)] | None = Field(None, description="end before this text")
+    top_k: int | None = Field(None, ge=0, le=1_000_000, description="sample from the k most likely tokens; 0: all")
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="sample from the smallest set of tokens with this probability"
+    )
+    seed: int | None = Field(None, ge=0, lt=1 << 31, description="random seed")
+    stop: Annotated[str, StringConstraints(max_length=256)] | None = Field(None, description="stop before this text")
 
 
 class AttentionRequest(StrictRequest):
@@ -61,7 +63,7 @@ class AttentionRequest(StrictRequest):
         [], max_length=512, description="attention heads to switch off: kind, layer, head, counted from 0"
     )
     without: list[_RequestHead] | None = Field(
-        None, max_length=512, deprecated=True, description="old name of ablate_heads"
+        None, max_length=512, deprecated=True, description="former name of ablate_heads"
     )
     beam: _RequestBeam | None = Field(None, description="beam size")
     trace: bool = Field(False, description="also return the tree of hypotheses")
@@ -84,7 +86,9 @@ class LibreTranslateRequest(BaseModel):
     source: _Name = Field("auto", description="code of the source language, or auto")
     target: _Name = Field(description="code of the target language")
     format: Literal["text", "html"] = Field("text", description="html: tags are kept")
-    alternatives: int = Field(0, ge=0, le=_DEFAULT_LIMITS.beam - 1, description="further translations per text")
+    alternatives: int = Field(
+        0, ge=0, le=_DEFAULT_LIMITS.beam - 1, description="number of alternative translations per text"
+    )
     api_key: str | None = Field(None, max_length=1024, description="the token, if the server requires one")
 
 
@@ -116,9 +120,9 @@ class TranslationResult(BaseModel):
     """One translation."""
 
     text: str
-    score: float = Field(description="by which translations are ranked; the mean over the sentences of a text")
-    log_probability: float = Field(description="the sum over the sentences of a text")
-    truncated: bool = Field(description="whether the length limit ended it")
+    score: float = Field(description="score that ranks the translations; the mean over the sentences of a text")
+    log_probability: float = Field(description="log probability; the sum over the sentences of a text")
+    truncated: bool = Field(description="whether the translation was cut at the length limit")
     tokens: list[TokenSpan] | None = None
     source_words: list[tuple[int, int]] | None = Field(None, description="start and end of each word of the text")
     target_words: list[tuple[int, int]] | None = Field(None, description="start and end of each translated word")

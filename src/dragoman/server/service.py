@@ -56,7 +56,7 @@ class TranslationService:
         for key, value in criteria.items():
             if value is not None and all(model[key] != value for model in self.worker.models):
                 field = "model" if key == "name" else key
-                raise Problem(404, "unknown", f"This {field} is not served; /v1/info lists the models.", field=field)
+                raise Problem(404, "unknown", f"Unknown {field}; /v1/info lists the models.", field=field)
         for model in self.worker.models:
             if all(value is None or model[key] == value for key, value in criteria.items()):
                 return model
@@ -112,7 +112,7 @@ class TranslationService:
         model = self.find_model(model_name)
         report: dict[str, Any] | None = await self.worker.request("head_report", model=model["name"])
         if report is None:
-            raise Problem(404, "no_report", "The heads of this model have not been measured with `dragoman heads`.")
+            raise Problem(404, "no_report", "This model has no head report; `dragoman heads` creates one.")
         return report
 
     async def checkpoints(self, model_name: str | None) -> dict[str, Any]:

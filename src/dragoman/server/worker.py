@@ -191,7 +191,7 @@ class DecodingWorker:
         try:
             model = self.registry.at_checkpoint(message["model"], step)
         except UserError:  # whose text names directories of this machine
-            raise UserError(f"There is no complete checkpoint of step {step}; /v1/checkpoints lists them.") from None
+            raise UserError(f"No complete checkpoint at step {step}; /v1/checkpoints lists them.") from None
         max_tokens = self.limits["attention_tokens"]
         self._submit_task(message, lambda _on_step: inspect_translation(model, message, max_tokens), "inspect")
 

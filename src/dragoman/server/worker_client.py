@@ -46,7 +46,7 @@ class WorkerClient:
             async with asyncio.timeout(_LOAD_TIMEOUT_SECONDS):
                 first = (await child.receive())[0]
         except (EOFError, OSError, TimeoutError):
-            first = {"fatal": "The worker ended before it had loaded the models; its output is above."}
+            first = {"fatal": "The worker exited before it had loaded the models; see its output above."}
         if "fatal" in first:
             await self.stop()
             raise UserError(first["fatal"])
@@ -112,7 +112,7 @@ class WorkerClient:
             await self._receive_until_closed(child)
             if self.is_closing:
                 return
-            logger.warning("the worker died; starting another")
+            logger.warning("the worker exited unexpectedly; restarting it")
             self.metrics.restarts += 1
             await child.wait_killed()
             died_young = loop.time() - started_at < _YOUNG_SECONDS

@@ -125,7 +125,7 @@ class LanguageModel(SequenceModel):
         tokens = tokenize_long_text(text, self.target_tokenizer)
         unknown = int((tokens == UNKNOWN).sum())
         if unknown:
-            on_notice(f"{unknown:,} of {len(tokens):,} tokens are unknown to the model; they count as one token each.")
+            on_notice(f"{unknown:,} of {len(tokens):,} tokens are unknown to the model; each counts as one token.")
         nats = token_losses(self.model, tokens, self.max_length, self.device, progress)
         stride = window_stride(self.max_length)
         return Perplexity.from_loss(TextLoss(float(nats.sum()), len(tokens), unknown, self.max_length, stride), text)
@@ -205,7 +205,7 @@ class ContinuationStream:
             window = self.model.max_length
             self.on_notice(
                 f"The context window of the model is {window} tokens. The text is longer, so the model continues from "
-                f"its last {window // 2} tokens and does not see what stands before them."
+                f"its last {window // 2} tokens and ignores the text before them."
             )
         self.has_slid = True
 
@@ -217,7 +217,7 @@ class GenerationTask(BaseTask):
     model_class = "dragoman.tasks.generate:LanguageModel"
     unit = "windows"
     is_language_model = True
-    input_hint = "Begin a text"
+    input_hint = "Enter the beginning of a text"
     usage_examples = ('dragoman generate {run} "…"', "dragoman evaluate {run} --reference FILE")
 
     def open_corpora(self, config: DataConfig) -> tuple[RunningText, RunningText | None]:
@@ -259,7 +259,7 @@ class GenerationTask(BaseTask):
         """Read the text to predict from the reference file."""
         if source is not None or reference is None:
             raise UserError(
-                "A language model is evaluated on a text that it predicts: give --reference, and no --source."
+                "A language model is evaluated on the text that it predicts: give --reference, but not --source."
             )
         text = RunningText.from_file(reference)
         text.count_pairs()
@@ -327,4 +327,4 @@ def _notice_unknown_characters(tokenizer: Tokenizer, prompt: str, tokens: Sequen
     unknown = list(dict.fromkeys(piece.text for piece in tokenizer.pieces(prompt) if piece.token == UNKNOWN))
     listed = ", ".join(map(repr, unknown[:_MAX_LISTED_CHARACTERS]))
     others = " and others" if len(unknown) > _MAX_LISTED_CHARACTERS else ""
-    on_notice(f"The training text has no {listed}{others}; the model reads them in the prompt as an unknown token.")
+    on_notice(f"Characters of the prompt that are not in the training text become unknown tokens: {listed}{others}.")

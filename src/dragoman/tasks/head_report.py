@@ -77,7 +77,7 @@ def _check_has_attention(run: Run, translator: SequenceModel) -> None:
     """Raise an error for a model without attention."""
     if not attention_sizes(translator.model, translator.device):
         architecture = translator.recipe.model.architecture
-        raise UserError(f'{run} has no attention to measure: its architecture, "{architecture}", has no attention.')
+        raise UserError(f'{run} has no attention to measure: architecture "{architecture}" does not use attention.')
 
 
 def _check_corpus_option(run: Run, translator: SequenceModel, corpus: ParallelCorpus | None) -> None:
@@ -85,8 +85,8 @@ def _check_corpus_option(run: Run, translator: SequenceModel, corpus: ParallelCo
     task = translator.task
     if corpus is not None and (task.is_language_model or not task.raw_text_io):
         raise UserError(
-            f"{run} is a {task.noun}, which cannot be measured on a text and its translation; leave --source and "
-            "--target out to measure it on its validation data."
+            f"{run} is a {task.noun}, which cannot be measured on a text and its translation; omit --source and "
+            "--target to measure it on its validation data."
         )
 
 
@@ -106,7 +106,7 @@ def validation_corpus(run: Run, recipe: Recipe) -> tuple[TextPairs, SplitPart | 
     try:
         corpus.count_pairs()
     except UserError as error:
-        named = ", or name a text to measure by --source and --target" if task.has_language_pair else ""
+        named = ", or give a text with --source and --target" if task.has_language_pair else ""
         raise UserError(
             f"{run} was validated on {corpus}, which cannot be read: {error} Run the command in the directory where "
             f"it was trained{named}."

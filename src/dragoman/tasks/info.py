@@ -15,7 +15,7 @@ _SCORE_DESCRIPTIONS = {
     "dot": "unscaled dot products",
     "general": "general attention",
     "additive": "additive attention",
-    "location": "additive attention that sees its earlier weights",
+    "location": "location-sensitive attention",
 }
 _ARCHITECTURE_NAMES = {  # of architectures other than the Transformer
     "recurrent": "recurrent ({cell})",
@@ -50,16 +50,16 @@ def _describe_variations(config: SelfAttentionConfig) -> list[str]:
         *(["batch normalisation"] if isinstance(config, TransformerConfig) and config.normalisation == "batch" else []),
         *([] if config.positions == "sinusoidal" else [f"{config.positions.replace('none', 'no')} positions"]),
         *(["rotary self-attention"] if config.rotary else []),
-        *([] if config.pattern == "full" else [f"{config.pattern} attention over {config.window} places"]),
+        *([] if config.pattern == "full" else [f"{config.pattern} attention over {config.window} positions"]),
     ]
 
 
 def describe_vocabulary(config: TokenizerConfig, source: int, target: int) -> str:
     """Return one line about the tokenizers: their kinds and the sizes of their vocabularies."""
     if config.joint:
-        return f"{config.kind}, {source:,} pieces, shared by both sides"
+        return f"{config.kind}, {source:,} tokens, shared by source and target"
     kinds = dict.fromkeys(side.kind for side in config.sides)
-    return f"{' and '.join(kinds)}, {source:,} and {target:,} pieces"
+    return f"{' and '.join(kinds)}, {source:,} and {target:,} tokens"
 
 
 def run_info(folder: str | Path) -> dict[str, Any]:
