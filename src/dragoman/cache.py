@@ -68,8 +68,8 @@ def find_or_build(
                 build(temporary)
         except OSError as error:
             raise UserError(
-                f"{cache}: prepared data cannot be written there ({error.strerror or error}); "
-                "free some space, or set DRAGOMAN_CACHE to another directory."
+                f"{cache}: cannot write prepared data ({error.strerror or error}); "
+                "free some disk space, or set DRAGOMAN_CACHE to another directory."
             ) from None
     return folder
 

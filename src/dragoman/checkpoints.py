@@ -89,7 +89,7 @@ def save_checkpoint(
         raise
     damage = find_damage(path)
     if damage:
-        raise OSError(f"what was written does not read back: {damage}")
+        raise OSError(f"the checkpoint is damaged after writing: {damage}")
     _remove_checkpoint(backup_path(path))
     return path
 
@@ -223,7 +223,7 @@ def _restore_optimizer(
                     f"{list(parameter.shape)}. Restore the file or the recipe."
                 )
             if not torch.isfinite(tensor).all():
-                raise UserError(f"{path}: {name}.{key} has values that are not finite; restore the file.")
+                raise UserError(f"{path}: {name}.{key} contains non-finite values. Restore the file.")
         if shared_step is not None:
             states[name]["step"] = shared_step.clone()
     # load_state_dict knows the device of each entry; it numbers the parameters in the order of the groups.
@@ -307,7 +307,7 @@ def select_checkpoints(folder: Path, count: int, average_of: str) -> list[Path]:
     intact = scheduled_checkpoints(intact) or intact
     selected = intact[:count] if average_of == "last" else best_checkpoints(intact, count)
     if not selected:
-        raise UserError(f"{folder} has no intact checkpoint to average; `dragoman train` writes them.")
+        raise UserError(f"{folder} has no intact checkpoint to average; create one with `dragoman train`.")
     return selected
 
 

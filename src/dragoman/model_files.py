@@ -100,7 +100,7 @@ def check_weights_match(tensors: Mapping[str, Tensor], weights: Mapping[str, Ten
                 f"{path}: {name} has type {tensor.dtype}, but the model needs {weight.dtype}. Restore the file."
             )
         if not torch.isfinite(tensor).all():
-            raise UserError(f"{path}: {name} has values that are not finite; restore the file, or train again.")
+            raise UserError(f"{path}: {name} contains non-finite values; restore the file, or train again.")
 
 
 def _example(names: list[str]) -> str:

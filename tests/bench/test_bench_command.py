@@ -72,7 +72,7 @@ def test_a_quick_look_writes_figures_a_table_and_a_picture(command, folder):
     assert "× best CTranslate2" in outcome.out
     assert (folder / "bench" / "bench.md").read_text().count("| dragoman") == 9
     assert (folder / "bench" / "bench.png").stat().st_size > 5000
-    assert "Written: bench/bench.json" in outcome.err
+    assert "Wrote bench/bench.json" in outcome.err
 
 
 def test_a_wish_to_stop_is_granted_after_a_whole_round_with_a_report(folder):
@@ -138,8 +138,8 @@ def test_a_run_has_its_own_size(command, folder, trained):
     refused = command("bench", trained, "--only", "decoding", "--size", "tiny")
     assert refused.code == 2
     assert (
-        f"{trained} has a size of its own; leave out --size, or leave out RUN to decode with random weights."
-        in refused.err
+        "--size cannot be combined with RUN, whose model already has a size; remove --size, or remove RUN to decode "
+        "with random weights." in refused.err
     )
 
 

@@ -155,7 +155,10 @@ def test_engines_that_are_not_installed_are_left_out_with_a_note(monkeypatch, ra
     sentences = BenchmarkSentences("toys", [[5, END]], None, fixed_length=True)
     with decoding_engines(random_folder, random_weights, sentences, plan, notes.append) as makes:
         assert list(makes) == ["dragoman float32", "dragoman int8"]
-    assert [note.split(" is not installed")[0] for note in notes] == ["CTranslate2", "Hugging Face Transformers"]
+    assert [note.split(" is skipped because it is not installed")[0] for note in notes] == [
+        "CTranslate2",
+        "Hugging Face Transformers",
+    ]
 
 
 def test_ctranslate2_runs_in_both_precisions_with_one_worker_and_with_many(random_weights):
@@ -174,7 +177,7 @@ def test_sentences_that_cannot_be_read_at_once_are_left_out_and_counted(random_w
         BenchmarkText("toys", ["a b", long, " "], ["A", "B", "C"]), random_weights, PLAN, notes.append
     )
     assert (len(found.sources), found.references) == (1, ["A"])
-    assert notes == ["toys: 1 sentences are longer than 256 pieces and left out."]
+    assert notes == ["toys: sentences skipped because they exceed 256 pieces: 1."]
 
 
 def test_a_text_without_sentences_cannot_be_translated(random_weights):

@@ -64,7 +64,7 @@ def test_decoding_has_a_table_for_bulk_and_one_for_single_sentences(report):
 
 def test_what_was_not_measured_has_no_table(report):
     alone = BenchmarkReport(report.machine, report.config, [], report.peaks, report.training, [])
-    assert [table.title for table in alone.tables()] == ["Matrix products of this machine, 2048³", "Training"]
+    assert [table.title for table in alone.tables()] == ["Matrix multiplication speed, 2048³", "Training"]
 
 
 def test_the_markdown_holds_every_table_machine_and_notes(report):

@@ -104,7 +104,7 @@ def test_a_rival_that_cannot_start_is_left_out_with_its_reason():
     notes: list[str] = []
     with start_engines({"rival": (Broken, ()), "a": (Echo, ("A",))}, notes.append) as workers:
         assert list(workers) == ["a"]
-    assert notes == ["rival is left out: RuntimeError: no such engine"]
+    assert notes == ["rival is skipped: RuntimeError: no such engine"]
 
 
 def test_without_us_there_is_nothing_to_compare():
@@ -115,7 +115,7 @@ def test_without_us_there_is_nothing_to_compare():
 def test_a_process_that_dies_is_named():
     with (
         start_engines({"rival": (Fragile, ())}, nobody) as workers,
-        pytest.raises(UserError, match="rival ended with code -9"),
+        pytest.raises(UserError, match="rival process exited with code -9"),
     ):
         workers["rival"].run_turn("die")
 

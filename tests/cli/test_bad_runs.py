@@ -100,7 +100,7 @@ DAMAGES = {
     "a missing tensor": (change_tensors(without_one), "1 tensors are missing ("),
     "a tensor too many": (change_tensors(with_a_foreign_one), "1 are unknown (foreign)"),
     "a tensor of another shape": (change_tensors(with_one_misshapen), "has shape ["),
-    "a tensor with a NaN": (change_tensors(with_a_nan), "has values that are not finite"),
+    "a tensor with a NaN": (change_tensors(with_a_nan), "contains non-finite values"),
     "weights of another product": (lambda run: save_file({}, run / "model.safetensors", {"format": "pt"}),
                                    "model.safetensors has format 'pt'; this version of Dragoman reads 'dragoman-1'."),
     "facts of another shape": (with_facts("[1]"), "model.safetensors is damaged or not"),
@@ -163,7 +163,7 @@ def test_averaging_what_was_never_trained_leaves_nothing_behind(command, tmp_pat
     """It left a lock, by which the next training took the user's own recipe and notes for its own, and erased them."""
     (tmp_path / "recipe.toml").write_text('preset = "tiny"\n')
     refused = command("average", tmp_path)
-    assert (refused.code, "holds no checkpoints to average" in refused.err) == (2, True)
+    assert (refused.code, "has no checkpoints to average" in refused.err) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.toml"]
 
 

@@ -50,8 +50,8 @@ def test_a_table_has_all_sentences_and_the_short_ones_and_says_what_counted(eval
 
 def test_what_was_not_scored_is_said_with_its_line_beside_the_result(evaluated):
     assert evaluated(FOUND, RIGHT).err.splitlines() == [
-        'found: line 2: not scored (error): word 1 is "cats", in the reference it is "dogs".',
-        "found: line 3: not scored (skipped): it has no words that are scored.",
+        'found: line 2: not scored (error): word 1 is "cats", but the reference has "dogs".',
+        "found: line 3: not scored (skipped): it has no scored words.",
     ]
 
 
@@ -89,7 +89,7 @@ def test_a_parameter_file_says_what_counts(evaluated, tmp_path):
     outcome = evaluated(FOUND, RIGHT, "--parameters", "my.prm")
     assert "up to 1 words" in outcome.out
     assert "labelled brackets; without X .; cats = dogs" in outcome.out
-    assert outcome.err == "found: line 3: not scored (skipped): it has no words that are scored.\n"
+    assert outcome.err == "found: line 3: not scored (skipped): it has no scored words.\n"
 
 
 REFUSED = {
@@ -101,7 +101,7 @@ REFUSED = {
     "text for trees": (["run"] * 3, ["(S (V run))"] * 3, 'no sentence can be scored; line 1: "run" is outside'),
     "trees of other sentences": (
         [f"(S (V {n}))" for n in range(12)], ["(S (V run))"] * 12,
-        'found: 12 of 12 sentences do not match their reference; line 1: word 1 is "0", in the reference it is',
+        'found: 12 of 12 sentences do not match their reference; line 1: word 1 is "0", but the reference has',
     ),
     "text for references": (RIGHT, ["the dog runs ."] * 3, 'right: line 1: "the" is outside of all brackets.'),
 }  # fmt: skip

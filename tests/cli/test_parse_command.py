@@ -80,7 +80,8 @@ def test_trees_are_indented_or_drawn(command, parser, tmp_path):
 def test_what_does_not_go_together_is_refused(command, parser, trained):
     assert "--format svg draws one tree, got 2" in command("parse", parser, DOG, DOG, "--format", "svg").err
     assert (
-        "--scores and --json need --format brackets" in command("parse", parser, DOG, "--format", "html", "--json").err
+        "--scores and --json require --format brackets"
+        in command("parse", parser, DOG, "--format", "html", "--json").err
     )
     assert "is a translator; use `dragoman translate`" in command("parse", trained, DOG).err
 

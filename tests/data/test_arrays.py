@@ -155,7 +155,8 @@ def test_no_usable_pair_says_why(corpus_of, tokenizer, tmp_path):
 def test_a_cache_that_cannot_be_written_says_what_to_do(corpus_of, tokenizer, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(
-        UserError, match=r"cannot be written there .*; free some space, or set DRAGOMAN_CACHE to another directory"
+        UserError,
+        match=r"cannot write prepared data .*; free some disk space, or set DRAGOMAN_CACHE to another directory",
     ):
         tokenize_corpus(corpus_of(PAIRS), tokenizer, tokenizer, 20, tmp_path / "file" / "cache")
 

@@ -33,15 +33,15 @@ def found(report: DataReport, words: str) -> Finding:
         (("", "leer"), "empty lines", "warning"),
         (("blank", " \t"), "empty lines", "warning"),
         (("@@ 17 @@", "@@ 17 @@"), "source and target are the same", "warning"),
-        (("Yes, that is what I would say.", "Ja."), "times the characters", "warning"),
-        (("Ja " * 20, "Donaudampfschifffahrtsgesellschaft"), "times the words", "warning"),
+        (("Yes, that is what I would say.", "Ja."), "times as many characters", "warning"),
+        (("Ja " * 20, "Donaudampfschifffahrtsgesellschaft"), "times as many words", "warning"),
         (("A caf\u00c3\u00a9", "Ein Café"), "decoded as Windows-1252", "warning"),
         (("caf\ufffd", "Café"), "replacement characters", "warning"),
         (("a\x00b", "a b"), "control or invisible", "note"),
         (("a\u202eb", "a b"), "control or invisible", "note"),
-        (("a" * 1001, "b" * 1000), "over 1,000 characters", "note"),
-        (GOOD[0], "pairs that occurred before", "warning"),
-        ((GOOD[0][0], "Etwas ganz anderes steht hier."), "sources that occurred before", "note"),
+        (("a" * 1001, "b" * 1000), "more than 1,000 characters", "note"),
+        (GOOD[0], "duplicate pairs", "warning"),
+        ((GOOD[0][0], "Etwas ganz anderes steht hier."), "duplicate sources", "note"),
     ],
 )
 def test_what_is_odd_is_found_with_its_place(corpus_of, pair, words, severity):
@@ -68,7 +68,7 @@ def test_accented_text_is_no_mojibake(corpus_of):
 
 def test_a_language_without_spaces_is_not_called_too_short(corpus_of):
     report = check_corpus(corpus_of([("one two three four five six seven eight nine ten", "一二三四五六七八九十")] * 5))
-    assert "times the words" not in str(report)
+    assert "times as many words" not in str(report)
 
 
 def test_validation_pairs_that_are_trained_on_are_found(corpus_of):
@@ -81,7 +81,7 @@ def test_validation_pairs_that_are_trained_on_are_found(corpus_of):
 
 def test_swapped_validation_files_are_found(corpus_of):
     report = check_corpus(corpus_of(GOOD), corpus_of([(target, source) for source, target in MORE], "valid"))
-    assert found(report, "source and target look swapped").severity == "warning"
+    assert found(report, "source and target seem to be swapped").severity == "warning"
 
 
 def test_one_file_given_twice_is_found(write):
@@ -105,7 +105,7 @@ def test_what_was_taken_off_the_text_is_said(write):
 def test_the_report_is_plain_text_with_the_worst_first(corpus_of):
     report = check_corpus(corpus_of([*GOOD, ("a\x1b[31mb", "\u202eb"), ("", "leer")]))
     lines = str(report).split("\n")
-    assert lines[0] == "warning: 1 × training text: empty lines; their pairs are left out of training"
+    assert lines[0] == "warning: 1 × training text: empty lines; their pairs are not used for training"
     assert lines[1].strip() == "line 8:  | leer"
     assert str(report).replace("\n", "").isprintable()
     assert len(report) == 3
@@ -119,6 +119,6 @@ def test_multi30k_has_two_pairs_without_a_translation():
         ParallelCorpus.from_files(folder / "train.en.gz", folder / "train.de.gz"),
         ParallelCorpus.from_files(folder / "val.en.gz", folder / "val.de.gz"),
     )
-    assert found(report, "times the characters").count == 2
+    assert found(report, "times as many characters").count == 2
     assert "swapped" not in str(report)
     assert not report.has_errors

@@ -60,7 +60,7 @@ def test_a_byte_order_mark_is_taken_off_the_start_only_and_said(write):
     said: list[str] = []
     path = write("bom.txt", "\ufeffa\n\ufeffb\n".encode())
     assert list(read_lines(path, said.append)) == ["a", "\ufeffb"]
-    assert said == [f"{path}: a byte-order mark at its start was removed."]
+    assert said == [f"{path}: the byte-order mark at the start was removed."]
 
 
 def test_gzip_is_known_by_its_content_not_its_name(write):

@@ -58,7 +58,7 @@ def test_carriage_returns_before_line_feeds_are_removed_and_others_are_content(s
     content = b"\xef\xbb\xbfone\r\ntwo\rthree\r\r\nfour\r"
     assert "".join(read_text_blocks(write("a.txt", content), notices.append)) == "one\ntwo\rthree\r\nfour\r"
     assert [notice.split(": ")[1] for notice in notices] == [
-        "a byte-order mark at its start was removed.",
+        "the byte-order mark at the start was removed.",
         "lines end in CRLF; the CR was removed.",
     ]
 

@@ -171,5 +171,5 @@ def test_a_vocabulary_that_cannot_write_trees_is_refused(pieces):
 
 
 def test_a_longest_output_without_room_for_brackets_is_refused():
-    with pytest.raises(UserError, match="extra_length = 2 leaves no room"):
+    with pytest.raises(UserError, match="extra_length = 2 is too small for"):
         writer(Toy(1, VOCABULARY), DecodingConfig(extra_length=2))

@@ -135,13 +135,13 @@ def test_several_trees_on_a_line_are_one_sentence():
 
 
 NOT_SCORED = {
-    "nothing": ("", "skipped", "it has no words that are scored."),
-    "punctuation only": ("(S (. .))", "skipped", "it has no words that are scored."),
+    "nothing": ("", "skipped", "it has no scored words."),
+    "punctuation only": ("(S (. .))", "skipped", "it has no scored words."),
     "no words, malformed": ("(S (NP", "skipped", "not closed"),
-    "another word": ("(S (A a) (B c))", "error", 'word 2 is "c", in the reference it is "b".'),
-    "another case": ("(S (A A) (B b))", "error", 'word 1 is "A", in the reference it is "a".'),
-    "a word more": ("(S (A a) (B b) (C c))", "error", "it has 3 words that are scored, the reference has 2."),
-    "a word less": ("(S (A a))", "error", "it has 1 words that are scored, the reference has 2."),
+    "another word": ("(S (A a) (B c))", "error", 'word 2 is "c", but the reference has "b".'),
+    "another case": ("(S (A A) (B b))", "error", 'word 1 is "A", but the reference has "a".'),
+    "a word more": ("(S (A a) (B b) (C c))", "error", "it has 3 scored words, but the reference has 2."),
+    "a word less": ("(S (A a))", "error", "it has 1 scored words, but the reference has 2."),
     "not closed": ("(S (A a) (B b)", "error", "the tree that begins here is not closed"),
     "closed too often": ("(S (A a) (B b)))", "error", 'unmatched ")".'),
     "two words in a bracket": ("(S (A a b) (B b))", "error", 'the bracket "(A a b)" contains 2 words'),
@@ -198,7 +198,7 @@ def test_an_apostrophe_taken_for_a_quotation_mark_is_put_back():
 
 def test_a_quotation_mark_on_both_sides_stays_deleted():
     reference, hypothesis = "(S (N a) ('' ') (N b))", "(S (N a) ('' ') (N c) (N b))"
-    assert "it has 3 words that are scored, the reference has 2" in one(hypothesis, reference, QUOTES).why
+    assert "it has 3 scored words, but the reference has 2" in one(hypothesis, reference, QUOTES).why
     assert one(reference, reference, QUOTES).words == 2
 
 
@@ -283,7 +283,7 @@ def test_a_score_says_by_what_rules_it_was_made():
 def test_scores_are_plain_values():
     found = to_json(score_brackets([SAW, ""], [SAW, SAW]), [1, 2], each=True)
     assert (found["all"]["f1"], found["short"]["sentences"], found["rules"]["cutoff"]) == (100, 2, 40)
-    assert found["not_scored"] == [{"line": 2, "status": "skipped", "why": "it has no words that are scored."}]
+    assert found["not_scored"] == [{"line": 2, "status": "skipped", "why": "it has no scored words."}]
     assert [sentence["matched"] for sentence in found["sentences"]] == [6, 0]
     assert "sentences" not in to_json(score_brackets([SAW], [SAW]), [1])
 

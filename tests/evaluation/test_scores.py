@@ -197,12 +197,12 @@ def test_one_better_sentence_is_within_the_noise(hypotheses, references):
     """Approximate randomisation as sacrebleu 2.6.0 has it gives p = 0.0001 here."""
     comparison = compare_systems([references[0], *hypotheses[1:]], hypotheses, references, metric="chrf")
     assert comparison.ours.value > comparison.theirs.value
-    assert comparison.p_value > 0.05 and "within the noise" in comparison.verdict
+    assert comparison.p_value > 0.05 and "not significant" in comparison.verdict
 
 
 def test_the_same_output_twice_is_no_difference(hypotheses, references):
     comparison = compare_systems(hypotheses, list(hypotheses), references)
-    assert comparison.p_value == 1 and "score the same" in comparison.verdict
+    assert comparison.p_value == 1 and "same score" in comparison.verdict
 
 
 def test_a_comparison_can_be_repeated(hypotheses, references):

@@ -81,7 +81,7 @@ def test_the_experiment_reports_tables_and_pictures(tmp_path, corpus):
     assert len([part for part in report.parts if isinstance(part, ReportTable)]) == 4
     assert all((lab.folder / part.file).exists() for part in report.parts if isinstance(part, ReportPicture))
     assert all(math.isfinite(fit["both"]["median"]) for fit in report.results["exponents"]["n"].values())
-    assert any("table 1 says 2" in finding for finding in report.findings)
+    assert any("table 1 gives 2" in finding for finding in report.findings)
 
 
 def test_finished_measurements_are_not_repeated_after_an_interruption(tmp_path, corpus):

@@ -65,7 +65,7 @@ def test_a_budget_is_parsed_as_a_duration(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "soon", "10", "-5m", "5 minutes", "m", "1e3s", "m5"])
 def test_a_budget_that_is_not_a_duration_is_an_error(text):
-    with pytest.raises(UserError, match="write it like 90m, 2h, 1h30m or 45s"):
+    with pytest.raises(UserError, match="expected a value such as 90m, 2h, 1h30m or 45s"):
         parse_budget(text)
 
 
@@ -97,7 +97,7 @@ def test_a_finished_experiment_runs_again_only_with_overwrite(order):
     again = run_all({"masks": experiment}, order(), on_event=message.append)
     assert len(experiment.budgets) == 1
     assert again == first
-    assert message == [Notice(f"{order().root / 'masks'} is finished already; use --overwrite to run it again.")]
+    assert message == [Notice(f"{order().root / 'masks'} is already finished; use --overwrite to run it again.")]
     run_all({"masks": experiment}, order(overwrite=True))
     run_all({"masks": experiment}, order(seed=2))
     assert len(experiment.budgets) == 3
@@ -147,7 +147,7 @@ def test_measurements_are_repeated_for_another_model(order, trained, tmp_path):
 
 def test_a_model_that_no_experiment_inspects_is_an_error():
     check_model_is_used(select_experiments("all"))
-    with pytest.raises(UserError, match="--run names a model for heads and alignment to inspect; masks trains its"):
+    with pytest.raises(UserError, match="--run is supported only by heads and alignment; masks trains its"):
         check_model_is_used(select_experiments("masks"))
 
 

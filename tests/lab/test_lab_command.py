@@ -42,9 +42,9 @@ def test_an_experiment_prints_its_findings_and_runs_once(command, tmp_path, toy_
     first, again = (command(*arguments, "--budget", "60s") for _ in range(2))
     assert first.code == again.code == 0
     assert first.out == again.out
-    assert first.out.startswith("Word alignment") and "has an alignment error rate of" in first.out
+    assert first.out.startswith("Word alignment") and "have an alignment error rate of" in first.out
     assert "report.html" in first.err
-    assert "finished already" in again.err and "finished already" not in first.err
+    assert "already finished" in again.err and "already finished" not in first.err
     assert f"- model: {trained}" in (tmp_path / "lab" / "alignment" / "report.md").read_text()
 
 

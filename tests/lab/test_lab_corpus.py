@@ -49,9 +49,9 @@ def test_the_splits_of_a_folder_are_used_as_they_are(tmp_path):
 def test_a_folder_of_three_languages_needs_a_choice_of_two(tmp_path):
     for tongue in ("cs", "de", "en"):
         (tmp_path / f"train.{tongue}").write_text("a\n")
-    with pytest.raises(UserError, match="has cs, de, en; choose source and target language, such as --languages cs:de"):
+    with pytest.raises(UserError, match="has the languages cs, de, en; choose two, for example --languages cs:de"):
         find(str(tmp_path), tmp_path / "lab")
-    with pytest.raises(UserError, match="has cs, de, en"):
+    with pytest.raises(UserError, match="has the languages cs, de, en"):
         find(str(tmp_path), tmp_path / "lab", languages="en:fr")
 
 

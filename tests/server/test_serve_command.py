@@ -20,13 +20,13 @@ def listening():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--host", "0.0.0.0"], "without --token anyone there may use it"),
+        (["--host", "0.0.0.0"], "without --token anyone can use the server"),
         (["--host", "0.0.0.0", "--without-token"], "give both --without-token and --open-to-all"),
         (["--host", "::", "--open-to-all"], "give both --without-token and --open-to-all"),
         (["--token", "short"], "8 to 512 ASCII letters"),
         (["--token", "with some spaces"], "without spaces"),
-        (["--languages", "toy"], "as in NAME=en:de"),
-        (["--languages", "toy=en"], "as in NAME=en:de"),
+        (["--languages", "toy"], "such as NAME=en:de"),
+        (["--languages", "toy=en"], "such as NAME=en:de"),
         (["--limit", "bodybytes=3"], 'Did you mean "body_bytes"'),
         (["--host", "no.such.host.invalid", "--token", "long-enough"], "Cannot listen on no.such.host.invalid"),
         (["--host", "192.0.2.1", "--token", "long-enough"], "Cannot listen on 192.0.2.1"),

@@ -90,7 +90,7 @@ def test_a_run_against_itself_is_within_the_noise(command, trained, toy_files):
 def test_averaging_other_checkpoints_makes_another_model(command, own_run):
     before = (own_run / "model.safetensors").read_bytes()
     outcome = command("average", own_run, "--last", 1)
-    assert "the mean of 1: the checkpoints of steps 8" in outcome.err
+    assert "the average of the checkpoints at steps 8" in outcome.err
     assert (own_run / "model.safetensors").read_bytes() != before
     assert command("translate", own_run, "a b").code == 0
 
@@ -197,4 +197,4 @@ def test_a_text_longer_than_any_in_training_is_translated_in_parts(trained):
 def test_a_text_that_had_to_be_cut_is_told_of(command, trained):
     told = command("translate", trained, "--json", ". ".join(["a b c d e"] * 3), "a b")
     assert [json.loads(line)[0]["parts"] > 1 for line in told.out.splitlines()] == [True, False]
-    assert "1 line exceeded the maximum length in training and was translated in parts" in told.err
+    assert "1 line exceeded the maximum training length and was translated in parts" in told.err

@@ -45,5 +45,5 @@ def test_a_damaged_checkpoint_is_not_averaged(saved):
 
 
 def test_without_a_whole_checkpoint_there_is_nothing_to_average(tmp_path):
-    with pytest.raises(UserError, match=r"has no intact checkpoint to average; `dragoman train` writes them"):
+    with pytest.raises(UserError, match=r"has no intact checkpoint to average; create one with `dragoman train`"):
         select_checkpoints(tmp_path, 2, "last")

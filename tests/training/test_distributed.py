@@ -31,7 +31,7 @@ def test_two_processes_make_the_same_updates_as_one_dropout_included(toy_recipe,
         env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert launched.returncode == 0, launched.stderr
-    assert launched.stderr.count("Training into") == 1  # only the main process reports
+    assert launched.stderr.count("Training run") == 1  # only the main process reports
     expected, losses = (step_losses(run) for run in (one.folder, tmp_path / "two"))
     assert len(losses) == 5
     assert losses == pytest.approx(expected, rel=1e-3)  # gradients are summed in another order, and Adam amplifies that

@@ -102,7 +102,7 @@ def test_a_checkpoint_that_does_not_read_back_is_not_called_saved(toy_recipe, tm
     listener = Filler(tmp_path, full_from=99, full_until=99)
     dragoman.train(toy_recipe(tmp_path / "run"), on_event=listener)
     assert [event.step for event in listener.of_kind(CheckpointSaved)] == [3, 8]
-    assert "does not read back: model.safetensors has" in str(listener.of_kind(Notice))
+    assert "damaged after writing: model.safetensors has" in str(listener.of_kind(Notice))
 
 
 def test_too_small_a_disk_is_refused_before_training_with_the_numbers(command, toy_recipe, tmp_path, monkeypatch):

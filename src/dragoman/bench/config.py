@@ -94,10 +94,11 @@ class BenchmarkConfig:
             )
         task = task_for(Run(self.run).read_recipe()) if self.run else None
         if task and not task.has_language_pair:
-            raise UserError(f"{self.run} is a {task.noun}; `dragoman bench` compares translators.")
+            raise UserError(f"{self.run} is a {task.noun}; `dragoman bench` supports translators only.")
         if self.run and self.sizes and self.only == "decoding":
             raise UserError(
-                f"{self.run} has a size of its own; leave out --size, or leave out RUN to decode with random weights."
+                "--size cannot be combined with RUN, whose model already has a size; remove --size, or remove RUN to "
+                "decode with random weights."
             )
 
 

@@ -69,7 +69,7 @@ def tokenize_sentences(
     readable = [row for row in tokens if len(row[0]) <= translator.max_length]
     if len(readable) < len(tokens):
         left_out = len(tokens) - len(readable)
-        on_notice(f"{text.origin}: {left_out:,} sentences are longer than {translator.max_length} pieces and left out.")
+        on_notice(f"{text.origin}: sentences skipped because they exceed {translator.max_length} pieces: {left_out:,}.")
     if not readable:
         raise _no_sentences_error(text)
     sources, kept_references = zip(*readable, strict=True)
@@ -165,7 +165,7 @@ def decoding_engines(
 def _is_installed(name: str, package: str, on_notice: OnBenchmarkNotice) -> bool:
     is_installed = installed_version(package) is not None
     if not is_installed:
-        on_notice(f'{name} is not installed and left out: pip install "dragoman[bench]".')
+        on_notice(f'{name} is skipped because it is not installed; run `pip install "dragoman[bench]"`.')
     return is_installed
 
 
@@ -196,7 +196,7 @@ def _export_models(
                 path if path.exists() else export_run(run, path, quantization=configuration.quantization),
             )
         except UserError as error:
-            on_notice(f"{configuration} is left out: {error}")
+            on_notice(f"{configuration} is skipped: {error}")
 
 
 def _decoding_result(
@@ -231,5 +231,6 @@ def _report_unexpected_lengths(
         if result.output_lengths != (OUTPUT_PIECES, OUTPUT_PIECES):
             shortest, longest = result.output_lengths
             on_notice(
-                f"{result.engine}, beam {result.beam}: outputs have {shortest}–{longest} pieces, not {OUTPUT_PIECES}."
+                f"{result.engine}, beam {result.beam}: outputs have {shortest}–{longest} pieces; "
+                f"expected {OUTPUT_PIECES}."
             )

@@ -20,8 +20,8 @@ def check_countable(config: ModelConfig, run: object) -> None:
         value = getattr(config, name, None)
         if value not in known:
             raise UserError(
-                f'{run} cannot be measured: its [model] {name} is "{value}", and `dragoman bench` counts operations '
-                f"of a Transformer with full attention. `dragoman lab architectures` compares all of them."
+                f'{run} cannot be measured: its [model] {name} is "{value}", but `dragoman bench` supports only '
+                "Transformers with full attention. `dragoman lab architectures` compares all architectures."
             )
 
 

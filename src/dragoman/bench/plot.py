@@ -60,7 +60,7 @@ def chart_rows(report: BenchmarkReport) -> list[list[_BarChart]]:
         speeds = {result.engine: result.speed for result in same}
         latencies = {result.engine: result.latency for result in same}
         bulk = _BarChart(f"Decoding in bulk, {name}", "sentences/s", speeds)
-        rows.append([bulk, _BarChart(f"One sentence at a time, {name}", "ms, less is better", latencies)])
+        rows.append([bulk, _BarChart(f"One sentence at a time, {name}", "ms (lower is better)", latencies)])
     return rows
 
 

@@ -71,8 +71,9 @@ class BenchmarkReport:
         rounds = f"{self.config.repeats} rounds" if self.config.repeats > 1 else "one round"
         return [
             f"Machine: {self.machine}.",
-            f"The engines took turns, {rounds} after a warm-up, each in its own process. A number is the median; the "
-            "lowest and the highest value are in brackets. A ratio (×) is the median of the ratios of all rounds.",
+            f"Each engine ran in its own process. After a warm-up, the engines were measured alternately in {rounds}. "
+            "Values are medians, with the minimum and maximum in brackets; ratios (×) are medians of the ratios of all "
+            "rounds.",
             *self.notes,
         ]
 
@@ -119,7 +120,7 @@ def _result_fields(result: TrainingResult | DecodingResult) -> dict[str, Any]:
 def _peak_table(report: BenchmarkReport) -> ReportTable:
     side = report.config.workload.matrix_size
     rows = [(kind, speed.format(_format_integer)) for kind, speed in report.peaks.items()]
-    return ReportTable(f"Matrix products of this machine, {side}³", ("data type", "billion operations/s"), rows)
+    return ReportTable(f"Matrix multiplication speed, {side}³", ("data type", "billion operations/s"), rows)
 
 
 def _training_table(report: BenchmarkReport) -> ReportTable:

@@ -125,7 +125,7 @@ def _training_engines(
     if is_torch_compatible(recipe.model):
         factories |= {name: timed(TorchTraining, precision) for precision, name in TORCH_ENGINES.items()}
     else:
-        on_notice(f"{size}: torch.nn.Transformer does not support this model and is left out.")
+        on_notice(f"{size}: torch.nn.Transformer is skipped because it does not support this model.")
     return factories
 
 

@@ -59,8 +59,8 @@ class EngineProcess:
             reply = self.child.channel.receive()
         except (EOFError, OSError):
             raise UserError(
-                f"The process of {self.name} ended with code {self.child.stop()} during the measurement; -9 usually "
-                "means that memory ran out. Choose a smaller --size."
+                f"The {self.name} process exited with code {self.child.stop()} during the measurement; -9 usually "
+                "means that it ran out of memory. Choose a smaller --size."
             ) from None
         if "error" in reply:
             raise EngineError(f"{self.name} failed:\n{reply['error']}")
@@ -96,7 +96,7 @@ def _is_ready(engine: EngineProcess, on_notice: OnBenchmarkNotice) -> bool:
     except EngineError as error:
         if engine.name.startswith(OWN_PREFIX):
             raise
-        on_notice(f"{engine.name} is left out: {str(error).strip().splitlines()[-1]}")
+        on_notice(f"{engine.name} is skipped: {str(error).strip().splitlines()[-1]}")
         return False
     return True
 

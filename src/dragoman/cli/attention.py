@@ -23,20 +23,22 @@ def attention(
         Path, typer.Option("--output", "-o", help="File to write: a page (.html) or a picture (.png, .svg, .pdf).")
     ] = Path("attention.html"),
     target: Annotated[str | None, typer.Option(help="Score this output instead of the model's own.")] = None,
-    prefix: Annotated[str, typer.Option(help="Force the output to begin with this text.")] = "",
+    prefix: Annotated[str, typer.Option(help="Force the output to start with this text.")] = "",
     compare: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Another run to show next to this one on the page.")
     ] = None,
     gold: Annotated[
-        str | None, typer.Option(metavar="LINKS", help="Gold word alignment, as 0-0 1-2; adds alignment error rates.")
+        str | None,
+        typer.Option(metavar="LINKS", help="Gold word alignment, such as 0-0 1-2; adds alignment error rates."),
     ] = None,
     lines: Annotated[
         str | None,
         typer.Option(
-            metavar="KIND.LAYER[.HEAD]", help="Draw lines, as the paper's figures do: encoder.5 or cross.2.1."
+            metavar="KIND.LAYER[.HEAD]",
+            help="Draw this layer or head (encoder.5, cross.2.1) as lines, as in the paper's figures.",
         ),
     ] = None,
-    word: Annotated[str | None, typer.Option(help="With --lines: draw only the lines of this word.")] = None,
+    word: Annotated[str | None, typer.Option(help="With --lines: draw the lines of this word only.")] = None,
     beam: BeamOption = None,
     device: DeviceOption = "auto",
 ) -> None:

@@ -23,11 +23,10 @@ def average(
     run_dir = Run(run)
     run_dir.read_recipe()
     if not run_dir.has_started:
-        raise UserError(f"{run_dir} holds no checkpoints to average; `dragoman train` writes them.")
+        raise UserError(f"{run_dir} has no checkpoints to average; create them with `dragoman train`.")
     kind: Literal["best", "last"] = "best" if best else "last"
     with run_dir.lock():
         steps = write_averaged_weights(run_dir, count, kind)
     print_stderr(
-        f"{run_dir.weights_file} is now the mean of {len(steps)}: the checkpoints of steps "
-        f"{', '.join(map(str, steps))}."
+        f"{run_dir.weights_file} now contains the average of the checkpoints at steps {', '.join(map(str, steps))}."
     )

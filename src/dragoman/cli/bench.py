@@ -18,37 +18,37 @@ _PLAIN_TEXT_COLUMNS = 250  # width of tables if the output is no terminal
 
 def bench(
     run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run directory; default: random weights.")] = None,
-    only: Annotated[str | None, typer.Option(help="Measure one part: training or decoding.")] = None,
+    only: Annotated[str | None, typer.Option(help="Measure only one part: training or decoding.")] = None,
     size: Annotated[
         list[str] | None, typer.Option(help="A model size: tiny, small, base, big or wide; may be repeated.")
     ] = None,
     source: SourceOption = None,
     target: Annotated[
-        str | None, typer.Option("--target", "--reference", help="Its translation, line by line.")
+        str | None, typer.Option("--target", "--reference", help="Translation of --source, aligned line by line.")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Number of rounds; every engine has one turn per round.")] = 5,
-    seconds: Annotated[float, typer.Option(min=0.0, help="Length of a training turn of the slowest engine.")] = 6.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of rounds; each round measures every engine once.")] = 5,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, help="Duration of one training measurement of the slowest engine.")
+    ] = 6.0,
     sentences: Annotated[int, typer.Option(min=1, help="Sentences to decode in bulk.")] = 1000,
-    singles: Annotated[
-        int, typer.Option(min=1, help="Number of these sentences that are also decoded one at a time.")
-    ] = 100,
+    singles: Annotated[int, typer.Option(min=1, help="Number of these sentences to also decode one at a time.")] = 100,
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: one per core.")] = None,
     bfloat16: Annotated[
-        bool, typer.Option("--bfloat16", help="Also train in bfloat16, even if the processor has no support.")
+        bool, typer.Option("--bfloat16", help="Also train in bfloat16, even if the processor does not support it.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Run one tiny round, to see whether everything works.")
+        bool, typer.Option("--quick", help="Run one very small round to check that everything works.")
     ] = False,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory for bench.json, bench.md and bench.png.")
     ] = Path("bench"),
 ) -> None:
-    """Measure training and decoding on this machine, beside other engines that are installed.
+    """Benchmark training and decoding on this machine against other installed engines.
 
     Training is compared with a plain loop around torch.nn.Transformer, decoding with CTranslate2 and, for random
     weights, Hugging Face Transformers. The default text is that of the run, or the built-in phrasebook. With a RUN,
     --source is translated and scored against --target (or --reference). Ctrl-C ends the benchmark after the current
-    round and reports what was measured."""
+    round and reports the completed measurements."""
     from dragoman.bench.benchmark import run_benchmark
     from dragoman.bench.config import FULL_WORKLOAD, QUICK_WORKLOAD, BenchmarkConfig
     from dragoman.bench.plot import plot_report
@@ -66,7 +66,7 @@ def bench(
     config.check()
     _make_output_folder(output)
     with (
-        stop_on_signals("Stopping after this round; the report covers what was measured") as stop,
+        stop_on_signals("Stopping after this round; the report will contain the completed rounds") as stop,
         TerminalDisplay() as display,
     ):
         report = run_benchmark(config, display, stop)
@@ -74,7 +74,7 @@ def bench(
     (output / "bench.json").write_text(json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
     (output / "bench.md").write_text(report.to_markdown(), "utf-8")
     plot_report(report, output / "bench.png")
-    print_stderr(f"Written: {output}/bench.json, bench.md and bench.png")
+    print_stderr(f"Wrote {output}/bench.json, bench.md and bench.png.")
 
 
 def _make_output_folder(output: Path) -> None:

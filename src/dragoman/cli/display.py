@@ -77,7 +77,7 @@ class TerminalDisplay:
         source, target = plan.vocabulary_sizes
         pieces = f"{source:,} pieces" if source == target else f"{source:,} and {target:,} pieces"
         print_stderr(
-            f"Training into {plan.run}: {plan.pairs:,} {plan.unit}, {plan.valid_pairs:,} for validation; "
+            f"Training run {plan.run}: {plan.pairs:,} {plan.unit}, {plan.valid_pairs:,} for validation; "
             f"vocabulary {pieces}; {plan.parameters / 1e6:.1f} million parameters; "
             f"{plan.device} with {plan.threads} thread{'s' if plan.threads > 1 else ''}."
         )

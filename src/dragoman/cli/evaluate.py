@@ -22,8 +22,12 @@ def evaluate(
         str | None,
         typer.Option(help="Without RUN: the task to score, one of translate (default), parse, pronounce, inflect."),
     ] = None,
-    hypotheses: Annotated[str | None, typer.Option(help="Score this file of outputs instead of a RUN.")] = None,
-    against: Annotated[Path | None, typer.Option(help="Another run to compare with, with a significance test.")] = None,
+    hypotheses: Annotated[
+        str | None, typer.Option(help="Score the outputs in this file instead of those of a RUN.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another run to compare with, using a significance test.")
+    ] = None,
     beam: BeamOption = None,
     length_penalty: LengthPenaltyOption = None,
     precision: PrecisionOption = None,

@@ -52,7 +52,7 @@ def heads(
         print(json.dumps(report, ensure_ascii=False))
     else:
         _print_report(report)
-        print_stderr(f"Saved in {run_dir.head_reports_dir}; docs/heads.md explains every number.")
+        print_stderr(f"Saved to {run_dir.head_reports_dir}; docs/heads.md explains the numbers.")
 
 
 def _given_corpus(source: str | None, target: str | None) -> "ParallelCorpus | None":

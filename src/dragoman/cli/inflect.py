@@ -24,7 +24,7 @@ def inflect(
     lemma: Annotated[
         list[str] | None, typer.Argument(help="Lemmas to inflect; default: lines of standard input (lemma, tab, tags).")
     ] = None,
-    tags: Annotated[str | None, typer.Option(metavar="V;PST;…", help="Tags of all lemmas.")] = None,
+    tags: Annotated[str | None, typer.Option(metavar="V;PST;…", help="Tags to use for all lemmas.")] = None,
     label: LabelOption = None,
     n_best: NBestOption = 1,
     beam: BeamOption = None,

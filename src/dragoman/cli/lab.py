@@ -33,15 +33,13 @@ def lab(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            help="Time limit, such as 20m or 2h.  [default: the experiment's share of ninety minutes for all]"
-        ),
+        typer.Option(help="Time limit, such as 20m or 2h.  [default: the experiment's share of 90 minutes]"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the phrasebook and of all trainings.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for the phrasebook and all training runs.")] = 1,
     run: Annotated[
-        Path | None, typer.Option(help="Trained model for heads and alignment to inspect, instead of training one.")
+        Path | None, typer.Option(help="Trained run to inspect in heads and alignment instead of training a new one.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Run again, even if it is finished.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Run finished experiments again.")] = False,
 ) -> None:
     """Reproduce an experiment of the paper on this machine and corpus, and write a report.
 

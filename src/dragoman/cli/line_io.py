@@ -44,9 +44,9 @@ def print_outputs(
         _print_hypotheses(ranked, scores=scores, as_json=as_json)
         in_parts += ranked[0].parts > 1
     if in_parts:
-        lines_were = "1 line exceeded the maximum length in training and was"
+        lines_were = "1 line exceeded the maximum training length and was"
         if in_parts > 1:
-            lines_were = f"{in_parts:,} lines exceeded the maximum length in training and were"
+            lines_were = f"{in_parts:,} lines exceeded the maximum training length and were"
         print_stderr(f"{lines_were} translated in parts of at most {model.max_length} pieces.")
 
 
@@ -97,7 +97,9 @@ def stdin_lines() -> Iterator[str]:
     """Yield the lines of standard input, split at line feeds only, without a byte-order mark."""
     for number, raw in enumerate(iter(lambda: sys.stdin.buffer.readline(_MAX_LINE_BYTES + 1), b""), 1):
         if len(raw) > _MAX_LINE_BYTES:
-            raise UserError(f"standard input, line {number}: longer than {_MAX_LINE_BYTES >> 20} MiB; split it first.")
+            raise UserError(
+                f"standard input, line {number}: the line exceeds {_MAX_LINE_BYTES >> 20} MiB; split it first."
+            )
         line = raw.removesuffix(b"\r\n").removesuffix(b"\n")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")

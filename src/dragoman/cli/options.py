@@ -14,7 +14,7 @@ PrecisionOption = Annotated[str | None, typer.Option(help="Precision of the weig
 ShortlistOption = Annotated[
     bool | None,
     typer.Option(
-        "--shortlist/--no-shortlist", help="Restrict the output vocabulary to the shortlist of `dragoman shortlist`."
+        "--shortlist/--no-shortlist", help="Restrict the output vocabulary to the shortlist from `dragoman shortlist`."
     ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
@@ -33,5 +33,5 @@ LineByLineOption = Annotated[
     bool, typer.Option("--line-by-line", help="Process each line before reading the next one (slower for many lines).")
 ]
 LabelOption = Annotated[
-    str | None, typer.Option(help="Label of all lines, for a model trained on several languages or kinds.")
+    str | None, typer.Option(help="Label to use for all lines, if the model was trained with labels.")
 ]

@@ -36,7 +36,8 @@ def parse(
         TreeFormat, typer.Option("--format", help="One line of brackets per sentence, indented brackets, or a drawing.")
     ] = "brackets",
     tokenize: Annotated[
-        bool, typer.Option("--tokenize", help='Split off punctuation first, as needed for "The dog doesn\'t run."')
+        bool,
+        typer.Option("--tokenize", help='Split punctuation from words first, for text such as "The dog doesn\'t run."'),
     ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
@@ -54,7 +55,7 @@ def parse(
 
     Words are separated by spaces, as in "The dog runs ."; --tokenize inserts them. See docs/parsing.md."""
     if (scores or as_json) and (form != "brackets" or output):
-        raise UserError("--scores and --json need --format brackets without --output; drop one or the other.")
+        raise UserError("--scores and --json require --format brackets and no --output; remove the conflicting option.")
     model = load_for_task(run, "parse", device)
     options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision}
     lines = _tokenize_lines(text or stdin_lines()) if tokenize else text or stdin_lines()
@@ -103,7 +104,7 @@ def _format_svg(trees: "list[Tree | None]") -> str:
 
     nonempty = [tree for tree in trees if tree]
     if len(nonempty) != 1:
-        raise UserError(f"--format svg draws one tree, got {len(nonempty):,}; --format html draws any number.")
+        raise UserError(f"--format svg draws one tree, got {len(nonempty):,}; use --format html for several trees.")
     return tree_svg(nonempty[0])
 
 

@@ -23,7 +23,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 8000,
     token: Annotated[
         str | None,
-        typer.Option(envvar="DRAGOMAN_TOKEN", help="Token that clients must send; prefer the variable."),
+        typer.Option(envvar="DRAGOMAN_TOKEN", help="Token that clients must send; preferably set in the environment."),
     ] = None,
     languages: Annotated[
         list[str] | None,
@@ -41,18 +41,18 @@ def serve(
     open_to_all: Annotated[bool, typer.Option("--open-to-all", help="Confirm --without-token.")] = False,
     threads: Annotated[int, typer.Option(min=0, max=1024, help="Number of decoding threads; 0: one per core.")] = 0,
     limit: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set a limit; /v1/info lists them; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set a server limit (see /v1/info); repeatable.")
     ] = None,
     log_requests: Annotated[
-        bool, typer.Option("--log-requests", help="Log a line per request, without its text.")
+        bool, typer.Option("--log-requests", help="Log one line per request, without its text.")
     ] = False,
     precision: PrecisionOption = None,
     device: DeviceOption = "auto",
 ) -> None:
     """Serve the models in RUN… over HTTP, with a web page for translating and for inspecting attention.
 
-    There is a native API and, for translators, LibreTranslate's; /docs describes both. Ctrl-C or SIGTERM stops the
-    server after all accepted requests are answered."""
+    The server has a native API and, for translators, the LibreTranslate API; /docs describes both. Ctrl-C or
+    SIGTERM stops the server after all accepted requests are answered."""
     _require_extra()
     from dragoman.server.limits import Limits
     from dragoman.server.serve import ServerConfig, bind_socket
@@ -94,7 +94,7 @@ def _check_token(host: str, token: str | None, *, confirmed: bool) -> None:
         raise UserError("--token must have 8 to 512 ASCII letters, digits and punctuation marks, without spaces.")
     if token is None and not is_loopback(host) and not confirmed:
         raise UserError(
-            f"--host {host} can be reached from other machines, and without --token anyone there may use it. "
+            f"--host {host} is reachable from other machines, and without --token anyone can use the server. "
             "Set --token, or give both --without-token and --open-to-all."
         )
 
@@ -103,9 +103,9 @@ def _check_runs(runs: list[Path]) -> None:
     """Check at once what the worker would check after seconds."""
     for run in runs:
         if not run.is_dir():
-            raise UserError(f"{run}: no such run directory. `dragoman train` makes one.")
+            raise UserError(f"{run}: no such run directory. `dragoman train` creates one.")
         if not (run / "recipe.toml").exists():
-            raise UserError(f"{run} is not a run directory: it has no recipe.toml. `dragoman train` makes one.")
+            raise UserError(f"{run} is not a run directory: it has no recipe.toml. `dragoman train` creates one.")
 
 
 def _parse_languages(languages: list[str]) -> dict[str, tuple[str, str]]:
@@ -113,7 +113,9 @@ def _parse_languages(languages: list[str]) -> dict[str, tuple[str, str]]:
     for value in languages:
         match = _LANGUAGES.fullmatch(value)
         if not match:
-            raise UserError(f"--languages {value}: expected the name of a run and two codes, as in NAME=en:de.")
+            raise UserError(
+                f"--languages {value}: expected the name of a run and two language codes, such as NAME=en:de."
+            )
         pairs[match[1]] = match[2], match[3]
     return pairs
 

@@ -10,9 +10,11 @@ from dragoman.cli.progress import print_stderr
 
 def shortlist(
     run: RunArgument,
-    likely: Annotated[int, typer.Option(min=1, max=10_000, help="Candidate translations per source piece.")] = 100,
+    likely: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Number of candidate target pieces per source piece.")
+    ] = 100,
     common: Annotated[
-        int, typer.Option(min=0, max=100_000, help="Most frequent target pieces that are always allowed.")
+        int, typer.Option(min=0, max=100_000, help="Number of most frequent target pieces to always allow.")
     ] = 100,
 ) -> None:
     """Learn a lexical shortlist from RUN's training data, for `translate --shortlist`.

@@ -44,7 +44,7 @@ def train(
     overrides: SetOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped run exactly where it stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page of the training.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a live web page that shows the training.")] = False,
     watch_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the live page; 0 picks a free one.")
     ] = DEFAULT_PORT,

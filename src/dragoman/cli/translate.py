@@ -42,7 +42,9 @@ def translate(
         bool,
         typer.Option("--json", help="Print one JSON list per input line: its translations, with scores and pieces."),
     ] = False,
-    exact: Annotated[bool, typer.Option("--exact", help="Bit-identical scores whatever the batch (slower).")] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Make scores independent of the batch, bit for bit (slower).")
+    ] = False,
     line_by_line: Annotated[
         bool,
         typer.Option("--line-by-line", help="Translate each line before reading the next one (slower for many lines)."),

@@ -45,7 +45,7 @@ def watch(
     with _listen(host, port) as listening:
         print(_page_url(listening), flush=True)
         if not run.exists():
-            print_stderr(f"{run} does not exist yet; the page will show it once it does.")
+            print_stderr(f"{run} does not exist yet; the page will show it once it is created.")
         asyncio.run(serve(run, listening, allowed_hosts=tuple(allow_host or []), token=token))
 
 
@@ -84,6 +84,6 @@ def watch_in_background(run: str, port: int) -> Iterator[None]:
     from dragoman.watch.background import background_page
 
     listening = _listen(_DEFAULT_HOST, port)
-    print_stderr(f"Live page: {_page_url(listening)} (after the training: `dragoman watch {run}`).")
+    print_stderr(f"Live page: {_page_url(listening)} (after training: `dragoman watch {run}`).")
     with background_page(Path(run), listening):
         yield

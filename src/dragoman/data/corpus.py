@@ -137,7 +137,7 @@ def check_regular_file(file: Path) -> None:
     except (OSError, ValueError):
         return  # reading the file raises a better error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise UserError(f"{file}: is a pipe or a device, but the text is read more than once; save it to a file first.")
+        raise UserError(f"{file}: is a pipe or a device, which can be read only once; save the text to a file first.")
 
 
 def _count_and_hash_lines(file: Path, on_notice: OnFileNotice) -> tuple[int, str]:
@@ -187,11 +187,13 @@ def _different_line_counts_error(files: tuple[Path, ...], counts: list[int]) -> 
     if matching is None:
         return UserError(f"{message}; line n of one must translate line n of the other.")
     if matching >= min(counts):
-        return UserError(f"{message}; they seem to match up to there, so lines are missing or left over at the end.")
+        return UserError(
+            f"{message}; the shorter file seems to match the start of the longer one. Check the end of both files."
+        )
     longer = source if counts[0] > counts[1] else target
     return UserError(
         f"{message}; line n of one must translate line n of the other. "
-        f"Their lengths stop matching near line {matching + 1:,}: look there for lines that only {longer} has."
+        f"The line lengths stop matching near line {matching + 1:,}; check for extra lines in {longer} there."
     )
 
 

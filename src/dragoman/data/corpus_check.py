@@ -135,12 +135,12 @@ def _common_checks() -> list[_PairCheck]:
         ),
         _PairCheck(
             "warning",
-            f"one side has over {_MAX_LENGTH_RATIO} times the characters of the other",
+            f"one side has more than {_MAX_LENGTH_RATIO} times as many characters as the other",
             _has_unlikely_character_ratio,
         ),
         _PairCheck(
             "warning",
-            f"one side has over {_MAX_LENGTH_RATIO} times the words of the other",
+            f"one side has more than {_MAX_LENGTH_RATIO} times as many words as the other",
             _has_unlikely_word_ratio,
             message_if_frequent="",  # then one of the languages is written without spaces
         ),
@@ -153,21 +153,23 @@ def _common_checks() -> list[_PairCheck]:
             _on_either_side(_has_replacement_character),
         ),
         _PairCheck("note", "control or invisible characters", _on_either_side(_has_invisible_characters)),
-        _PairCheck("note", f"lines of over {_LONG_LINE_CHARACTERS:,} characters", _on_either_side(_is_long)),
+        _PairCheck("note", f"lines with more than {_LONG_LINE_CHARACTERS:,} characters", _on_either_side(_is_long)),
     ]
 
 
 def _duplicate_checks(pairs: _SeenPairs, sources: _SeenPairs) -> list[_PairCheck]:
     return [
-        _PairCheck("warning", "pairs that occurred before", pairs.contains_or_add),
-        _PairCheck("note", "sources that occurred before, with any target", sources.contains_or_add),
+        _PairCheck("warning", "duplicate pairs", pairs.contains_or_add),
+        _PairCheck("note", "duplicate sources, with the same or another target", sources.contains_or_add),
     ]
 
 
 def _overlap_checks(pairs: _SeenPairs, sources: _SeenPairs) -> list[_PairCheck]:
     return [
         _PairCheck("warning", "pairs that are also in the training text, so scores will be too high", pairs.contains),
-        _PairCheck("note", "sources that are also in the training text, with any target", sources.contains),
+        _PairCheck(
+            "note", "sources that are also in the training text, with the same or another target", sources.contains
+        ),
     ]
 
 
@@ -177,7 +179,7 @@ def _run_checks(corpus: ParallelCorpus, name: str, checks: list[_PairCheck]) -> 
         total = corpus.count_pairs()
     except UserError as error:
         return [Finding("error", str(error), 1)]
-    empty = _PairCheck("warning", "empty lines; their pairs are left out of training", _is_empty)
+    empty = _PairCheck("warning", "empty lines; their pairs are not used for training", _is_empty)
     for number, (source, target) in enumerate(corpus.pairs(), 1):
         if _is_empty(source, target):
             empty.inspect(number, source, target)
@@ -195,7 +197,7 @@ def _find_swapped_sides(corpus: ParallelCorpus, valid: ParallelCorpus) -> list[F
     validation = [_count_trigrams(side) for side in zip(*islice(valid.pairs(), _PROFILE_LINES), strict=True)]
     if not _are_sides_swapped(training[0], training[1], validation[0], validation[1]):
         return []
-    message = f"{valid}: source and target look swapped, compared with {corpus}"
+    message = f"{valid}: source and target seem to be swapped compared with {corpus}"
     return [Finding("warning", message, valid.count_pairs())]
 
 

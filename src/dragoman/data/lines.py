@@ -82,7 +82,7 @@ def read_line_blocks(path: str | PathLike[str], on_notice: OnFileNotice | None =
             opening = opening or block[:MAGIC_BYTES]
             text = decode_block(block, FilePosition(file, opening, isinstance(stream, gzip.GzipFile), count, start))
             if start == 0 and text.startswith(BYTE_ORDER_MARK):
-                notices.send_once("a byte-order mark at its start was removed")
+                notices.send_once("the byte-order mark at the start was removed")
                 text = text[1:]
             lines = text.removesuffix("\n").split("\n") if text else []
             if "\r" in text:

@@ -75,7 +75,7 @@ def read_text_blocks(path: FilePath, on_notice: OnFileNotice | None = None) -> I
             )
             lines += block.count(b"\n")
             if start == 0 and text.startswith(BYTE_ORDER_MARK):
-                notices.send_once("a byte-order mark at its start was removed")
+                notices.send_once("the byte-order mark at the start was removed")
                 text = text[1:]
             pending = "\r" if text.endswith("\r") else ""  # its LF may come with the next block
             text = text.removesuffix(pending)

@@ -59,7 +59,7 @@ def split_held_out(corpus: TextPairs, held_out: int, seed: int, *, by_source: bo
     if len(distinct) < 2:
         raise UserError(
             f"{corpus}: {len(hashes):,} usable pairs, {len(distinct)} of them distinct; at least 2 are needed, "
-            "one to train on and one to validate with."
+            "one for training and one for validation."
         )
     limit = max(1, min(held_out, len(hashes) // HELD_OUT_DIVISOR))
     groups = _select_groups(counts, limit)

@@ -108,7 +108,7 @@ def write_stream(
                 on_lines_done(number)
         np.array([END], dtype=dtype).tofile(tokens)
     if not count:
-        raise UserError(f"{text}: no text is left to train on; a longer text is needed.")
+        raise UserError(f"{text}: no text is left for training; use a longer text.")
     np.array(numbers, dtype="<i8").tofile(folder / "numbers")
     sizes = {name: (folder / name).stat().st_size for name in _FILES}
     header = {"format": ARRAY_FORMAT, "tokens": dtype, "bytes": sizes}

@@ -51,8 +51,8 @@ class TreeGrammar:
         labels = [label for label in opening if label in closing]
         if not labels or not tags:
             raise UserError(
-                "The target vocabulary has no labelled brackets, or no tags, so no tree can be written with it. Train "
-                'with [tokenizer] target_kind = "words" and a size that has room for every label.'
+                "The target vocabulary has no labelled brackets or no tags, so the model cannot generate trees. Train "
+                'with [tokenizer] target_kind = "words" and a size that includes every label.'
             )
         return cls.from_tokens(
             len(pieces), [opening[label] for label in labels], [closing[label] for label in labels], tags
@@ -128,7 +128,7 @@ class TreeConstraint:
         """Constrain `model`; `words` (V) is the number of words that each source token begins."""
         if config.extra_length < _MIN_EXTRA_TOKENS:
             raise UserError(
-                f"[decoding] extra_length = {config.extra_length} leaves no room for brackets; set it to "
+                f"[decoding] extra_length = {config.extra_length} is too small for the brackets of a tree; set it to "
                 f"{_MIN_EXTRA_TOKENS} or more (the paper uses 300)."
             )
         self.model, self.grammar, self.words, self.config = model, grammar, words, config

@@ -374,7 +374,7 @@ def _reference_spans(number: int, text: str, rules: BracketRules) -> SentenceSpa
 def _compare_sentence(hypothesis: SentenceSpans, reference: SentenceSpans, rules: BracketRules) -> SentenceCounts:
     """Count matches in one sentence, if both sides have the same words."""
     if not hypothesis.words:
-        return SentenceCounts("skipped", reference.length, why=hypothesis.fault or "it has no words that are scored.")
+        return SentenceCounts("skipped", reference.length, why=hypothesis.fault or "it has no scored words.")
     if len(hypothesis.words) != len(reference.words):
         restore_quotes(hypothesis, reference, rules)
     error = hypothesis.fault or _word_difference(hypothesis.words, reference.words, rules)
@@ -396,10 +396,10 @@ def _compare_sentence(hypothesis: SentenceSpans, reference: SentenceSpans, rules
 def _word_difference(words: Sequence[str], reference: Sequence[str], rules: BracketRules) -> str | None:
     """Return how the words of two trees differ, or None."""
     if len(words) != len(reference):
-        return f"it has {len(words):,} words that are scored, the reference has {len(reference):,}."
+        return f"it has {len(words):,} scored words, but the reference has {len(reference):,}."
     for number, (word, expected) in enumerate(zip(words, reference, strict=True), start=1):
         if not rules.words_match(word, expected):
-            return f'word {number:,} is "{word}", in the reference it is "{expected}".'
+            return f'word {number:,} is "{word}", but the reference has "{expected}".'
     return None
 
 

@@ -58,7 +58,7 @@ class Perplexity:
     def from_loss(cls, loss: TextLoss, text: str) -> "Perplexity":
         """Count the characters, words and bytes of the text."""
         if not loss.tokens or not text.strip():
-            raise UserError("The text is empty; there is nothing to predict.")
+            raise UserError("The text is empty; give a text to score.")
         return cls(loss, len(text), len(text.split()), len(text.encode("utf-8", "replace")))
 
     def __iter__(self) -> Iterator[PerplexityMetric]:

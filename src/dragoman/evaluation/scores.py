@@ -167,7 +167,7 @@ def compare_systems(
     """Compare two systems by paired bootstrap resampling (Koehn, 2004)."""
     _check_counts(**{"hypotheses of ours": ours, "hypotheses of theirs": theirs, "references": references})
     if seed < 1:
-        raise UserError(f"The seed of a comparison must be at least 1, got {seed}; sacrebleu takes 0 as no seed.")
+        raise UserError(f"The seed of a comparison must be at least 1, got {seed}; sacrebleu treats 0 as no seed.")
     counted = {"bleu": BLEU, "chrf": CHRF, "ter": TER}[metric]()
     with _sacrebleu_seed(seed):
         (their_score, _), (our_score, p_value) = _bootstrap_scores(counted, [theirs, ours], references)
@@ -237,14 +237,14 @@ def _to_float(number: float | None) -> float | None:
 def _verdict(ours: MetricScore, theirs: MetricScore, p_value: float) -> str:
     """Return the result of a comparison as a sentence."""
     difference = ours.value - theirs.value
-    facts = f"{ours.value:.1f} against {theirs.value:.1f} {ours.name}, p = {p_value:.3f}"
+    facts = f"{ours.name} {ours.value:.1f} (ours) and {theirs.value:.1f} (theirs), p = {p_value:.3f}"
     if difference == 0:
-        return f"Ours and theirs score the same ({facts})."
+        return f"The systems have the same score: {facts}."
     if p_value >= _SIGNIFICANCE_LEVEL:
-        return f"The difference of {abs(difference):.1f} {ours.name} is within the noise (ours {facts})."
+        return f"The difference of {abs(difference):.1f} {ours.name} is not significant: {facts}."
     ours_is_better = (difference > 0) != (ours.name == "TER")  # TER counts errors
     better, other = ("Ours", "theirs") if ours_is_better else ("Theirs", "ours")
-    return f"{better} is better than {other} by {abs(difference):.1f} {ours.name} (ours {facts})."
+    return f"{better} is better than {other} by {abs(difference):.1f} {ours.name}: {facts}."
 
 
 def _group_thousands(number: int) -> str:

@@ -111,23 +111,23 @@ def _check_supported(recipe: Recipe, run: Run) -> None:
     config, task = recipe.model, task_for(recipe)
     if not task.raw_text_io:
         raise UserError(
-            f"{run} cannot be exported: it is a {task.noun}, and CTranslate2 neither reads nor writes as a {task.noun} "
-            "does. Only a model that reads and writes plain text, such as a translator, can be."
+            f"{run} cannot be exported: CTranslate2 does not support the input and output of a {task.noun}. Only "
+            "models with plain text as input and output, such as translators, can be exported."
         )
     for name, known in _SUPPORTED_SETTINGS.items():
         if getattr(config, name, None) not in known:
             raise UserError(
                 f"{run} cannot be exported: its [model] {name} is {toml_value(getattr(config, name))}, which "
-                f"CTranslate2 cannot compute here. Only a model trained with {name} = "
-                f"{' or '.join(map(toml_value, known))} can be."
+                f"CTranslate2 does not support. Only models trained with {name} = "
+                f"{' or '.join(map(toml_value, known))} can be exported."
             )
     assert isinstance(config, TransformerConfig), f"{config.architecture} should have been refused"
     share = config.width / config.heads
     for name, width in (("key_width", config.key_width), ("value_width", config.value_width)):
         if width not in (None, share):
             raise UserError(
-                f"{run} cannot be exported: its [model] {name} is {width}, but the heads of CTranslate2 are all "
-                f"width / heads = {share:g} wide. Only a model trained with {name} unset can be."
+                f"{run} cannot be exported: its [model] {name} is {width}, but CTranslate2 requires heads of "
+                f"width / heads = {share:g}. Only models trained without {name} can be exported."
             )
 
 
@@ -140,9 +140,11 @@ def _check_output_folder(folder: Path, *, overwrite: bool) -> None:
     lying = sorted(path.name for path in folder.iterdir())
     foreign = [name for name in lying if name not in EXPORTED_FILES]
     if foreign:
-        raise UserError(f"{folder} holds {foreign[0]}, which is not part of an export; choose another --output.")
+        raise UserError(f"{folder} contains {foreign[0]}, which is not part of an export; choose another --output.")
     if lying and not overwrite:
-        raise UserError(f"{folder} holds an export already; choose another --output, or replace it with --overwrite.")
+        raise UserError(
+            f"{folder} already contains an export; choose another --output, or replace it with --overwrite."
+        )
 
 
 def _open_output(stack: ExitStack, folder: Path) -> Path:
@@ -169,7 +171,7 @@ def _model_spec(translator: SequenceModel) -> Any:
         from ctranslate2.specs import TransformerSpec
         from ctranslate2.specs.common_spec import Activation
     except ImportError as error:
-        raise UserError(f'CTranslate2 cannot be used ({error}); pip install "dragoman[bench]".') from None
+        raise UserError(f'CTranslate2 cannot be imported ({error}); run `pip install "dragoman[bench]"`.') from None
     config = _transformer_config(translator.recipe)
     spec = TransformerSpec.from_config(
         (config.layers, config.decoder_depth),
@@ -281,8 +283,8 @@ def _position_vectors(positions: nn.Module, recipe: Recipe) -> Tensor:
 _README = """\
 # {name}, for CTranslate2
 
-The model of a Dragoman run as [CTranslate2](https://opennmt.net/CTranslate2/) reads it, its weights in {quantization}.
-This folder, and `pip install ctranslate2 tokenizers`, are all that is needed to translate. From within the folder:
+A Dragoman model exported for [CTranslate2](https://opennmt.net/CTranslate2/), with {quantization} weights. To
+translate, run `pip install ctranslate2 tokenizers`, then run this code in this folder:
 
 ```python
 import ctranslate2
@@ -307,12 +309,13 @@ def translate(texts: list[str]) -> list[str]:
 print(translate(["{example}"])[0])
 ```
 
-CTranslate2 puts `{end}` behind the source and `{start}` before the target by itself.
+CTranslate2 adds `{end}` after the source and `{start}` before the target automatically.
 
-The recipe searches with a beam of {beam} and a length penalty of {penalty:g}. CTranslate2 ranks by another formula, so
-that its `length_penalty` is not the same number; the options above come nearest to the recipe.
+The recipe uses a beam of {beam} and a length penalty of {penalty:g}. CTranslate2 uses a different formula for the
+length penalty, so its `length_penalty` has a different value; the options above approximate the recipe.
 
-The model has learned from texts of up to {longest} pieces. Longer ones are translated badly: cut them at sentence ends.
+The model was trained on texts of up to {longest} pieces. Split longer texts into sentences; otherwise the translations
+are poor.
 """
 
 

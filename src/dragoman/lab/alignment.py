@@ -27,7 +27,7 @@ from dragoman.viewer.record import AttentionRecord, AttentionWeights
 from dragoman.viewer.words import WordSpan, word_numbers
 
 TITLE = "Word alignment from cross-attention"
-QUESTION = "How many word alignments does each layer and head get right, when a word is written and when it is read?"
+QUESTION = "How accurate is word alignment from each layer and head, when a word is generated and one step later?"
 CLAIM = (
     "Section 3.2.3: in encoder–decoder attention, every decoder position attends to all source positions, as in the "
     "recurrent models of Bahdanau et al. (2014), who show alignments. The paper measures none."
@@ -116,7 +116,7 @@ def _gold_links_file(lab: Laboratory, split: str) -> Path | None:
         return lab.corpus.links
     file = lab.corpus.links.with_name(lab.corpus.links.name.replace("test", split))
     if not file.exists():
-        raise UserError(f"{file} is missing; heads are chosen by the gold links of the validation split.")
+        raise UserError(f"{file} is missing; the gold links of the validation split are needed to select heads.")
     return file
 
 
@@ -241,14 +241,17 @@ def _findings(results: Mapping[str, Json]) -> tuple[str, ...]:
         min((test[name]["error"], name.removesuffix(f", {step}")) for name in test if name.endswith(step))
         for step in _READING_STEPS
     )
-    judge = "the gold alignment" if results["judge"] == "gold" else "the links on which IBM model 1 agrees"
+    judge = (
+        "the gold alignment" if results["judge"] == "gold" else "the links that IBM model 1 predicts in both directions"
+    )
     diagonal = "" if baseline == "the diagonal" else f", the diagonal {baselines['the diagonal']['error']:.3f}"
     return (
-        f"The choice of the validation sentences ({chosen}) has an alignment error rate of {best['error']:.3f} on test "
-        f"sentences against {judge} (precision {best['precision']:.3f}, recall {best['recall']:.3f}).",
+        f"The best weights on the validation sentences ({chosen}) have an alignment error rate of {best['error']:.3f} "
+        f"on the test sentences, compared with {judge} (precision {best['precision']:.3f}, recall "
+        f"{best['recall']:.3f}).",
         f"Without attention: {baseline} {baselines[baseline]['error']:.3f}{diagonal}.",
-        f"At the step that writes a word, the lowest error rate is {writing[0]:.3f} ({writing[1]}); one step later, "
-        f"when the word is read, {reading[0]:.3f} ({reading[1]}).",
+        f"The lowest error rate is {writing[0]:.3f} ({writing[1]}) at the step that generates a word, and "
+        f"{reading[0]:.3f} ({reading[1]}) one step later, when the word is the decoder's input.",
     )
 
 
@@ -261,7 +264,7 @@ def _error_rate_table(results: Mapping[str, Json]) -> ReportTable:
     rows += [(name, *_format_rates(rates), "", "without attention") for name, rates in results["baselines"].items()]
     header = ("links from", "error rate", "precision", "recall", "error rate, validation", "")
     note = (
-        "Alignment error rate: 1 − 2 · correct / (predicted + gold). Every target token but END is linked to the "
+        "Alignment error rate: 1 − 2 · correct / (predicted + gold). Every target token except END is linked to the "
         "source token with the largest weight, so a word that translates two source words is linked to one of "
         f"them. IBM model 1 prefers the diagonal and was trained on {_MAX_TRAINING_PAIRS:,} training pairs "
         "and the test sentences."
@@ -284,4 +287,6 @@ def _draw_error_rates(folder: Path, test: Mapping[str, Mapping[str, float]]) -> 
         image = draw_heat_map(panel, grid, 1.0, title=step, columns=columns, rows=layers)
     add_colorbar(figure, image, axes, "alignment error rate")
     file = save_figure(figure, folder / "error-rates.png")
-    return ReportPicture(file, "Alignment error rate of each layer and head, and of each layer's mean; less is better.")
+    return ReportPicture(
+        file, "Alignment error rate of each layer and head, and of each layer's mean; lower is better."
+    )

@@ -190,8 +190,8 @@ def _quality_table(rows: Mapping[str, dict[str, Json]]) -> ReportTable:
         cells.append((name, bleu, row["perplexity"], *size, speed, f"{row['flops_per_token'] * row['tokens']:.1e}"))
     header = ("model", "BLEU", "perplexity", "width", "parameters", "steps", "seconds", "tokens/s", "training FLOPs")
     note = (
-        "BLEU on the test text with its 95 % interval; perplexity per token on the validation text. There is one "
-        "training per model: intervals and p-values reflect the choice of test sentences, not of the seed."
+        "BLEU on the test text with its 95 % interval; perplexity per token on the validation text. Each model "
+        "was trained once: intervals and p-values reflect the choice of test sentences, not of the seed."
     )
     return ReportTable("Quality and training cost", header, cells, note)
 

@@ -38,7 +38,7 @@ from dragoman.malloc import keep_freed_memory
 from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
 
 TITLE = "Table 1: cost per layer, sequential operations, path length"
-QUESTION = "How do time and memory of a layer grow with length and width, and how far does a gradient travel?"
+QUESTION = "How do time and memory of a layer grow with length and width, and how long are the paths of gradients?"
 CLAIM = (
     "Section 4: self-attention costs O(n²·d) per layer and connects any two positions by a constant number of "
     "operations; restricted to r neighbours it costs O(r·n·d), with paths of O(n/r). A recurrent layer costs O(n·d²) "
@@ -340,9 +340,9 @@ def _findings(fits: Any, ratios: dict[str, SampleStats], memory: Json, gradients
     full, window = fits["n"][SELF_ATTENTION], fits["n"][RESTRICTED]
     return (
         f"The time of self-attention grows with n to the power {full['forward'].format(two)} forward and "
-        f"{full['both'].format(two)} with backward; table 1 says 2.",
+        f"{full['both'].format(two)} with backward; table 1 gives 2.",
         f"The time of restricted self-attention (r = {WINDOW_SIZE}) grows with n to the power "
-        f"{window['forward'].format(two)} forward and {window['both'].format(two)} with backward; table 1 says 1.",
+        f"{window['forward'].format(two)} forward and {window['both'].format(two)} with backward; table 1 gives 1.",
         f"At n = {n:,} restricted attention is {ratios['attention, forward'].format(one)} times faster than full "
         f"attention forward and {ratios['attention, forward and backward'].format(one)} times with backward; compared "
         f"with torch’s fused kernel, {ratios['fused kernel, forward'].format(one)} and "
@@ -358,8 +358,8 @@ def _memory_finding(memory: Json, n: int) -> str:
     return (
         f"At n = {n:,} full attention needs {memory[SELF_ATTENTION]['both'] / 2**20:,.0f} MiB with backward and "
         f"restricted attention {memory[RESTRICTED]['both'] / 2**20:,.1f} MiB: {ratio['both']:.1f} times less "
-        f"({ratio['forward']:.1f} times forward); the fused kernel, which does not hold the whole matrix either, needs "
-        f"{memory[FUSED]['both'] / 2**20:,.1f} MiB."
+        f"({ratio['forward']:.1f} times forward); the fused kernel, which does not store the whole matrix either, "
+        f"needs {memory[FUSED]['both'] / 2**20:,.1f} MiB."
     )
 
 
@@ -368,14 +368,15 @@ def _path_finding(gradients: Json) -> str:
     steps = ", ".join(
         f"{kind} {_path_steps(kind, row)[1]} ({PATH_FORMULAS[kind][1]})" for kind, row in gradients.items()
     )
-    return f"Steps of a gradient from the last of {n} positions to the first, with the formula of table 1: {steps}."
+    return f"Gradient path length from the last of {n} positions to the first, with the formula of table 1: {steps}."
 
 
 def _decay_finding(gradients: Json) -> str:
     recurrent, attention = (gradients[kind]["one layer"] for kind in (RECURRENT, SELF_ATTENTION))
     half = gradient_half_distance(recurrent)
-    decay = f"halves every {half:.1f} positions" if half else "does not fall with the distance"
+    decay = f"halves every {half:.1f} positions" if half else "does not decrease with the distance"
     return (
-        f"In one random recurrent layer the gradient {decay}; in one of self-attention the gradient from "
-        f"{len(attention) - 1} positions away is {attention[-1] / attention[1]:.2f} times that from the neighbour."
+        f"In one random recurrent layer, the gradient {decay}; in one self-attention layer, the gradient from "
+        f"{len(attention) - 1} positions away is {attention[-1] / attention[1]:.2f} times the gradient from the "
+        "neighbour."
     )

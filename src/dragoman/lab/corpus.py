@@ -51,7 +51,7 @@ class SplitCorpus:
             pairs = [pair for pair in self.pairs(split) if len(pair[0].split()) < max_words]
             if not pairs:
                 raise UserError(
-                    f"{self.name}: no {split} pair has fewer than {max_words} words, so there is no text to train on."
+                    f"{self.name}: no {split} pair has fewer than {max_words} words, so there is no training text."
                 )
             short[split] = _write_pairs(folder / f"{split}.under{max_words}", pairs)
         return replace(self, name=f"{self.name}, under {max_words} words", train=short["train"], valid=short["valid"])
@@ -106,11 +106,11 @@ def _corpus_in_folder(folder: Path, languages: str | None = None) -> SplitCorpus
     both = known if languages is None else languages.split(":")
     if len(known) < 2:
         raise UserError(
-            f"{folder} does not have two files named train.LANGUAGE; name two files as SOURCE:TARGET instead."
+            f"{folder} does not have two files named train.LANGUAGE; give two files as SOURCE:TARGET instead."
         )
     if len(both) != 2 or not set(both) <= set(known):
         example = f"--languages {known[0]}:{known[1]}"
-        raise UserError(f"{folder} has {', '.join(known)}; choose source and target language, such as {example}.")
+        raise UserError(f"{folder} has the languages {', '.join(known)}; choose two, for example {example}.")
 
     def find_files(prefixes: tuple[str, ...]) -> _FilePair:
         paths = [path for path in sorted(folder.iterdir()) if path.name.startswith(prefixes)]

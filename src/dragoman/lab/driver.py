@@ -92,7 +92,7 @@ def parse_budget(text: str) -> float:
     """Return the seconds of a duration such as 90m, 2h, 1h30m or 45s."""
     match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip().lower())
     if not match or not any(match.groups()):
-        raise UserError(f'--budget "{text}" is not a duration; write it like 90m, 2h, 1h30m or 45s.')
+        raise UserError(f'--budget "{text}" is not a duration; expected a value such as 90m, 2h, 1h30m or 45s.')
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return 3600 * hours + 60 * minutes + seconds
 
@@ -132,7 +132,7 @@ def check_model_is_used(names: Iterable[str]) -> None:
     names = list(names)
     if not any(name in _INSPECTING_EXPERIMENTS for name in names):
         users = " and ".join(_INSPECTING_EXPERIMENTS)
-        raise UserError(f"--run names a model for {users} to inspect; {names[0]} trains its own.")
+        raise UserError(f"--run is supported only by {users}; {names[0]} trains its own models. Remove --run.")
 
 
 def run_experiments(
@@ -156,7 +156,7 @@ def run_experiments(
         sections.append(_run_experiment(experiment, lab, options))
         remaining.remove(name)
     if len(sections) > 1:
-        write_reports("The paper’s laboratory", sections, options.root)
+        write_reports("Experiments of the paper", sections, options.root)
     return sections
 
 
@@ -201,7 +201,7 @@ def _run_experiment(experiment: Experiment, lab: Laboratory, options: LabOptions
     """Run an experiment and write its report, or read the stored results if it is finished."""
     stored = read_json(lab.folder / "results.json")
     if isinstance(stored, dict):
-        lab.on_event(Notice(f"{lab.folder} is finished already; use --overwrite to run it again."))
+        lab.on_event(Notice(f"{lab.folder} is already finished; use --overwrite to run it again."))
         return _report_section(experiment, lab, ExperimentReport.from_json(stored), stored["facts"])
     started_at = time.monotonic()
     report = experiment.run(lab)

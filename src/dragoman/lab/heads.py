@@ -53,7 +53,7 @@ from dragoman.viewer.words import WordSpan
 
 TITLE = "Figures 3 to 5: what heads attend to"
 QUESTION = (
-    "Which heads attend to a neighbour, to a distant part of the same expression, to the antecedent of a pronoun?"
+    "Which heads attend to a neighbour, to a distant part of the same expression or to the antecedent of a pronoun?"
 )
 CLAIM = (
     "Section 4 and figures 3 to 5: heads learn different tasks, many of them related to the structure of the sentence: "
