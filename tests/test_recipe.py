@@ -510,7 +510,8 @@ def test_a_misspelt_preset_names_the_nearest():
 
 
 def test_a_file_that_is_not_there_says_how_to_get_one(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere\.toml: no such file\. `dragoman init translate > .*` writes one"):
+    expected = r"nowhere\.toml: no such file\. Run `dragoman init translate > .*` to create one"
+    with pytest.raises(UserError, match=expected):
         Recipe.from_toml(tmp_path / "nowhere.toml")
 
 

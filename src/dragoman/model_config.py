@@ -212,14 +212,19 @@ def is_of_version_0_1(table: Mapping[str, Any]) -> bool:
 
 
 def upgrade_model_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a [model] table as version 0.1 recorded it in present settings, without those that have no effect."""
+    """Return a [model] table that version 0.1 recorded in present settings.
+
+    Settings of other architectures, which had no effect, are dropped. Unknown keys stay, and are refused later.
+    """
     table = dict(table)
     if "guide" in table:
         table["next_word"] = table.pop("guide") == "words"
     architecture = table.get("architecture", DEFAULT_ARCHITECTURE)
     if isinstance(architecture, str):
         table |= _RENAMED_ARCHITECTURES.get(architecture, {})
-    return applicable_settings(table, table.get("architecture", DEFAULT_ARCHITECTURE))
+    known = _SETTINGS_0_1.union(*(config.model_fields for config in MODEL_CONFIGS.values()))
+    unknown = {key: value for key, value in table.items() if key not in known}
+    return applicable_settings(table, table.get("architecture", DEFAULT_ARCHITECTURE)) | unknown
 
 
 def renamed_setting(key: str, value: Any) -> str | None:

@@ -67,7 +67,7 @@ def test_an_argument_that_is_no_unicode_is_translated_all_the_same(command, trai
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--beam", 2, "--n-best", 3], "n_best 3 is more than the beam of 2 can hold"),
+        (["--beam", 2, "--n-best", 3], "n_best must be at most the beam width, 2, got 3"),
         (["--beam", 0], "--beam"),
         (["--precision", "int4"], 'precision is "int4"; it must be one of "float32", "int8"'),
         (["--sample", "--temperature", -1], "temperature must be 0 or more, got -1.0"),

@@ -65,7 +65,7 @@ def test_an_interrupted_training_continues(tmp_path, corpus):
                 stop.request()
 
     with pytest.raises(
-        TrainingStopped, match=r"Stopped in toy, model; everything is saved\. Run the same command to continue\."
+        TrainingStopped, match=r"Stopped during toy, model; everything is saved\. Run the same command to continue\."
     ):
         toy_lab(tmp_path, corpus, on_event=on_event, stop=stop).train_model("model", settings, seconds=60)
     trained = toy_lab(tmp_path, corpus).train_model("model", settings, seconds=60)

@@ -28,7 +28,7 @@ def test_heads_that_are_not_there_are_refused_with_those_that_are(record, name):
 
 
 def test_a_word_that_is_not_there_is_refused_with_those_that_are(record, tmp_path):
-    with pytest.raises(UserError, match=r"'lamb'; the words are The, lamp, is, old,"):
+    with pytest.raises(UserError, match=r"'lamb'; available words: The, lamp, is, old,"):
         save_line_picture(record, tmp_path / "a.png", "encoder.1", "lamb")
 
 
