@@ -101,7 +101,7 @@ class Run:
         missing = [f"[{section}]" for section in _RECIPE_SECTIONS if section not in table]
         if missing and self.has_weights:
             raise UserError(
-                f"{self.recipe_file} is damaged: {' and '.join(missing)} missing, but training writes all sections. "
+                f"{self.recipe_file} is damaged: it has no {' and no '.join(missing)}, but training writes all. "
                 "Restore the file."
             )
         return Recipe.from_table(table, origin=str(self.recipe_file), is_complete=True)

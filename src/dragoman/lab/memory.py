@@ -165,7 +165,7 @@ def _train_network(lab: Laboratory, data: _StoryData, config: MemoryTrainingConf
 
     def on_progress(share: float) -> None:
         if lab.stop.requested:
-            raise TrainingStopped(f"Stopped in {name}; finished trainings are saved. Run the same command to continue.")
+            raise TrainingStopped(f"Stopped during {name}; finished ones are saved. Run the same command to continue.")
         lab.on_event(ProgressUpdate(f"{name}, percent of {config.seconds:.0f} seconds", round(100 * share), 100))
 
     model = build_memory_network(splits["train"], vocabulary, config)
