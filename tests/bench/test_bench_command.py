@@ -40,7 +40,10 @@ class ForkedChild:
 
 @pytest.fixture(autouse=True)
 def forked_engines(monkeypatch):
-    """Fork the engines instead of importing torch anew in each."""
+    """Fork the engines instead of importing torch anew in each.
+
+    The commands use one thread: OpenMP threads of a process that is forked hang in its child.
+    """
     monkeypatch.setattr(workers, "ChildProcess", ForkedChild)
 
 
@@ -121,7 +124,7 @@ def test_a_run_is_trained_in_its_own_size_on_its_own_text(command, folder, train
         (["--source", "two", "--target", "three"], "two has 2 lines but three has 3"),
         (["--source", "two", "--target", "three", "--only", "decoding"], "two has 2 lines but three has 3"),
         (["--source", "blank", "--target", "blank"], "blank and blank: no pair has text on both sides"),
-        (["--source", "blank", "--only", "decoding"], "blank: no sentence can be translated"),
+        (["--source", "blank", "--only", "decoding", "--threads", 1], "blank: no sentence can be translated"),
         (["--source", "missing", "--target", "two"], "missing: no such file"),
         (["missing"], "missing: no such run directory."),
         (["-o", "two"], "two: cannot create this directory (File exists); choose another --output."),

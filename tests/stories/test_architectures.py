@@ -106,7 +106,7 @@ def test_a_picture_shows_its_heads_or_the_command_says_that_there_are_none(run, 
         assert imread(tmp_path / "heads.png")[..., :3].std() > 0.05  # not blank
     else:
         assert found.code == 2
-        assert "without attention" in found.err
+        assert "has no attention weights" in found.err
 
 
 def test_only_the_heads_of_a_transformer_can_be_switched_off(run):
