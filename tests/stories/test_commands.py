@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
 import dragoman
+from dragoman import checkpoints
 from dragoman.cli import quickstart
 from dragoman.cli.train import build_recipe
 
@@ -160,6 +162,19 @@ def test_the_quick_start_trains_translates_scores_and_draws(one_core, command, m
     again = command("quickstart", "--run", tmp_path / "run")
     assert again.out == first.out
     assert "is already trained" in again.err
+
+
+def test_an_interrupted_quick_start_continues_when_it_is_called_again(one_core, command, monkeypatch, tmp_path):
+    monkeypatch.setattr(quickstart, "_CORPUS_SIZES", {"train": 300, "valid": 20, "test": 20})
+    monkeypatch.setattr(quickstart, "_STEPS", 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            checkpoints, "save_hook", lambda stage: stage == "renamed" and os.kill(os.getpid(), signal.SIGTERM)
+        )
+        stopped = command("quickstart", "--run", tmp_path / "run")
+    assert stopped.code != 0
+    assert "Run the same command to continue." in stopped.err
+    assert command("quickstart", "--run", tmp_path / "run").code == 0
 
 
 def test_python_translates_a_string_or_a_list(trained):

@@ -8,6 +8,7 @@ import typer
 
 from dragoman.cli.progress import format_duration, print_stderr, progress_bar
 from dragoman.cli.train import train_with_display
+from dragoman.errors import TrainingStopped
 from dragoman.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ def quickstart(
     if overwrite or not (corpus / "test.de").exists():
         _write_corpus(corpus)
     if overwrite or not (run / "README.md").exists():
-        train_with_display(_quickstart_recipe(run, corpus), resume=not overwrite, overwrite=overwrite)
+        try:
+            train_with_display(_quickstart_recipe(run, corpus), resume=not overwrite, overwrite=overwrite)
+        except TrainingStopped:
+            raise TrainingStopped("Stopped; everything is saved. Run the same command to continue.") from None
     else:
         print_stderr(f"{run} is already trained; --overwrite trains it again.")
     model = Translator.load(run)

@@ -41,4 +41,9 @@ def _decay_progress(step: int, config: TrainingConfig) -> float:
     return min(1.0, (step - config.warmup) / max(1, config.steps + 1 - config.warmup))
 
 
-_DECAYS = {"noam": _inverse_square_root, "linear": _linear, "cosine": _cosine, "constant": _constant}
+_DECAYS = {
+    "noam": _inverse_square_root,
+    "linear": _linear,
+    "cosine": _cosine,
+    "constant": _constant,
+}
