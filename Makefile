@@ -14,7 +14,7 @@ style: .venv/installed-dev ## style, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-check: style ## style and the tests that start no process or browser and train no model: under a minute
+check: style ## style and the tests that start no process or browser and train no model: about a minute
 	$(BIN)/pytest -m "not slow and not long"
 
 test: style ## style and all tests but the long ones
