@@ -274,7 +274,7 @@ class Recipe(Config):
     ) -> "Recipe":
         """Build a recipe from nested dictionaries; the table wins over the preset, `overrides` win over the table.
 
-        `defaults` is used like a preset: model settings that the architecture does not have are left out. A complete
+        `defaults` is used like a preset: model settings that the architecture does not have are ignored. A complete
         table is one that a training has recorded. It gets no task defaults, since a setting that it lacks was added
         later, and it may be of an older version.
         """

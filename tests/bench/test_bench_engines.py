@@ -177,7 +177,7 @@ def test_sentences_that_cannot_be_read_at_once_are_left_out_and_counted(random_w
         BenchmarkText("toys", ["a b", long, " "], ["A", "B", "C"]), random_weights, PLAN, notes.append
     )
     assert (len(found.sources), found.references) == (1, ["A"])
-    assert notes == ["toys: sentences skipped because they exceed 256 pieces: 1."]
+    assert notes == ["toys: sentences skipped because they exceed 256 tokens: 1."]
 
 
 def test_a_text_without_sentences_cannot_be_translated(random_weights):

@@ -25,7 +25,11 @@ def train(command, tmp_path):
 
 GOOD = b"one\ntwo\nthree\n"
 REFUSED = {
-    "different line counts": (GOOD, b"eins\nzwei\n", "a.en has 3 lines but a.de has 2; line n of one must translate"),
+    "different line counts": (
+        GOOD,
+        b"eins\nzwei\n",
+        "a.en has 3 lines but a.de has 2; the files must be aligned line by line",
+    ),
     "no such file": (GOOD, None, "a.de: no such file."),
     "an empty file": (b"", GOOD, "a.en: the file is empty; expected text, one sentence per line."),
     "a picture": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x04\x00\xff\xfe" * 9, GOOD, "a.en: line 1, byte 0: "),
@@ -77,7 +81,7 @@ def test_what_can_be_trained_on_is_trained_on_and_every_repair_is_said(train):
     assert trained.code == 0
     for words in (
         "the byte-order mark at the start was removed", "lines end in CRLF; the CR was removed",
-        "2 pairs with an empty side are skipped", "1 pairs of more than 256 pieces are skipped",
+        "2 pairs with an empty side are skipped", "1 pairs of more than 256 tokens are skipped",
         "Training run", ": 3 pairs, 1 for validation",
     ):  # fmt: skip
         assert words in trained.err

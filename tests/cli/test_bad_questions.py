@@ -37,7 +37,7 @@ def test_a_score_that_cannot_be_is_refused(command, folder, options, words):
     [
         (["--reference", "two"], "--source is missing: give the text that the run translates."),
         (["--source", "two"], "--reference is missing: give the reference translations"),
-        (["--source", "two", "--reference", "three"], "--source has 2 lines but --reference has 3; line n of one must"),
+        (["--source", "two", "--reference", "three"], "--source has 2 lines but --reference has 3; the files must be"),
         (["--source", "two", "--reference", "two", "--hypotheses", "two"], "Give either a RUN"),
         (["--source", "two", "--reference", "two", "--against", "missing"], "missing: no such run directory"),
         (["--source", "two", "--reference", "two", "-o", "no/such/place"], "no/such/place: No such file or directory"),

@@ -20,7 +20,7 @@ def test_one_line_comes_out_for_each_line_that_goes_in(command, trained):
     assert lines[-1] == ""
     assert [lines[number] for number in (1, 2, 3)] == ["", "", ""]
     assert lines[0] == lines[len(NASTY) - 1]
-    assert told.err.endswith("translated in parts of at most 8 pieces.\n")
+    assert told.err.endswith("translated in parts of at most 8 tokens.\n")
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

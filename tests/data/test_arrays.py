@@ -148,7 +148,7 @@ def test_processes_that_prepare_the_same_corpus_do_not_disturb_each_other(corpus
 
 
 def test_no_usable_pair_says_why(corpus_of, tokenizer, tmp_path):
-    with pytest.raises(UserError, match=r"no usable pair: 2 have an empty side and 1 are longer than 4 pieces"):
+    with pytest.raises(UserError, match=r"no usable pair: 2 have an empty side and 1 are longer than 4 tokens"):
         tokenize_corpus(corpus_of([("", "a"), ("b", ""), ("long text", "c")]), tokenizer, tokenizer, 4, tmp_path)
 
 

@@ -78,7 +78,7 @@ def test_a_file_that_was_cut_off_is_told_from_one_that_slipped(write):
 def test_files_that_have_nothing_to_do_with_each_other_are_given_no_place(write):
     stranger = ["x" * (10 + (number * number * 31) % 97) for number in range(990)]
     corpus = ParallelCorpus.from_files(write("a.en", sentences(1000)), write("a.de", stranger))
-    with pytest.raises(UserError, match=r"990; line n of one must translate line n of the other\.$"):
+    with pytest.raises(UserError, match=r"990; the files must be aligned line by line\.$"):
         corpus.count_pairs()
 
 

@@ -13,5 +13,5 @@ def test_a_checkpoint_is_loaded_with_the_weights_of_its_step(trained):
 
 
 def test_a_step_that_was_not_saved_is_answered_with_those_that_were(trained):
-    with pytest.raises(dragoman.UserError, match=r"has no intact checkpoint of step 7 \(.*\); available: 4, 6, 8\."):
+    with pytest.raises(dragoman.UserError, match=r"has no intact checkpoint at step 7 \(.*\); available: 4, 6, 8\."):
         dragoman.load(trained, checkpoint=7)

@@ -61,9 +61,9 @@ def test_on_a_full_disk_training_goes_on_and_saves_when_there_is_room_again(smal
     assert [event.step for event in filler.of_kind(CheckpointSaved)] == [2, 8, 10, 12]
     failures = [notice.text for notice in filler.of_kind(Notice) if "could not be saved" in notice.text]
     assert [text.split(" (")[0] for text in failures] == [
-        f"The checkpoint of step {step} could not be saved" for step in (4, 5, 6)
+        f"The checkpoint at step {step} could not be saved" for step in (4, 5, 6)
     ]
-    assert all("the checkpoint of step 2 is kept. Retrying at the next checkpoint." in text for text in failures)
+    assert all("the checkpoint at step 2 is kept. Retrying at the next checkpoint." in text for text in failures)
     assert not list((run / "checkpoints").glob(".*"))
     undisturbed = dragoman.train(toy_recipe(tmp_path / "undisturbed", *settings)).folder
     assert weights(run) == weights(undisturbed)
@@ -71,7 +71,7 @@ def test_on_a_full_disk_training_goes_on_and_saves_when_there_is_room_again(smal
 
 def test_a_training_that_cannot_save_its_end_fails_and_can_go_on_once_there_is_room(small_disk, toy_recipe):
     recipe = toy_recipe(small_disk / "run")
-    with pytest.raises(UserError, match=r"step 8 could not be saved .*the checkpoint of step 6 is kept. Free some"):
+    with pytest.raises(UserError, match=r"step 8 could not be saved .*the checkpoint at step 6 is kept. Free some"):
         dragoman.train(recipe, on_event=Filler(small_disk, full_from=7, full_until=99))
     assert steps_saved(small_disk / "run") == [3, 6]
     assert not (small_disk / "run" / "model.safetensors").exists()
@@ -84,9 +84,9 @@ def test_a_limit_on_the_size_of_files_ends_the_program_with_code_2_and_leaves_no
     recipe.write_text(toy_recipe(tmp_path / "run", "training.validate_every=4").to_toml())
     assert nursery.run("train", recipe, err=tmp_path / "err", file_limit=16_000) == 2
     said = (tmp_path / "err").read_text()
-    assert "The checkpoint of step 3 could not be saved" in said
+    assert "The checkpoint at step 3 could not be saved" in said
     assert "no earlier checkpoint exists. Retrying at the next checkpoint." in said
-    assert "The checkpoint of step 8 could not be saved" in said
+    assert "The checkpoint at step 8 could not be saved" in said
     assert "Free some disk space and continue with --resume." in said
     assert "Traceback" not in said
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []

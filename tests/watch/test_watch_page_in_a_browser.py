@@ -143,7 +143,7 @@ def test_one_looks_inside_a_checkpoint_with_the_viewer(page, site):
     page.goto(site.address)
     page.get_by_label("Sentence to inspect").fill("a b c")
     page.get_by_role("button", name="Show attention").click()
-    page.get_by_text("Checkpoint of step 8.").wait_for()
+    page.get_by_text("Checkpoint at step 8.").wait_for()
     page.locator("#viewer canvas").first.wait_for()
     assert page.locator("#viewer").inner_text().split()[:4] == ["a", "b", "c", "⟨end⟩"]
 

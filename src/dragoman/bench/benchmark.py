@@ -156,7 +156,7 @@ class _Benchmark:
         translator = Translator.load(run, device="cpu")
         if fixed_length:
             sentences = fixed_length_sentences(self.text_to_decode, translator, self.config)
-            weights = f"random weights; outputs of {OUTPUT_PIECES} pieces"
+            weights = f"random weights; outputs of {OUTPUT_PIECES} tokens"
         else:
             sentences = tokenize_sentences(self.text_to_decode, translator, self.config, self.add_note)
             weights = "trained weights"
@@ -170,7 +170,7 @@ def _describe_corpus(corpus: BenchmarkCorpus, batch_tokens: int) -> str:
     pairs, (source, target) = corpus.open_pairs(), map(len, corpus.read_tokenizers())
     pieces = f"{source:,}" if corpus.joint else f"{source:,} and {target:,}"
     return (
-        f"{len(pairs):,} pairs of {corpus.origin}; vocabulary {pieces} pieces; on average "
+        f"{len(pairs):,} pairs of {corpus.origin}; vocabulary {pieces} tokens; on average "
         f"{pairs.source_lengths.mean():.1f} source and {pairs.target_lengths.mean():.1f} target tokens; batches of "
         f"{batch_tokens:,} tokens, padding included."
     )

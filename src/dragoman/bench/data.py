@@ -94,8 +94,8 @@ def load_decoding_text(config: BenchmarkConfig) -> BenchmarkText:
         references = list(read_lines(config.target)) if config.target else None
         if references is not None and len(sources) != len(references):
             raise UserError(
-                f"{config.source} has {len(sources):,} lines but {config.target} has {len(references):,}; line n of "
-                "one must translate line n of the other."
+                f"{config.source} has {len(sources):,} lines but {config.target} has {len(references):,}; the "
+                "files must be aligned line by line."
             )
         return BenchmarkText(config.source, sources, references)
     valid = _existing_corpus(Run(config.run).read_recipe().data, "valid_") if config.run else None

@@ -69,7 +69,7 @@ def tokenize_sentences(
     readable = [row for row in tokens if len(row[0]) <= translator.max_length]
     if len(readable) < len(tokens):
         left_out = len(tokens) - len(readable)
-        on_notice(f"{text.origin}: sentences skipped because they exceed {translator.max_length} pieces: {left_out:,}.")
+        on_notice(f"{text.origin}: sentences skipped because they exceed {translator.max_length} tokens: {left_out:,}.")
     if not readable:
         raise _no_sentences_error(text)
     sources, kept_references = zip(*readable, strict=True)
@@ -231,6 +231,6 @@ def _report_unexpected_lengths(
         if result.output_lengths != (OUTPUT_PIECES, OUTPUT_PIECES):
             shortest, longest = result.output_lengths
             on_notice(
-                f"{result.engine}, beam {result.beam}: outputs have {shortest}–{longest} pieces; "
+                f"{result.engine}, beam {result.beam}: outputs have {shortest}–{longest} tokens; "
                 f"expected {OUTPUT_PIECES}."
             )

@@ -152,7 +152,7 @@ def _bulk_decoding_table(report: BenchmarkReport) -> ReportTable:
         "output tokens/s",
         f"× best {_REFERENCE_ENGINE}",
         "of float32 peak",
-        "pieces",
+        "tokens",
         "BLEU",
     )
     rows = [

@@ -75,7 +75,7 @@ class TerminalDisplay:
         self.plan = plan
         remaining = plan.steps - plan.steps_done
         source, target = plan.vocabulary_sizes
-        pieces = f"{source:,} pieces" if source == target else f"{source:,} and {target:,} pieces"
+        pieces = f"{source:,} tokens" if source == target else f"{source:,} and {target:,} tokens"
         print_stderr(
             f"Training run {plan.run}: {plan.pairs:,} {plan.unit}, {plan.valid_pairs:,} for validation; "
             f"vocabulary {pieces}; {plan.parameters / 1e6:.1f} million parameters; "

@@ -134,8 +134,8 @@ def _translate_sources(run: Path, sources: list[str] | None, expected: int, opti
     assert sources is not None, "_check_translate_options requires it"
     if len(sources) != expected:
         raise UserError(
-            f"--source has {len(sources):,} lines but --reference has {expected:,}; line n of one must "
-            "translate line n of the other."
+            f"--source has {len(sources):,} lines but --reference has {expected:,}; the files must "
+            "be aligned line by line."
         )
     model = dragoman.load(run, device=options.device)
     with progress_bar(f"Translating with {run}", len(sources)) as progress:
@@ -190,8 +190,8 @@ def _read_tree_pairs(options: EvaluateOptions) -> tuple[list[int], list[str], li
     if len(trees) != len(gold):
         trees = well_formed_treebank_sentences(lines, hypotheses)  # raises if malformed brackets are the cause
         raise UserError(
-            f"{hypotheses} has {len(trees):,} sentences but {reference} has {len(gold):,}; tree n of both must have "
-            "the same words. Use an empty line for a missing tree."
+            f"{hypotheses} has {len(trees):,} sentences but {reference} has {len(gold):,}; both must "
+            "have the same sentences in the same order. Use an empty line for a missing tree."
         )
     return [line for line, _ in trees], [text for _, text in trees], [text for _, text in gold]
 

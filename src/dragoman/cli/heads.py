@@ -22,7 +22,7 @@ def heads(
     target: Annotated[str | None, typer.Option(help="Target text, aligned line by line.")] = None,
     sentences: Annotated[int, typer.Option(min=1, help="Use at most this many sentence pairs.")] = 1000,
     checkpoint: Annotated[
-        int | None, typer.Option(min=1, help="Measure the checkpoint of this step instead of the final model.")
+        int | None, typer.Option(min=1, help="Measure the checkpoint at this step instead of the final model.")
     ] = None,
     importance: Annotated[
         bool, typer.Option("--importance/--no-importance", help="Measure the loss with each head ablated (slow).")

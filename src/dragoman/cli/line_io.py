@@ -47,7 +47,7 @@ def print_outputs(
         lines_were = "1 line exceeded the maximum training length and was"
         if in_parts > 1:
             lines_were = f"{in_parts:,} lines exceeded the maximum training length and were"
-        print_stderr(f"{lines_were} translated in parts of at most {model.max_length} pieces.")
+        print_stderr(f"{lines_were} translated in parts of at most {model.max_length} tokens.")
 
 
 def is_interactive(text: list[str] | None) -> bool:

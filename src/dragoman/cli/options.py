@@ -27,7 +27,7 @@ SetOption = Annotated[
 NBestOption = Annotated[int, typer.Option(min=1, max=512, help="Number of outputs per line, best first.")]
 ScoresOption = Annotated[bool, typer.Option("--scores", help="Print the score and a tab before each output.")]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON list per input line: its outputs, with scores and pieces.")
+    bool, typer.Option("--json", help="Print one JSON list per input line: its outputs, with scores and tokens.")
 ]
 LineByLineOption = Annotated[
     bool, typer.Option("--line-by-line", help="Process each line before reading the next one (slower for many lines).")

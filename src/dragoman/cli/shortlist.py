@@ -11,15 +11,15 @@ from dragoman.cli.progress import print_stderr
 def shortlist(
     run: RunArgument,
     likely: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Number of candidate target pieces per source piece.")
+        int, typer.Option(min=1, max=10_000, help="Number of candidate target tokens per source token.")
     ] = 100,
     common: Annotated[
-        int, typer.Option(min=0, max=100_000, help="Number of most frequent target pieces to always allow.")
+        int, typer.Option(min=0, max=100_000, help="Number of most frequent target tokens to always allow.")
     ] = 100,
 ) -> None:
     """Learn a lexical shortlist from RUN's training data, for `translate --shortlist`.
 
-    With a shortlist, only the candidate translations of the sentence's pieces are scored at each step, which is faster
+    With a shortlist, only the candidate translations of the sentence's tokens are scored at each step, which is faster
     and rarely changes the output. The training data must still be at the paths in the recipe."""
     from dragoman.cli.display import TerminalDisplay
     from dragoman.run import Run

@@ -29,10 +29,10 @@ def translate(
     sample: Annotated[bool, typer.Option("--sample", help="Sample from the model instead of beam search.")] = False,
     temperature: Annotated[float, typer.Option(help="With --sample: sampling temperature.")] = 1.0,
     top_k: Annotated[
-        int, typer.Option(min=0, help="With --sample: use the k most likely pieces only; 0 means all.")
+        int, typer.Option(min=0, help="With --sample: use the k most likely tokens only; 0 means all.")
     ] = 0,
     top_p: Annotated[
-        float, typer.Option(help="With --sample: use the most likely pieces whose probabilities sum to p.")
+        float, typer.Option(help="With --sample: use the most likely tokens whose probabilities sum to p.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="With --sample: random seed.")] = 0,
     scores: Annotated[
@@ -40,7 +40,7 @@ def translate(
     ] = False,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print one JSON list per input line: its translations, with scores and pieces."),
+        typer.Option("--json", help="Print one JSON list per input line: its translations, with scores and tokens."),
     ] = False,
     exact: Annotated[
         bool, typer.Option("--exact", help="Make scores independent of the batch, bit for bit (slower).")

@@ -229,7 +229,7 @@ def write_arrays(
     if not counts.kept:
         raise UserError(
             f"{corpus}: no usable pair: {counts.empty:,} have an empty side and {counts.long:,} are longer than "
-            f"{pair_filter.longest:,} pieces ([data] longest)."
+            f"{pair_filter.longest:,} tokens ([data] longest)."
         )
     _write_header(folder, dtype, counts)
 

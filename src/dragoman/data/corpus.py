@@ -185,14 +185,14 @@ def _different_line_counts_error(files: tuple[Path, ...], counts: list[int]) -> 
         [len(line) for line in read_lines(source)], [len(line) for line in read_lines(target)]
     )
     if matching is None:
-        return UserError(f"{message}; line n of one must translate line n of the other.")
+        return UserError(f"{message}; the files must be aligned line by line.")
     if matching >= min(counts):
         return UserError(
             f"{message}; the shorter file seems to match the start of the longer one. Check the end of both files."
         )
     longer = source if counts[0] > counts[1] else target
     return UserError(
-        f"{message}; line n of one must translate line n of the other. "
+        f"{message}; the files must be aligned line by line. "
         f"The line lengths stop matching near line {matching + 1:,}; check for extra lines in {longer} there."
     )
 

@@ -190,7 +190,7 @@ def _check_counts(**lists: Sequence[str]) -> None:
         if counts[first] != counts[other]:
             raise UserError(
                 f"There are {_group_thousands(counts[first])} {first} but {_group_thousands(counts[other])} {other}; "
-                "line n of one must belong to line n of the other."
+                "they must be aligned line by line."
             )
     if not counts[first]:
         raise UserError(f"There are no {first} to score.")

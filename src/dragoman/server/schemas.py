@@ -60,7 +60,7 @@ class AttentionRequest(StrictRequest):
     target: _RequestText | None = Field(None, description="a translation to inspect instead of the model's own")
     prefix: _RequestText = Field("", description="beginning of the translation")
     ablate_heads: list[_RequestHead] = Field(
-        [], max_length=512, description="attention heads to switch off: kind, layer, head, counted from 0"
+        [], max_length=512, description="attention heads to ablate: kind, layer, head, counted from 0"
     )
     without: list[_RequestHead] | None = Field(
         None, max_length=512, deprecated=True, description="former name of ablate_heads"

@@ -31,7 +31,7 @@ def identify_weights(run: Run, checkpoint: int | None = None) -> tuple[str, str]
     )
     sha256 = _checkpoint_sha256(path) if path else None
     if path is None or sha256 is None:
-        raise UserError(f"{run} has no {f'checkpoint of step {checkpoint}' if checkpoint else 'weights yet'}.")
+        raise UserError(f"{run} has no {f'checkpoint at step {checkpoint}' if checkpoint else 'weights yet'}.")
     return path.name, sha256
 
 

@@ -267,8 +267,8 @@ class _AblationJudge:
         self._memories: list[Memory] | None = None
 
     def loss_without(self, head: HeadIndex) -> float:
-        """Return the loss with a head switched off; the encoder's output is reused for heads of the decoder."""
-        assert can_ablate_heads(self.model), f"a head of {type(self.model)} cannot be switched off"
+        """Return the loss with a head ablated; the encoder's output is reused for heads of the decoder."""
+        assert can_ablate_heads(self.model), f"a head of {type(self.model)} cannot be ablated"
         model = ablate_heads(self.model, [head])
         return self.loss(model, self._encode_batches(model) if head[0] == "encoder" else self._full_model_memories())
 

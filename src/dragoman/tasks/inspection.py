@@ -226,13 +226,13 @@ def attention_sizes(model: Transducer, device: torch.device) -> dict[AttentionKi
 
 
 class AblatedModels:
-    """A cache of the most recently used models with some heads switched off."""
+    """A cache of the most recently used models with some heads ablated."""
 
     def __init__(self) -> None:
         self.models: OrderedDict[frozenset[HeadIndex], Transducer] = OrderedDict()
 
     def get(self, model: Transducer, heads: tuple[HeadIndex, ...]) -> Transducer:
-        """Return `model` with these heads switched off."""
+        """Return `model` with these heads ablated."""
         if not heads or not can_ablate_heads(model):
             return model
         key = frozenset(heads)

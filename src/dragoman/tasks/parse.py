@@ -165,7 +165,7 @@ def _shorten(text: str) -> str:
 def _tree_grammar(target: Tokenizer) -> TreeGrammar:
     if not target.is_word_level:
         raise UserError(
-            'A parser requires brackets and tags to be single pieces: train with [tokenizer] target_kind = "words".'
+            'A parser requires brackets and tags to be single tokens: train with [tokenizer] target_kind = "words".'
         )
     return TreeGrammar.from_vocabulary(target.spellings)
 

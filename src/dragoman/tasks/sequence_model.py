@@ -53,7 +53,7 @@ class Prediction:
 
 
 class SearchOptions(TypedDict, total=False):
-    """Options of a search; those left out, or None, are taken from the recipe.
+    """Options of a search; missing ones, or None, are taken from the recipe.
 
     `exact` makes scores independent of the batch to the last bit. `progress` is called with the number of texts done.
     """
@@ -240,7 +240,7 @@ class SequenceModel:
         """Record every attention weight while the model reads `text` and writes its output.
 
         With `target` this text is read instead of an output of the model's own; with `prefix` the output begins with
-        it. The heads in `without`, each (kind, layer, head), are switched off. With `trace` the record has every
+        it. The heads in `without`, each (kind, layer, head), are ablated. With `trace` the record has every
         hypothesis that the search considered.
         """
         return inspect_model(self, text, target=target, prefix=prefix, without=without, beam=beam, trace=trace)
@@ -286,7 +286,7 @@ class SequenceModel:
         return read_shortlist(self.run, self.source_tokenizer, self.target_tokenizer)
 
     def ablated_model(self, heads: tuple[HeadIndex, ...]) -> Transducer:
-        """Return the model with some of its heads switched off."""
+        """Return the model with some of its heads ablated."""
         return self.ablated_models.get(self.model, heads)
 
     def split_text(self, text: str) -> list[str]:
@@ -407,7 +407,7 @@ def _read_checkpoint_weights(run: Run, step: int) -> tuple[dict[str, Tensor], Pa
             ", ".join(str(int(checkpoint.name)) for checkpoint in reversed(checkpoint_dirs(run.checkpoints_dir)))
             or "none"
         )
-        raise UserError(f"{run} has no intact checkpoint of step {step} ({damage}); available: {known}.")
+        raise UserError(f"{run} has no intact checkpoint at step {step} ({damage}); available: {known}.")
     weights, _ = read_tensors(run.require_inside(path / WEIGHTS_FILE))
     return weights, path / WEIGHTS_FILE, {"longest_source": str(read_progress(path).longest)}
 
@@ -419,6 +419,6 @@ def _check_vocabulary(run: Run, metadata: dict[str, str], source: Tokenizer, tar
         if expected != tokenizer.fingerprint:
             raise UserError(
                 f"{run}: the {side} tokenizer is not the one that the model was trained with (the file has "
-                f"{len(tokenizer)} pieces, the model has {metadata.get(f'{side}_vocabulary', 'different ones')}). "
+                f"{len(tokenizer)} tokens, the model has {metadata.get(f'{side}_vocabulary', 'different ones')}). "
                 "Restore the original file, or train again."
             )

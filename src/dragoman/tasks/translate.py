@@ -57,8 +57,8 @@ class TranslationTask(BaseTask):
         sources, references = list(read_lines(source, on_notice)), list(read_lines(reference, on_notice))
         if len(sources) != len(references):
             raise UserError(
-                f"{source} has {len(sources):,} lines but {reference} has {len(references):,}; line n of one must "
-                "translate line n of the other."
+                f"{source} has {len(sources):,} lines but {reference} has {len(references):,}; the files "
+                "must be aligned line by line."
             )
         return self.examples_from_pairs(zip(sources, references, strict=True))
 

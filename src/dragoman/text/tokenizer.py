@@ -199,7 +199,7 @@ def _find_file_error(text: str) -> str | None:
         return "the ids of its vocabulary are not consecutive from 0"
     if any(vocabulary.get(name) != token for token, name in RESERVED_NAMES.items()):
         return (
-            f"its first {RESERVED_TOKENS} pieces are not {', '.join(RESERVED_NAMES.values())}, so it was not "
+            f"its first {RESERVED_TOKENS} tokens are not {', '.join(RESERVED_NAMES.values())}, so it was not "
             "written by Dragoman"
         )
     if _has_byte_level_decoder(tree) and not BYTE_VALUES.keys() <= vocabulary.keys():

@@ -162,7 +162,7 @@ def _load_or_train_tokenizers(
         if side.kind in ("bpe", "wordpiece") and len(tokenizer) < config.size:
             on_event(
                 Notice(
-                    f"The {name}vocabulary has {len(tokenizer):,} pieces, not {config.size:,}: the text is too small."
+                    f"The {name}vocabulary has {len(tokenizer):,} tokens, not {config.size:,}: the text is too small."
                 )
             )
     write_tokenizers(run, source, target, config.joint)
@@ -173,4 +173,4 @@ def _report_dropped_pairs(pairs: TokenPairs, corpus: TextPairs, longest: int, on
     if pairs.dropped_empty:
         on_event(Notice(f"{corpus}: {pairs.dropped_empty:,} pairs with an empty side are skipped."))
     if pairs.dropped_long:
-        on_event(Notice(f"{corpus}: {pairs.dropped_long:,} pairs of more than {longest} pieces are skipped."))
+        on_event(Notice(f"{corpus}: {pairs.dropped_long:,} pairs of more than {longest} tokens are skipped."))

@@ -379,8 +379,8 @@ class Trainer:
             checkpoints.prune_checkpoints(folder, self.config.keep, best)
         except OSError as error:
             last = self._last_saved_step
-            status = f"the checkpoint of step {last} is kept" if last else "no earlier checkpoint exists"
-            message = f"The checkpoint of step {step} could not be saved ({error}); {status}."
+            status = f"the checkpoint at step {last} is kept" if last else "no earlier checkpoint exists"
+            message = f"The checkpoint at step {step} could not be saved ({error}); {status}."
             if self._is_last_step() or self.stop.requested:
                 raise UserError(f"{message} Free some disk space and continue with --resume.") from None
             yield Notice(f"{message} Retrying at the next checkpoint.", serious=True)

@@ -19,9 +19,9 @@ from dragoman.model_config import AttentionKind
 from dragoman.viewer.record import AttentionRecord, AttentionWeights
 
 _KIND_TITLES: dict[AttentionKind, str] = {
-    "encoder": "Encoder self-attention: source pieces (rows) attend to the source (columns)",
-    "decoder": "Decoder self-attention: output pieces (rows) attend to the decoder's input (columns)",
-    "cross": "Cross-attention: output pieces (rows) attend to the source (columns)",
+    "encoder": "Encoder self-attention: source tokens (rows) attend to the source (columns)",
+    "decoder": "Decoder self-attention: output tokens (rows) attend to the decoder's input (columns)",
+    "cross": "Cross-attention: output tokens (rows) attend to the source (columns)",
 }
 PICTURE_FORMATS = (".png", ".svg", ".pdf")
 _CELL_INCHES = 0.15  # fits a piece in the font below

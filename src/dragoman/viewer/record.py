@@ -143,7 +143,7 @@ def _check_shape(kind: AttentionKind, weights: AttentionWeights, expected: tuple
     if weights.ndim != 4 or weights.shape[2:] != expected or (len(weights) and not weights.size):
         rows, columns = expected
         raise ValueError(
-            f"the {kind} weights have shape {weights.shape}, expected (layers, heads, {rows}, {columns}) for the pieces"
+            f"the {kind} weights have shape {weights.shape}, expected (layers, heads, {rows}, {columns}) for the tokens"
         )
 
 

@@ -47,7 +47,7 @@ def _load_checkpoint(run: Run, step: int | None, _weights: str) -> SequenceModel
 def _check_length(pieces: int) -> None:
     """Raise a UserError if a sentence is too long to be shown."""
     if pieces > _MAX_PIECES:
-        raise UserError(f"The sentence has {pieces} pieces; the maximum is {_MAX_PIECES}. Use a shorter one.")
+        raise UserError(f"The sentence has {pieces} tokens; the maximum is {_MAX_PIECES}. Use a shorter one.")
 
 
 def _answer(run: Run, request: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 // The part of the URL after "#": the state of the page, for sharing. Browsers do not send it to servers.
 
-const MAX_LENGTH = 1000; // characters of a value; longer ones are left out
+const MAX_LENGTH = 1000; // characters of a value; longer ones are dropped
 
 /** Return the state in the URL. */
 export const readUrlState = () => new URLSearchParams(location.hash.slice(1));

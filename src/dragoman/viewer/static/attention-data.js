@@ -36,13 +36,13 @@ export const KINDS = ["encoder", "decoder", "cross"];
 export const KIND_INFO = {
   encoder: {
     name: "Encoder self-attention",
-    description: "source pieces attend to the source",
+    description: "source tokens attend to the source",
     row: "source",
     column: "source",
   },
   decoder: {
     name: "Decoder self-attention",
-    description: "output positions attend to the pieces before them",
+    description: "output positions attend to the tokens before them",
     row: "target",
     column: "target",
   },

@@ -156,7 +156,7 @@ export function beamPanel(data, beam, store, theme, continueFrom) {
   const note = make(
     "p",
     { className: "dv-note" },
-    `Beam width ${beam.width}: ${beam.nodes.length} nodes, ${finished} finished hypotheses (■: not chosen). The number below a piece is its probability.`,
+    `Beam width ${beam.width}: ${beam.nodes.length} nodes, ${finished} finished hypotheses (■: not chosen). The number below a token is its probability.`,
   );
   const element = make("div", {}, note, picture, card);
   card.setAttribute("aria-live", "polite");
@@ -256,7 +256,7 @@ export function beamPanel(data, beam, store, theme, continueFrom) {
             make(
               "p",
               { className: "dv-note" },
-              "Hover over a piece to see its scores and its attention; click to lock it.",
+              "Hover over a token to see its scores and its attention; click to lock it.",
             ),
           ]),
     );
@@ -313,7 +313,7 @@ export function beamPanel(data, beam, store, theme, continueFrom) {
       node.status,
       node.text,
     ]);
-  const titles = ["node", "parent", "step", "piece", "log probability", "sum", "score", "status", "text"];
+  const titles = ["node", "parent", "step", "token", "log probability", "sum", "score", "status", "text"];
   paint();
   return {
     element,

@@ -27,7 +27,7 @@ const BADGES = {
   alignment: "alignment: attends to the translated word",
   sink: "sink: most weight is on ⟨start⟩ or ⟨end⟩",
   punctuation: "punctuation: most weight is on punctuation",
-  copy: "copy: attends to an identical piece",
+  copy: "copy: attends to an identical token",
   syntactic: "syntactic: follows a grammatical relation",
 };
 

@@ -204,7 +204,7 @@ export function sentencesPanel(data, store, { changed = new Set() } = {}) {
     const [first] = steps;
     const rival = first?.top_choices.find(([piece]) => piece !== data.record.target.pieces[point.first]?.label);
     const next = rival ? `; next: “${rival[0].trim()}” ${formatProbability(rival[1])}` : "";
-    const forced = point.first < data.record.forced_length ? " This piece was forced." : "";
+    const forced = point.first < data.record.forced_length ? " This token was forced." : "";
     return ` Probability ${formatProbability(sum)}${next}.${forced}`;
   }
 

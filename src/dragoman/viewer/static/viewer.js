@@ -305,7 +305,7 @@ class Viewer {
   }
 
   /**
-   * Switch heads off, or on if all of them are off.
+   * Ablate heads, or restore them if all of them are ablated.
    * @param {Kind} kind
    * @param {HeadPosition[]} positions
    */

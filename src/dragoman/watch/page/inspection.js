@@ -54,7 +54,7 @@ async function requestRecord(change) {
   const response = await fetch(`inspect?${query}`);
   const body = await response.json();
   if (!response.ok) throw new Error(body.error);
-  note.textContent = body.checkpoint === null ? "" : `Checkpoint of step ${formatInteger(body.checkpoint)}.`;
+  note.textContent = body.checkpoint === null ? "" : `Checkpoint at step ${formatInteger(body.checkpoint)}.`;
   return body;
 }
 
