@@ -114,7 +114,7 @@ def test_a_head_is_enlarged_and_its_cells_show_the_weights(viewer, model):
 
 def test_an_ablated_head_changes_the_translation_as_in_the_model(viewer, model):
     kind, places = "encoder", [("encoder", layer, head) for layer in range(2) for head in range(2)]
-    without = next(place for place in places if model.inspect(SENTENCE, without=[place]).target_text)
+    without = next(place for place in places if model.inspect(SENTENCE, ablate_heads=[place]).target_text)
     viewer.locator(f"#view .dv-grid[aria-label^='{kind.capitalize()}'] .dv-thumb").nth(
         2 * without[1] + without[2]
     ).click()
@@ -122,7 +122,7 @@ def test_an_ablated_head_changes_the_translation_as_in_the_model(viewer, model):
         viewer.click("#view button:has-text('Ablate this head')")
     assert asked.value.post_data_json["ablate_heads"] == [list(without)]
     viewer.wait_for_selector("#view .dv-changes")
-    assert translation(viewer) == words_of(model.inspect(SENTENCE, without=[without]))
+    assert translation(viewer) == words_of(model.inspect(SENTENCE, ablate_heads=[without]))
     viewer.click("#view button:has-text('Undo all')")
     viewer.wait_for_selector("#view .dv-changes", state="detached")
     assert translation(viewer) == words_of(model.inspect(SENTENCE))

@@ -129,7 +129,7 @@ def test_the_answer_of_the_attention_route_is_the_viewers_document(server, model
     assert shown["kinds"]["cross"]["heads"] == 2
     assert shown["ablated_heads"] == [["cross", 0, 1]]
     assert shown["beam"]["nodes"]
-    assert shown["target"]["text"] == model.inspect("a b c", without=[("cross", 0, 1)]).target_text
+    assert shown["target"]["text"] == model.inspect("a b c", ablate_heads=[("cross", 0, 1)]).target_text
 
 
 def test_the_old_name_of_a_field_is_accepted_with_a_deprecation_header(server):

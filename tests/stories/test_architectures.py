@@ -112,10 +112,10 @@ def test_a_picture_shows_its_heads_or_the_command_says_that_there_are_none(run, 
 def test_only_the_heads_of_a_transformer_can_be_switched_off(run):
     model = dragoman.load(run)
     if is_transformer(run):
-        assert model.inspect("a b", without=[("cross", 0, 1)]).ablated_heads == (("cross", 0, 1),)
+        assert model.inspect("a b", ablate_heads=[("cross", 0, 1)]).ablated_heads == (("cross", 0, 1),)
     else:
         with pytest.raises(UserError, match="Only the heads of a Transformer can be ablated"):
-            model.inspect("a b", without=[("cross", 0, 0)])
+            model.inspect("a b", ablate_heads=[("cross", 0, 0)])
 
 
 def test_only_what_another_engine_computes_is_exported(run, choice, tmp_path):

@@ -36,7 +36,7 @@ def test_an_inspection_shows_the_pieces_that_the_model_reads_and_writes(task, ot
 def test_an_inspection_can_be_repeated_without_some_heads(task, other_runs):
     record = dragoman.load(other_runs[task]).inspect(INPUTS[task])
     assert record.can_ablate
-    assert record.rerun(without=[("cross", 0, 1)]).ablated_heads == (("cross", 0, 1),)
+    assert record.rerun(ablate_heads=[("cross", 0, 1)]).ablated_heads == (("cross", 0, 1),)
 
 
 @EVERY

@@ -7,6 +7,8 @@ import torch
 import dragoman
 from dragoman.models.attention import MultiHeadAttention
 from dragoman.models.transducer import Source
+from dragoman.tasks.registry import build_model
+from dragoman.tasks.translate import Translator
 from dragoman.tokens import START
 from dragoman.viewer.document import viewer_document
 
@@ -105,7 +107,7 @@ def test_each_step_names_the_likeliest_pieces_and_the_written_one_has_its_probab
 
 def test_a_head_that_is_switched_off_is_named_and_missed(model):
     heads = [("cross", 0, 0), ("cross", 0, 1), ("encoder", 0, 0)]
-    record = model.inspect(TEXT, without=heads)
+    record = model.inspect(TEXT, ablate_heads=heads)
     assert record.ablated_heads == tuple(sorted(heads))
     assert viewer_document(record)["ablated_heads"] == [list(head) for head in sorted(heads)]
     assert not np.allclose(record.encoder, 0)
@@ -127,14 +129,24 @@ def test_few_models_without_heads_are_kept(model):
 def test_a_record_can_be_made_again_with_something_changed(model):
     record = model.inspect(TEXT)
     assert record.rerun(text="d c").source_text == "d c"
-    assert record.rerun(without=[["cross", 0, 1]]).ablated_heads == (("cross", 0, 1),)
+    assert record.rerun(ablate_heads=[["cross", 0, 1]]).ablated_heads == (("cross", 0, 1),)
     assert record.rerun(trace=True).beam is not None
 
 
 @pytest.mark.parametrize("head", [("cross", 1, 0), ("cross", 0, 2), ("self", 0, 0), ("cross", 0), ("cross", "0", 0)])
 def test_a_head_that_is_not_there_is_refused_with_those_that_are(model, head):
     with pytest.raises(dragoman.UserError, match=r"layer is from 0 to 0 and head is from 0 to 1"):
-        model.inspect(TEXT, without=[head])
+        model.inspect(TEXT, ablate_heads=[head])
+
+
+def test_the_heads_of_a_decoder_that_is_deeper_than_the_encoder_can_be_ablated(model):
+    deeper = model.recipe.model.model_copy(update={"decoder_layers": 2})
+    recipe = model.recipe.model_copy(update={"model": deeper})
+    tokenizers = model.source_tokenizer, model.target_tokenizer
+    deep = Translator(recipe, build_model(recipe, *tokenizers).eval(), *tokenizers, model.device)
+    assert deep.inspect(TEXT, target="A", ablate_heads=[("cross", 1, 0)]).ablated_heads == (("cross", 1, 0),)
+    with pytest.raises(dragoman.UserError, match="layer is from 0 to 0"):
+        deep.inspect(TEXT, target="A", ablate_heads=[("encoder", 1, 0)])
 
 
 def test_a_target_and_a_prefix_are_one_too_many(model):

@@ -54,7 +54,7 @@ def test_a_widget_looks_again_with_what_was_changed_and_nothing_else(record, wid
 
     made = widget(replace(record, rerun=again))
     (sent,) = answers_of(made, {"ablate_heads": [["cross", 0, 1]], "trace": True, "beam": 99})
-    assert asked == [{"without": [["cross", 0, 1]], "trace": True}]
+    assert asked == [{"ablate_heads": [["cross", 0, 1]], "trace": True}]
     assert sent == {"number": 7, "record": viewer_document(record)}
 
 

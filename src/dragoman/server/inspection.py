@@ -25,7 +25,7 @@ def inspect_translation(model: ServedModel, message: Message, max_tokens: int) -
         target=message.get("target"),
         beam=message.get("beam"),
         prefix=message["prefix"],
-        without=[(kind, layer, head) for kind, layer, head in message["ablate_heads"]],
+        ablate_heads=[(kind, layer, head) for kind, layer, head in message["ablate_heads"]],
         trace=message["trace"],
     )
     _check_length(len(record.target_pieces), max_tokens)

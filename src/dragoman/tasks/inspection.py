@@ -47,65 +47,65 @@ class _InspectedTarget:
     nodes: tuple[SearchNode, ...] = ()
 
 
-def inspect_model(
-    translator: "SequenceModel",
-    text: str,
-    *,
-    target: str | None = None,
-    prefix: str = "",
-    without: Iterable[HeadIndex] = (),
-    beam: int | None = None,
-    trace: bool = False,
-) -> AttentionRecord:
-    """Record every attention weight for `text`; `SequenceModel.inspect` explains the options."""
-    if target is not None and prefix:
+@dataclass(frozen=True)
+class InspectionRequest:
+    """What to inspect; `SequenceModel.inspect` explains the options."""
+
+    text: str
+    target: str | None = None
+    prefix: str = ""
+    ablate_heads: tuple[HeadIndex, ...] = ()
+    beam: int | None = None
+    trace: bool = False
+
+
+def inspect_model(translator: "SequenceModel", request: InspectionRequest) -> AttentionRecord:
+    """Record every attention weight while the model reads a text and writes its output."""
+    if request.target is not None and request.prefix:
         raise UserError("target and prefix cannot both be given.")
-    if translator.task.is_language_model:
-        return _inspect_language_model(translator, text, without)
-    options = {"text": text, "target": target, "prefix": prefix, "without": without, "beam": beam, "trace": trace}
-    text = translator.task.to_model_input(text)
-    target = None if target is None else translator.task.to_model_target(text, target)
-    source = _checked_source_tokens(translator, text, target or prefix)
-    heads = _validate_heads(without, translator.model)
+    heads = _validate_heads(request.ablate_heads, translator.model)
     model = translator.ablated_model(heads)
-    config = translator.decoding_config(beam)
+    inspect = _inspect_continuation if translator.task.is_language_model else _inspect_output
+    return replace(
+        inspect(translator, model, request),
+        ablated_heads=heads,
+        can_ablate=can_ablate_heads(model),
+        rerun=partial(_inspect_again, translator, replace(request, ablate_heads=heads)),
+    )
+
+
+def _inspect_again(translator: "SequenceModel", request: InspectionRequest, **changes: Any) -> AttentionRecord:
+    """Inspect with some options changed; target and prefix are dropped if the change affects the output."""
+    reset = {"target": None, "prefix": ""} if {"text", "prefix", "ablate_heads"} & changes.keys() else {}
+    return inspect_model(translator, replace(request, **{**reset, **changes}))
+
+
+def _inspect_output(translator: "SequenceModel", model: Transducer, request: InspectionRequest) -> AttentionRecord:
+    """Record the weights of a source and its output, and the search if it is traced."""
+    text = translator.task.to_model_input(request.text)
+    target = None if request.target is None else translator.task.to_model_target(text, request.target)
+    source = _checked_source_tokens(translator, text, target or request.prefix)
+    config = translator.decoding_config(request.beam)
     if target is None:
-        output = _search_target(translator, model, source, config, translator.prefix_tokens(prefix), trace=trace)
+        prefix = translator.prefix_tokens(request.prefix)
+        output = _search_target(translator, model, source, config, prefix, trace=request.trace)
     else:
         output = _InspectedTarget(tuple(translator.target_tokenizer.encode(target)))
     record = _record_attention(translator, model, text, source, output.tokens)
-    return replace(
-        record,
-        forced_length=output.prefix_length,
-        ablated_heads=heads,
-        can_ablate=can_ablate_heads(model),
-        beam=_beam_tree(translator, model, source, output, config, record.cross) if output.nodes else None,
-        rerun=partial(_inspect_again, translator, {**options, "without": heads}),
-    )
+    beam = _beam_tree(translator, model, source, output, config, record.cross) if output.nodes else None
+    return replace(record, forced_length=output.prefix_length, beam=beam)
 
 
-def _inspect_language_model(
-    translator: "SequenceModel", text: str, without: Iterable[HeadIndex] = ()
+def _inspect_continuation(
+    translator: "SequenceModel", model: Transducer, request: InspectionRequest
 ) -> AttentionRecord:
-    """Record every attention weight while a language model predicts a text."""
-    if not text:
+    """Record the weights while a language model predicts a text."""
+    if not request.text:
         raise UserError("The text to inspect is empty.")
-    tokens, longest = translator.target_tokenizer.encode(text), translator.max_length - 1  # one is START
+    tokens, longest = translator.target_tokenizer.encode(request.text), translator.max_length - 1  # one is START
     if len(tokens) > longest:
         raise UserError(f"The text has {len(tokens)} tokens; at most {longest} fit into the context window.")
-    heads = _validate_heads(without, translator.model)
-    model = translator.ablated_model(heads)
-    record = _record_attention(translator, model, "", [], tuple(tokens))
-    again = partial(_inspect_again, translator, {"text": text, "without": heads})
-    return replace(
-        record, forced_length=len(tokens), ablated_heads=heads, can_ablate=can_ablate_heads(model), rerun=again
-    )
-
-
-def _inspect_again(translator: "SequenceModel", options: dict[str, Any], **changes: Any) -> AttentionRecord:
-    """Inspect again with some options changed; a new text drops the target and prefix of the old one."""
-    reset = {"target": None, "prefix": ""} if {"text", "prefix", "without"} & changes.keys() else {}
-    return inspect_model(translator, **{**options, **reset, **changes})
+    return replace(_record_attention(translator, model, "", [], tuple(tokens)), forced_length=len(tokens))
 
 
 def _checked_source_tokens(translator: "SequenceModel", text: str, other: str) -> list[int]:
@@ -251,15 +251,16 @@ def _validate_heads(heads: Iterable[Sequence[Any]], model: Transducer) -> tuple[
         return ()
     if not can_ablate_heads(model):
         raise UserError("Only the heads of a Transformer can be ablated; this model has a different architecture.")
-    layers, count = len(model.encoder), find_attention(model, "encoder", 0).heads
+    layers = {"encoder": len(model.encoder), "decoder": len(model.decoder), "cross": len(model.decoder)}
+    count = find_attention(model, "encoder", 0).heads
     indices = [tuple(head) for head in heads]
     for index in indices:
-        kind, layer, head = index if len(index) == 3 else (None, -1, -1)
-        fits = isinstance(layer, int) and isinstance(head, int) and 0 <= layer < layers and 0 <= head < count
-        if kind not in get_args(AttentionKind) or not fits:
+        kind, layer, head = index if len(index) == 3 else ("", -1, -1)
+        is_number = isinstance(layer, int) and isinstance(head, int)
+        if not (kind in layers and is_number and 0 <= layer < layers[kind] and 0 <= head < count):
             raise UserError(
                 f"The model has no head {index}: expected (kind, layer, head), where kind is one of "
-                f"{', '.join(get_args(AttentionKind))}, "
-                f"layer is from 0 to {layers - 1} and head is from 0 to {count - 1}."
+                f"{', '.join(layers)}, layer is from 0 to {layers.get(kind, max(layers.values())) - 1} and head is "
+                f"from 0 to {count - 1}."
             )
     return tuple(sorted(set(indices)))

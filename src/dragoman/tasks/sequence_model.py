@@ -29,7 +29,7 @@ from dragoman.models.weights import named_weights
 from dragoman.parallel import thread_pool
 from dragoman.recipe import DecodingConfig, DecodingPrecision, Recipe
 from dragoman.run import Run
-from dragoman.tasks.inspection import AblatedModels, inspect_model
+from dragoman.tasks.inspection import AblatedModels, InspectionRequest, inspect_model
 from dragoman.tasks.registry import build_model, model_class_for, task_for
 from dragoman.tasks.shortlist import read_shortlist
 from dragoman.text.sentences import join_texts, split_long_text
@@ -233,17 +233,17 @@ class SequenceModel:
         *,
         target: str | None = None,
         prefix: str = "",
-        without: Iterable[HeadIndex] = (),
+        ablate_heads: Iterable[HeadIndex] = (),
         beam: int | None = None,
         trace: bool = False,
     ) -> AttentionRecord:
         """Record every attention weight while the model reads `text` and writes its output.
 
         With `target` this text is read instead of an output of the model's own; with `prefix` the output begins with
-        it. The heads in `without`, each (kind, layer, head), are ablated. With `trace` the record has every
-        hypothesis that the search considered.
+        it. The heads in `ablate_heads`, each (kind, layer, head), are ablated. With `trace` the record has
+        every hypothesis that the search considered.
         """
-        return inspect_model(self, text, target=target, prefix=prefix, without=without, beam=beam, trace=trace)
+        return inspect_model(self, InspectionRequest(text, target, prefix, tuple(ablate_heads), beam, trace))
 
     def build_engine(self, config: DecodingConfig, model: Transducer | None = None) -> Engine:
         """Return an engine that searches with this config on all cores; in `model` instead of the own one if given."""

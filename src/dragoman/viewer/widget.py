@@ -10,8 +10,7 @@ from dragoman.viewer.document import viewer_document
 from dragoman.viewer.page import bundle_scripts, read_style_sheet
 from dragoman.viewer.record import AttentionRecord
 
-# What a page may change, and the option of AttentionRecord.rerun that it sets
-_CHANGES = {"text": "text", "prefix": "prefix", "ablate_heads": "without", "trace": "trace"}
+_CHANGEABLE_OPTIONS = ("text", "prefix", "ablate_heads", "trace")  # of AttentionRecord.rerun, by the page
 
 # Requests are numbered messages; the reply has the number of its request.
 _RENDER_SCRIPT = """
@@ -55,7 +54,7 @@ class AttentionWidget(anywidget.AnyWidget):
     def _on_message(self, _: object, message: dict[str, Any], __: object) -> None:
         """Recompute the record with the requested changes and send it."""
         assert self._rerun, "only live widgets send messages"
-        changes = {_CHANGES[name]: value for name, value in message["change"].items() if name in _CHANGES}
+        changes = {name: value for name, value in message["change"].items() if name in _CHANGEABLE_OPTIONS}
         try:
             self.send({"number": message["number"], "record": viewer_document(self._rerun(**changes))})
         except UserError as error:

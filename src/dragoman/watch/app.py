@@ -100,7 +100,7 @@ def _inspection_options(request: Request) -> dict[str, Any]:
         "checkpoint": None if step is None else int(step),
         "prefix": query.get("prefix", "")[:_MAX_CHARACTERS],
         "trace": query.get("trace") == "true",
-        "without": _parse_heads(query.get("ablate_heads", "[]")),
+        "ablate_heads": _parse_heads(query.get("ablate_heads", "[]")),
     }
 
 

@@ -31,7 +31,7 @@ def _inspect(run: Run, request: dict[str, Any]) -> dict[str, Any]:
         step = int(checkpoint.name) if checkpoint else None
     translator = _load_checkpoint(run, step, identify_weights(run, step)[1])
     _check_length(len(translator.source_tokens(translator.task.to_model_input(request["text"]))))
-    options = {name: request[name] for name in ("prefix", "without", "trace") if request.get(name)}
+    options = {name: request[name] for name in ("prefix", "ablate_heads", "trace") if request.get(name)}
     record = translator.inspect(request["text"], **options)
     _check_length(len(record.target_pieces))
     reports = {"checkpoint": step, "report": cached_head_report(run, step) or cached_head_report(run)}
