@@ -2,11 +2,68 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.sentences import join_texts, split_long_text
+from dragoman.text.sentences import join_texts, split_long_text, split_sentences
+
+TEXTS = st.text(st.one_of(st.sampled_from('a. \n\r\t!?。“"<>&;'), st.characters(codec="utf-8")))
 
 
 def words(text):
     return len(text.split())
+
+
+@given(TEXTS, st.booleans())
+def test_sentences_and_gaps_make_up_the_text(text, split):
+    layout = split_sentences(text, lines_only=not split)
+    taken = "".join(part for pair in zip(layout.gaps, (*layout.sentences, ""), strict=True) for part in pair)
+    assert taken == text
+    assert all(sentence == sentence.strip() != "" for sentence in layout.sentences)
+
+
+@given(TEXTS)
+def test_line_breaks_are_kept_whatever_the_translations_are(text):
+    layout = split_sentences(text)
+    written = layout.fill(["Übersetzung." for _ in layout.sentences])
+    assert written.count("\n") == text.count("\n")
+    assert [not line.strip() for line in written.split("\n")] == [not line.strip() for line in text.split("\n")]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Hello there. It is me.", ["Hello there.", "It is me."]),
+        ("Mr. Smith met J. R. Tolkien on 3. May. He left.", ["Mr. Smith met J. R. Tolkien on 3. May.", "He left."]),
+        ("z. B. Das hier, d.h. Alles.", ["z. B. Das hier, d.h. Alles."]),
+        ('"Stop!" "Why?" He ran.', ['"Stop!"', '"Why?"', "He ran."]),
+        ("他走了。她来了。", ["他走了。", "她来了。"]),
+        ("One line\nanother", ["One line", "another"]),
+        ("Version 2.5 is out... and so on.", ["Version 2.5 is out... and so on."]),
+        ("I wanted to, but I couldn't. Tom ate an egg. Ask us. Go.", 4),
+        ("She lived to be 97. Her son is 70. He came on Oct. 2. It rained.", 4),
+        ("Er kam am 3. Mai. Er wohnt im 2. Stock. Sie ist 30. Wir nicht.", 4),
+        ("1. Open the file. 2. Read it.", ["1. Open the file.", "2. Read it."]),
+        ("He got a D. I take vitamin C. George W. Bush met Mr J. Smith.", 3),
+        ("They live in the U.S. The U.S. Senate met.", ["They live in the U.S.", "The U.S. Senate met."]),
+        ("„Wo ist sie?“ – „Sie schläft.“ Er ging.", ["„Wo ist sie?“", "– „Sie schläft.“", "Er ging."]),
+        ("« Où est-elle ? » Il part. « Je ne sais pas. »", ["« Où est-elle ? »", "Il part.", "« Je ne sais pas. »"]),
+        ("« Viens ! », dit-elle. Il vient.", ["« Viens ! », dit-elle.", "Il vient."]),
+        ('"Who is it?" she asked. "Me."', ['"Who is it?" she asked.', '"Me."']),
+        ("Он ушёл. Она пришла! Почему?", 3),
+        ("ذهب الرجل؟ جاءت المرأة۔ نعم.", 3),
+        ("वह गया। वह आई। क्यों?", 3),
+        ("「なぜ？」と聞いた。答えはない！", ["「なぜ？」と聞いた。", "答えはない！"]),
+        ("本当か?嘘だ!", ["本当か?", "嘘だ!"]),
+        ("안녕하세요. 반갑습니다! 누구세요?", 3),
+    ],
+)
+def test_sentences_end_where_a_reader_would_end_them(text, sentences):
+    found = split_sentences(text).sentences
+    assert (len(found) if isinstance(sentences, int) else list(found)) == sentences
+
+
+def test_the_target_language_decides_about_spaces():
+    assert split_sentences("One. Two.").fill(["他走了。", "她来了。"]) == "他走了。她来了。"
+    assert split_sentences("他走了。她来了。").fill(["He left.", "She came."]) == "He left. She came."
+    assert split_sentences("One.\n  Two.").fill(["他。", "她。"]) == "他。\n  她。"
 
 
 @given(st.text(alphabet="ab .,!?。、\n\"'—é字", max_size=400), st.integers(1, 30))

@@ -14,30 +14,43 @@ CountTokens = Callable[[str], int]
 
 # Each pattern matches the end of a part. A mark that needs a space after it is matched by a lookbehind from the space:
 # searching forward from the mark would read a long run of dots again from each dot.
-_CLOSING_MARKS = "[\"'”’)\\]»›」』]"
-_LOWERCASE = "a-zß-öø-ÿа-яα-ω"  # a lowercase letter after a full stop continues the sentence: "i.e. so"
+_CLOSING_MARKS = "(?:[\"'”’“‘)\\]»›«‹」』]|\\s[»›](?=[\\s,.;:]|$)){0,2}"  # French puts a space before the closing mark
+_UNSPACED = "\u3000-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff"
+_CJK_CLOSING = "(?:[”’」』）]++(?![とっ、，])|(?![”’」』）]))"  # a quotation may be followed by と: 「なぜ？」と聞いた
 _SENTENCE_END = re.compile(
-    rf"(?<=[.!?…؟۔]){_CLOSING_MARKS}{{0,2}}\s++(?![{_LOWERCASE}])|[。！？｡．।॥።។။།]+[”’」』）]*\s*|\n+"
+    rf"(?<=[.!?…؟۔]){_CLOSING_MARKS}\s++(?![»›](?:[\s,.;:]|$))|[。！？｡．।॥።፧՜՞։།။។៕]++{_CJK_CLOSING}\s*|(?<=[{_UNSPACED}][!?])(?=[{_UNSPACED}])|\n+"
 )
-_CLAUSE_END = re.compile(rf"(?<=[,;:،؛]){_CLOSING_MARKS}{{0,2}}\s+|[、，；：﹑､]+[”’」』）]*\s*|[—–]+\s*|(?<=[)\]])\s+")
+_CLAUSE_END = re.compile(rf"(?<=[,;:،؛]){_CLOSING_MARKS}\s+|[、，；：﹑､]+[”’」』）]*\s*|[—–]+\s*|(?<=[)\]])\s+")
 _WHITESPACE = re.compile(r"\s+")
-_BOUNDARIES = (_SENTENCE_END, _CLAUSE_END, _WHITESPACE)
 _LINE_END = re.compile(r"\n+")
 
 _CHARACTERS_PER_TOKEN = 64  # an upper bound of the average in ordinary text
 
-# Chinese and Japanese are written without spaces, also between sentences.
-_UNSPACED_SCRIPT = re.compile(
-    "[\u3000-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff]"
-)
+_UNSPACED_SCRIPT = re.compile(f"[{_UNSPACED}]")  # Chinese and Japanese have no spaces, also between sentences
 
 # A full stop after these does not end a sentence, even before a capital letter.
 _ABBREVIATION = re.compile(
-    "approx|bd|bzw|ca|capt|cf|co|col|corp|d.h|dept|dr|e.g|evtl|fig|gen|ggf|gov|hr|hrn|i.e|inc|inkl|jr|lt|ltd|m.e|mio|"
-    "mlle|mme|mr|mrd|mrs|ms|nr|pp|prof|rev|s.o|s.u|sen|sgt|sr|st|str|tel|u.a|u.s|vgl|vol|vs|z.b|z.t"
+    r"approx|bd|bzw|ca|capt|cf|co|col|corp|d\.h|dept|det|dr|e\.g|ee|evtl|fig|gen|ggf|gov|hr|hrn|i\.e|inc|inkl|jr|kpt|lt|"
+    r"ltd|m|m\.e|mio|mlle|mme|mr|mrd|mrs|ms|mt|nr|pp|prof|reps?|rev|s\.o|s\.u|sens?|sgt|sra?|srta|st|str|sv|tel|u\.a|vgl|"
+    r"vol|vs|z\.b|z\.t"
 )
-_LAST_WORD = re.compile(r"([^\s(\[\"'„“«]+)\.[\"'”’)\]»]*\s*$")
-_ORDINAL = re.compile(r"\d{1,2}")  # "am 3. Mai"; a year ends a sentence more often than not
+_MONTH = re.compile("jan|febr?|mär|mar|apr|mai|may|jun|jul|aug|sept?|o[ck]t|nov|de[cz]")  # "Oct. 2", "3. Mai"
+# Numbers are ordinals after these words ("am 3. Mai"); elsewhere a full stop after a number ends a sentence.
+_BEFORE_ORDINAL = re.compile(
+    "ab|am|ans|beim|bis|das|de[mnrs]|die|diese[mnr]|im|ins|mein|seine[mnr]?|ihre?[mnr]?|jede[mnrs]?|vom|zu[mr]|und"
+)
+# After "U.S." or "George W." these words begin a sentence; other capitalised words continue it.
+_SENTENCE_STARTER = re.compile(
+    "a|but|he|her|his|i|if|in|it|it's|my|our|she|that|the|there|these|they|this|those|we|what|when|where|who|you|"
+    "aber|das|der|die|er|es|ich|ihr|sie|und|was|wenn|wer|wie|wir|wo|"
+    "c'est|elles?|et|ils?|je|la|les?|nous|on|tu|une?|vous"
+)
+_WORD = re.compile(r"[^\s(\[\"'„“«‚‘]\S*")  # without an opening mark
+_FIRST_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
+_INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
+_LOWERCASE_INITIAL = re.compile(r"[a-z]\.")
+_ORDINAL = re.compile(r"\d{1,2}")
+_CONTEXT = 48  # characters that are examined before a full stop
 
 
 @dataclass(frozen=True)
@@ -64,7 +77,8 @@ def split_sentences(text: str, *, lines_only: bool = False) -> SegmentedText:
     """
     sentences: list[str] = []
     gaps = [""]
-    for part in _sentence_parts(text, lines_only):
+    ends = (match.end() for match in _LINE_END.finditer(text)) if lines_only else _sentence_ends(text)
+    for part in _split_at(text, ends):
         sentence = part.strip()
         first = part.find(sentence) if sentence else len(part)
         gaps[-1] += part[:first]
@@ -87,23 +101,58 @@ def join_texts(parts: Iterable[str]) -> str:
     return SegmentedText(tuple(texts), ("", *[" "] * (len(texts) - 1), "") if texts else ("",)).fill(texts)
 
 
-def _sentence_parts(text: str, lines_only: bool) -> Iterator[str]:
-    """Yield each sentence with the whitespace after it; joined they are the text again."""
+def _split_at(text: str, ends: Iterable[int]) -> Iterator[str]:
+    """Yield the parts of a text between consecutive ends; joined they are the text again."""
     first = 0
-    for match in (_LINE_END if lines_only else _SENTENCE_END).finditer(text):
-        if "\n" in match[0] or not _ends_with_abbreviation(text[max(first, match.start() - 16) : match.start()]):
-            yield text[first : match.end()]
-            first = match.end()
-    if first < len(text):
-        yield text[first:]
+    for end in chain(ends, [len(text)]):
+        if first < end:
+            yield text[first:end]
+            first = end
 
 
-def _ends_with_abbreviation(before: str) -> bool:
-    match = _LAST_WORD.search(before)
-    if not match:
+def _sentence_ends(text: str) -> Iterator[int]:
+    """Yield the offset after each sentence and the whitespace that follows it."""
+    for match in _SENTENCE_END.finditer(text):
+        start, end = match.span()
+        if "\n" in match[0] or not _is_inside_sentence(
+            text[max(0, start - _CONTEXT) : start], text[end : end + _CONTEXT]
+        ):
+            yield end
+
+
+def _is_inside_sentence(before: str, after: str) -> bool:
+    """Return whether the sentence goes on after a mark and a space, as after an abbreviation."""
+    if after[:1].islower():  # "i.e. so", "“Who is it?” she asked"
+        return True
+    words = _WORD.findall(before)
+    if not words or not words[-1].endswith("."):
         return False
-    word = match[1].lower()
-    return len(word) == 1 or bool(_ABBREVIATION.fullmatch(word) or _ORDINAL.fullmatch(word))
+    word, previous = words[-1].removesuffix("."), words[-2] if len(words) > 1 else ""
+    match = _FIRST_WORD.match(after)
+    following = match[0].lower() if match else ""
+    return bool(
+        _ABBREVIATION.fullmatch(word.lower())
+        or (_MONTH.fullmatch(word.lower()) and following.isdecimal())
+        or (_ORDINAL.fullmatch(word) and _is_ordinal(previous.lower(), following))
+        or (_INITIALS.fullmatch(word) and _is_initial(word, previous, following, after))
+    )
+
+
+def _is_ordinal(previous: str, following: str) -> bool:
+    """Return whether a number between these words is an ordinal, as in "am 3. Mai", or numbers an item of a list."""
+    if _MONTH.fullmatch(previous.removesuffix(".")):  # "on Oct. 2."
+        return False
+    return bool(not previous or previous[-1] in ".," or _BEFORE_ORDINAL.fullmatch(previous) or _MONTH.match(following))
+
+
+def _is_initial(word: str, previous: str, following: str, after: str) -> bool:
+    """Return whether letters with full stops belong to a name or an abbreviation: "J. R. Smith", "U.S. Senate"."""
+    if _LOWERCASE_INITIAL.fullmatch(previous):  # the second half of "z. B."
+        return True
+    if word.islower() or after[1:2] == ".":  # "z. B.", "J. R. Smith"
+        return len(following) == 1
+    is_name = "." in word or not previous or previous[0].isupper()  # "George W. Bush", but not "a grade of D."
+    return is_name and bool(following) and not _SENTENCE_STARTER.fullmatch(following)
 
 
 def _separator(left: str, right: str, gap: str) -> str:
@@ -125,7 +174,7 @@ def _chunks(text: str, max_tokens: int, count: CountTokens, level: int) -> Itera
         return
     waiting: list[str] = []
     room = max_tokens
-    for part in _split_after(text, _BOUNDARIES[level]):
+    for part in _split_at(text, _BOUNDARIES[level](text)):
         size = _estimate_tokens(part, max_tokens, count)
         if size > room:
             yield from _pack_parts(waiting, max_tokens, count)
@@ -138,14 +187,11 @@ def _chunks(text: str, max_tokens: int, count: CountTokens, level: int) -> Itera
     yield from _pack_parts(waiting, max_tokens, count)
 
 
-def _split_after(text: str, end: re.Pattern[str]) -> Iterator[str]:
-    """Yield the parts of a text up to and including each match of `end`."""
-    first = 0
-    for match in end.finditer(text):
-        yield text[first : match.end()]
-        first = match.end()
-    if first < len(text):
-        yield text[first:]
+def _ends_of(pattern: re.Pattern[str]) -> Callable[[str], Iterator[int]]:
+    return lambda text: (match.end() for match in pattern.finditer(text))
+
+
+_BOUNDARIES = (_sentence_ends, _ends_of(_CLAUSE_END), _ends_of(_WHITESPACE))
 
 
 def _pack_parts(parts: list[str], max_tokens: int, count: CountTokens) -> Iterator[str]:
