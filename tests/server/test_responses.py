@@ -132,17 +132,70 @@ def test_the_answer_of_the_attention_route_is_the_viewers_document(server, model
     assert shown["target"]["text"] == model.inspect("a b c", ablate_heads=[("cross", 0, 1)]).target_text
 
 
-def test_the_old_name_of_a_field_is_accepted_with_a_deprecation_header(server):
+def test_the_old_name_of_a_request_field_is_accepted_with_a_deprecation_header(server):
     fields = {"text": "a b c", "trace": False}
     answer = server.post("/v1/attention", {**fields, "without": [["cross", 0, 1]]})
     assert answer.headers["deprecation"].startswith("@")
     assert answer.body == server.post("/v1/attention", {**fields, "ablate_heads": [["cross", 0, 1]]}).body
 
 
-def test_info_has_the_old_names_of_a_models_flags_too(server):
-    (model,) = server.get("/v1/info").json()["models"]
-    pairs = {"goes_on": "is_language_model", "whole": "never_split", "plain": "raw_text_io", "asks": "input_hint"}
-    assert all(model[old] == model[new] for old, new in pairs.items())
+FIELDS_OF_VERSION_0_1 = {  # as that version sent them
+    "info": "limits models version",
+    "model": "architecture asks attention beam goes_on heads languages layers longest name noun parameters plain "
+    "precision source source_name target target_name task vocabulary weights whole width",
+    "limits": "answer_bytes beam body_bytes body_seconds connections deadline_seconds header_seconds idle_seconds "
+    "look_pieces per_client text_characters texts waiting waiting_characters write_seconds",
+    "document": "alignment beam compare given history kinds model prefix report skin source steps switchable target "
+    "title without",
+    "sentence": "pieces spaced text words",
+    "word": "end first label span special",
+    "kind": "columns heads layers rows weights",
+    "step": "best log_probability",
+    "alignment": "chosen gold methods",
+    "method": "about error_rate layer links pharaoh",
+    "beam": "attention layer length_penalty nodes width",
+    "node": "id log_probability parent piece score state step sum text token",
+}
+
+
+def test_responses_have_every_field_of_version_0_1(server):
+    info = server.get("/v1/info").json()
+    document = server.post("/v1/attention", {"text": "a b c", "trace": True}).json()
+    sent = {
+        "info": info,
+        "model": info["models"][0],
+        "limits": info["limits"],
+        "document": document,
+        "sentence": document["source"],
+        "word": document["target"]["words"][0],
+        "kind": document["kinds"]["cross"],
+        "step": document["steps"][0],
+        "alignment": document["alignment"],
+        "method": document["alignment"]["methods"]["mean"],
+        "beam": document["beam"],
+        "node": document["beam"]["nodes"][0],
+    }
+    missing = {part: set(FIELDS_OF_VERSION_0_1[part].split()) - sent[part].keys() for part in sent}
+    assert not any(missing.values()), missing
+    assert document["steps"][0]["best"] == document["steps"][0]["top_choices"]
+    assert info["limits"]["waiting"] == info["limits"]["queued_requests"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "hint"),
+    [
+        ("/v1/translate", "txt", ' Did you mean "text"?'),
+        ("/v1/translate", "nbest", ' Did you mean "n_best"?'),
+        ("/v1/attention", "ablate_head", ' Did you mean "ablate_heads"?'),
+        ("/v1/translate", "ablate_head", ""),
+        ("/v1/translate", "qqqq", ""),
+    ],
+)
+def test_an_unknown_field_is_named_with_the_nearest_field_of_the_route(server, path, name, hint):
+    answer = server.post(path, {"text": "a", name: 1})
+    said = answer.json()
+    assert (answer.status, said["code"], said["field"]) == (422, "invalid", name)
+    assert said["error"] == f'Unknown field "{name}".{hint}'
 
 
 def test_the_attention_of_a_saved_checkpoint_is_that_of_its_weights(server, run):

@@ -17,10 +17,10 @@ from dragoman import __version__
 from dragoman.server import libretranslate
 from dragoman.server.access import AccessPolicy
 from dragoman.server.limits import Limits, RouteLimits
+from dragoman.server.old_names import DEPRECATED_AT
 from dragoman.server.problems import EXCEPTION_HANDLERS, Problem, http_error_response
 from dragoman.server.routing import (
     Service,
-    deprecation_headers,
     error_responses,
     json_response,
     validation_problem,
@@ -53,14 +53,15 @@ ModelName = Annotated[str | None, Query(max_length=256, description="name of the
 async def translate(body: TranslateRequest, service: Service) -> Response:
     """Translate one or several texts, or apply a model of another task to them; optionally as a stream of events."""
     if body.stream:
-        return await _event_stream_response(service.stream(body), deprecation_headers(body))
-    return json_response(await service.translate(body), service.limits, deprecation_headers(body))
+        return await _event_stream_response(service.stream(body))
+    return json_response(await service.translate(body), service.limits)
 
 
 @router.post("/v1/attention", responses={200: {"model": dict[str, Any]}, **error_responses(404, body=True)})
 async def attention(body: AttentionRequest, service: Service) -> Response:
     """Return the attention weights, the word alignment and the beam of one translation."""
-    return json_response(await service.inspect_translation(body), service.limits, deprecation_headers(body))
+    headers = {"deprecation": DEPRECATED_AT} if "without" in body.model_fields_set else None
+    return json_response(await service.inspect_translation(body), service.limits, headers)
 
 
 @router.get("/v1/report", responses={200: {"model": dict[str, Any]}, **error_responses(404, 422)})
@@ -162,7 +163,7 @@ def _state_response(name: str, is_true: bool) -> Response:
     return JSONResponse({name: is_true}, 200 if is_true else 503, headers={} if is_true else {"retry-after": "2"})
 
 
-async def _event_stream_response(events: AsyncIterator[dict[str, Any]], headers: dict[str, str]) -> Response:
+async def _event_stream_response(events: AsyncIterator[dict[str, Any]]) -> Response:
     """Return a stream of server-sent events; an error before the first event is an ordinary error response."""
     first = await anext(events)
 
@@ -174,7 +175,7 @@ async def _event_stream_response(events: AsyncIterator[dict[str, Any]], headers:
         except Problem as problem:
             yield b"event: error\n" + _encode_event({"error": problem.message, "code": problem.code})
 
-    return StreamingResponse(encoded_events(), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(encoded_events(), media_type="text/event-stream")
 
 
 def _encode_event(content: dict[str, Any]) -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 from dragoman.errors import UserError, did_you_mean
+from dragoman.server.old_names import OLD_LIMITS
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,11 @@ class RouteLimits:
 
 
 _NAMES = [field.name for field in fields(Limits)]
-_OLD_NAMES = {  # of version 0.1
-    "answer_bytes": "response_bytes",
-    "waiting": "queued_requests",
-    "waiting_characters": "queued_characters",
-    "per_client": "requests_per_client",
-    "look_pieces": "attention_tokens",
-}
 
 
 def _parse_change(change: str) -> dict[str, float]:
     name, _, value = change.partition("=")
-    name = _OLD_NAMES.get(name, name)
+    name = OLD_LIMITS.get(name, name)
     if name not in _NAMES:
         raise UserError(f'--limit {change}: unknown limit "{name}".{did_you_mean(name, _NAMES)}')
     is_integer = isinstance(getattr(Limits(), name), int)

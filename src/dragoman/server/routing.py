@@ -8,12 +8,11 @@ from fastapi import Depends, Request, Response
 
 from dragoman.server.limits import Limits
 from dragoman.server.problems import Problem
-from dragoman.server.schemas import FIELD_NAMES, ErrorResponse, StrictRequest
+from dragoman.server.schemas import FIELD_NAMES, ErrorResponse
 from dragoman.server.service import TranslationService
 
 _ALWAYS = (401, 403, 421, 503)
 _WITH_BODY = (400, 408, 413, 415, 422, 429)
-_DEPRECATED_AT = "@1794960000"  # RFC 9745: the date of version 0.2.0
 
 
 async def get_service(request: Request) -> TranslationService:
@@ -40,16 +39,11 @@ def json_response(content: Any, limits: Limits, headers: Mapping[str, str] | Non
     return Response(body, media_type="application/json", headers=headers)
 
 
-def deprecation_headers(request: StrictRequest) -> dict[str, str]:
-    """Return the `Deprecation` header if a request uses a deprecated field."""
-    fields = type(request).model_fields
-    uses_deprecated = any(fields[name].deprecated for name in request.model_fields_set)
-    return {"deprecation": _DEPRECATED_AT} if uses_deprecated else {}
-
-
 def validation_problem(errors: Sequence[Mapping[str, Any]], status: int) -> Problem:
-    """Return the problem for pydantic's errors, without any value or unknown name that the client has sent."""
+    """Return the problem for pydantic's errors, without any value that the client has sent."""
     first = errors[0]
+    if first["type"] == "unknown_field":
+        return Problem(status, "invalid", first["msg"], field=first["ctx"]["name"])
     if first["type"] == "extra_forbidden":
         return Problem(status, "invalid", "Unknown field; /docs lists the fields of each route.")
     if first["type"] == "json_invalid":

@@ -1,12 +1,18 @@
 """The requests and responses of the API as pydantic models: they validate requests and describe the API."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
+from dragoman.errors import did_you_mean
 from dragoman.server.limits import Limits
 
 _DEFAULT_LIMITS = Limits()  # shown in the description of the API; a server may have lower ones
+_REPEATABLE_NAME = re.compile(
+    r"[A-Za-z_]\w{0,39}", re.ASCII
+)  # anything else may be text that a client has sent by mistake
 _Name = Annotated[str, StringConstraints(max_length=256)]
 _RequestText = Annotated[str, StringConstraints(max_length=_DEFAULT_LIMITS.text_characters)]
 _RequestTexts = Annotated[list[_RequestText], Field(min_length=1, max_length=_DEFAULT_LIMITS.texts)]
@@ -25,6 +31,17 @@ class StrictRequest(BaseModel):
     """A request: unknown fields are refused, and values are not converted to another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_unknown_field(cls, values: Any) -> Any:
+        for name in values if isinstance(values, dict) else ():
+            if name not in cls.model_fields and _REPEATABLE_NAME.fullmatch(name):
+                hint = did_you_mean(name, list(cls.model_fields))
+                raise PydanticCustomError(
+                    "unknown_field", 'Unknown field "{name}".{hint}', {"name": name, "hint": hint}
+                )
+        return values
 
 
 class TranslateRequest(StrictRequest):

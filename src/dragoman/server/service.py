@@ -11,6 +11,7 @@ from dragoman.server.details import merge_details
 from dragoman.server.languages import language_name
 from dragoman.server.limits import Limits
 from dragoman.server.metrics import ServerMetrics
+from dragoman.server.old_names import add_old_names
 from dragoman.server.problems import Problem
 from dragoman.server.schemas import AttentionRequest, TranslateRequest
 from dragoman.server.worker_client import WorkerClient
@@ -20,14 +21,6 @@ _Ranked = list[dict[str, Any]]  # translations of one text, best first
 _HEALTH_TIMEOUT_SECONDS = 5.0
 _PROBE_TEXT = "1"
 _SAMPLING_FIELDS = ("length", "temperature", "top_k", "top_p", "seed", "stop")
-_OLD_MODEL_FIELDS = {  # of `/v1/info` in version 0.1; sent beside the new ones until 0.3
-    "asks": "input_hint",
-    "languages": "has_language_pair",
-    "plain": "raw_text_io",
-    "whole": "never_split",
-    "goes_on": "is_language_model",
-    "longest": "max_length",
-}
 
 
 class TranslationService:
@@ -105,7 +98,7 @@ class TranslationService:
         with self.admission.reserve(len(request.text)):
             fields = request.model_dump(exclude={"model", "without"})
             document: dict[str, Any] = await self.worker.request("inspect", model=model["name"], **fields)
-        return document
+        return add_old_names(document)
 
     async def head_report(self, model_name: str | None) -> dict[str, Any]:
         """Answer `/v1/report`."""
@@ -140,11 +133,10 @@ class TranslationService:
                 **model,
                 "source_name": language_name(model["source"]),
                 "target_name": language_name(model["target"]),
-                **{old: model[new] for old, new in _OLD_MODEL_FIELDS.items()},
             }
             for model in self.worker.models
         ]
-        return {"version": __version__, "models": models, "limits": vars(self.limits)}
+        return add_old_names({"version": __version__, "models": models, "limits": vars(self.limits)})
 
     async def is_healthy(self) -> bool:
         """Return whether a translation succeeds; concurrent calls share one."""
