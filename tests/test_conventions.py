@@ -26,6 +26,7 @@ IRREGULAR = {
     "stolen", "struck", "stuck", "sung", "sunk", "taken", "taught", "thought", "thrown", "told", "torn", "understood",
     "woken", "won", "worn", "wound", "written",
 }  # fmt: skip
+UNPICKLING = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 VERBS_IN_ED = {
     "bleed",
     "breed",
@@ -87,6 +88,19 @@ def test_no_public_function_is_named_by_a_bare_participle():
         if is_participle(function.name) and not is_property(function)
     ]
     assert named_so == []
+
+
+def imported_modules(module: ast.Module) -> set[str]:
+    nodes = list(ast.walk(module))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {name.partition(".")[0] for name in names}
+
+
+def test_nothing_imports_a_module_that_can_unpickle():
+    """E1: what such a module reads can run code."""
+    importing = {str(path.relative_to(SOURCE)) for path in MODULES if imported_modules(MODULES[path]) & UNPICKLING}
+    assert importing == set()
 
 
 def test_no_two_test_files_have_one_name():

@@ -1,5 +1,7 @@
 """Those who are compared do the same work: the same batches, parameters, weights and lengths."""
 
+from dataclasses import asdict
+
 import pytest
 import torch
 
@@ -18,8 +20,9 @@ from dragoman.bench.dragoman_engine import DragomanDecoder
 from dragoman.bench.huggingface_engine import HuggingFaceDecoder
 from dragoman.bench.machine import MatmulPeak, describe_machine
 from dragoman.bench.timing import TimedDecoder
-from dragoman.bench.torch_baseline import TorchTraining, TorchTransformer, batch_loader, is_torch_compatible
-from dragoman.bench.training import DragomanTraining, TimedTraining
+from dragoman.bench.torch_baseline import TorchTransformer, batch_loader, is_torch_compatible
+from dragoman.bench.training import TimedTraining
+from dragoman.bench.workers import engine_spec
 from dragoman.errors import UserError
 from dragoman.interop.ctranslate2 import export_run, vocabulary_pieces
 from dragoman.model_config import TransformerConfig
@@ -101,7 +104,8 @@ def test_the_plain_loop_gets_the_very_batches_of_our_training(toy_material):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_both_trainings_count_the_same_target_tokens_and_learn(toy_material, precision):
     recipe = toy_training(precision)
-    ours, theirs = (TimedTraining(kind, recipe, toy_material) for kind in (DragomanTraining, TorchTraining))
+    described = recipe.model_dump(mode="json"), toy_material.describe()
+    ours, theirs = TimedTraining("dragoman", *described), TimedTraining("torch", *described)
     before = [parameter.clone() for parameter in theirs.training.model.parameters()]
     turns = ours.run_turn(2), theirs.run_turn(2)
     assert turns[0].tokens == turns[1].tokens > 0
@@ -114,7 +118,8 @@ def test_random_weights_answer_with_the_forced_length(random_weights, random_fol
     sentences = fixed_length_sentences(text, random_weights, PLAN)
     assert {len(source) for source in sentences.sources} == {decoding.SOURCE_PIECES + 1}
     assert len(sentences.sources) == 6
-    answer = TimedDecoder(DragomanDecoder, (random_folder, 1, "float32"), sentences.sources, 2).run_turn("bulk", beam)
+    decoder = engine_spec(DragomanDecoder, str(random_folder), 1, "float32")
+    answer = TimedDecoder(decoder, sentences.sources, 2).run_turn("bulk", beam)
     assert {len(output) for output in answer.outputs} == {OUTPUT_PIECES}
 
 
@@ -125,9 +130,9 @@ def test_ctranslate2_gives_our_translations_from_the_same_weights(trained, text,
     folder = export_run(trained, tmp_path / "exported", quantization="float32")
     vocabularies = vocabulary_pieces(translator.source_tokenizer), vocabulary_pieces(translator.target_tokenizer)
     sources = tokenize_sentences(text, translator, PLAN, pytest.fail).sources
-    options = CTranslate2Options("float32", 1, 1, max_length=60)
-    theirs = TimedDecoder(CTranslate2Decoder, (folder, *vocabularies, options), sources, 2)
-    ours = TimedDecoder(DragomanDecoder, (trained, 1, "float32"), sources, 2)
+    options = asdict(CTranslate2Options("float32", 1, 1, max_length=60))
+    theirs = TimedDecoder(engine_spec(CTranslate2Decoder, str(folder), *vocabularies, options), sources, 2)
+    ours = TimedDecoder(engine_spec(DragomanDecoder, str(trained), 1, "float32"), sources, 2)
     assert theirs.run_turn("warm-up", beam).batch_size
     found = [each.run_turn("bulk", beam).outputs for each in (ours, theirs)]
     assert [len(outputs) for outputs in found] == [6, 6]
@@ -137,14 +142,14 @@ def test_ctranslate2_gives_our_translations_from_the_same_weights(trained, text,
 def test_hugging_face_answers_with_the_forced_length(text):
     pytest.importorskip("transformers")
     sources = [[*range(4, 19), END]] * 3
-    timed = TimedDecoder(HuggingFaceDecoder, (TransformerConfig(**TINY["model"]), 40, OUTPUT_PIECES, 1), sources, 2)
+    timed = TimedDecoder(engine_spec(HuggingFaceDecoder, TINY["model"], 40, OUTPUT_PIECES, 1), sources, 2)
     assert timed.run_turn("warm-up", 1).batch_size == "64 examples"
     for beam in (1, 4):
         assert {len(output) for output in timed.run_turn("bulk", beam).outputs} == {OUTPUT_PIECES}
 
 
 def test_one_at_a_time_every_sentence_has_its_own_duration(random_folder):
-    timed = TimedDecoder(DragomanDecoder, (random_folder, 1, "float32"), [[5, 6, END]] * 4, 3)
+    timed = TimedDecoder(engine_spec(DragomanDecoder, str(random_folder), 1, "float32"), [[5, 6, END]] * 4, 3)
     assert [len(timed.run_turn(way, 1).seconds) for way in ("warm-up", "bulk", "one at a time")] == [0, 1, 3]
 
 

@@ -27,7 +27,7 @@ from dragoman.bench.machine import MatmulPeak, describe_machine
 from dragoman.bench.report import BenchmarkReport
 from dragoman.bench.stats import SampleStats
 from dragoman.bench.training import TrainingResult, measure_training
-from dragoman.bench.workers import EngineProcess, start_engines
+from dragoman.bench.workers import EngineProcess, engine_spec, start_engines
 from dragoman.model_files import read_tokenizers
 from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
@@ -50,12 +50,10 @@ def run_benchmark(
     if config.run:
         Translator.load(config.run, device="cpu")  # raises an error for an unusable run before anything starts
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
-        peak_arguments = config.threads, config.workload.matrix_size, config.workload.peak_seconds
+        peak = engine_spec(MatmulPeak, config.threads, config.workload.matrix_size, config.workload.peak_seconds)
         benchmark = _Benchmark(config, on_event, Path(folder), stop or StopRequest())
         benchmark.load_text()
-        with start_engines(
-            {_PEAK_ENGINE: (MatmulPeak, peak_arguments)}, benchmark.add_note, config.workload.pause_seconds
-        ) as engines:
+        with start_engines({_PEAK_ENGINE: peak}, benchmark.add_note, config.workload.pause_seconds) as engines:
             return benchmark.measure(engines[_PEAK_ENGINE])
 
 

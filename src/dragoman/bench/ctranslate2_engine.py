@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from dragoman.bench.timing import TokenSequence
@@ -32,13 +31,13 @@ class CTranslate2Options:
 class CTranslate2Decoder:
     """An exported model; its vocabularies convert token ids to pieces and back."""
 
-    def __init__(self, folder: Path, source: list[str], target: list[str], options: CTranslate2Options) -> None:
+    def __init__(self, folder: str, source: list[str], target: list[str], options: dict[str, Any]) -> None:
         ctranslate2: Any = import_module("ctranslate2")
+        self.options = CTranslate2Options(**options)
         self.engine = ctranslate2.Translator(
-            str(folder), device="cpu", compute_type=options.quantization,
-            inter_threads=options.workers, intra_threads=options.threads,
+            folder, device="cpu", compute_type=self.options.quantization,
+            inter_threads=self.options.workers, intra_threads=self.options.threads,
         )  # fmt: skip
-        self.options = options
         self.source_pieces = source
         self.target_ids = {piece: number for number, piece in enumerate(target)}
         self.best_batch_size: dict[int, tuple[str, int]] = {}  # by beam

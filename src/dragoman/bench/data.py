@@ -1,10 +1,11 @@
 """The text of a benchmark (given files, those of the run, or the phrasebook), and runs with random weights."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
 
@@ -45,6 +46,16 @@ class BenchmarkCorpus:
     folder: Path  # where the tokenizers are, as in a run directory
     arrays: Path
     joint: bool
+
+    def describe(self) -> dict[str, Any]:
+        """Return the corpus as JSON, for the process of an engine."""
+        return {**asdict(self), "folder": str(self.folder), "arrays": str(self.arrays)}
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any]) -> "BenchmarkCorpus":
+        """Return the corpus that was described."""
+        folders = {name: Path(description[name]) for name in ("folder", "arrays")}
+        return cls(**{**description, **folders})
 
     def read_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Read the source and the target tokenizer."""

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from dragoman.bench.huggingface_engine import HuggingFaceDecoder
 from dragoman.bench.machine import installed_version
 from dragoman.bench.stats import SampleStats, percentile
 from dragoman.bench.timing import TimedDecoder, TimedOutputs, TokenSequence, TurnMode
-from dragoman.bench.workers import OWN_PREFIX, EngineFactory, OnBenchmarkNotice, start_engines
+from dragoman.bench.workers import OWN_PREFIX, EngineSpec, OnBenchmarkNotice, engine_spec, start_engines
 from dragoman.errors import UserError
 from dragoman.evaluation.scores import corpus_bleu
 from dragoman.interop.ctranslate2 import export_run, vocabulary_pieces
@@ -102,11 +102,11 @@ def measure_decoding(
     """Let the engines decode in turns; every engine does all tasks in every round."""
     translator = Translator.load(run, device="cpu")
     with (
-        decoding_engines(run, translator, sentences, config, on_notice) as factories,
-        start_engines(factories, on_notice, config.workload.pause_seconds) as engines,
+        decoding_engines(run, translator, sentences, config, on_notice) as specs,
+        start_engines(specs, on_notice, config.workload.pause_seconds) as engines,
     ):
         batch_sizes = {
-            (engine.name, beam): engine.run_turn("warm-up", beam).batch_size
+            (engine.name, beam): TimedOutputs(**engine.run_turn("warm-up", beam)).batch_size
             for beam in BEAMS
             for engine in engines.values()
         }
@@ -115,7 +115,8 @@ def measure_decoding(
             for beam in BEAMS:
                 for mode in _MODES:
                     for engine in engines.values():
-                        answers.setdefault((engine.name, beam, mode), []).append(engine.run_turn(mode, beam))
+                        timed = TimedOutputs(**engine.run_turn(mode, beam))
+                        answers.setdefault((engine.name, beam, mode), []).append(timed)
     results = []
     for (engine_name, beam), batch_size in batch_sizes.items():
         bulk, single = (answers[engine_name, beam, mode] for mode in _MODES)
@@ -131,14 +132,15 @@ def decoding_engines(
     sentences: BenchmarkSentences,
     config: BenchmarkConfig,
     on_notice: OnBenchmarkNotice,
-) -> Iterator[dict[str, EngineFactory]]:
+) -> Iterator[dict[str, EngineSpec]]:
     """Yield the engines to compare; the exported models exist until the context ends."""
 
-    def timed(kind: Any, *arguments: Any) -> EngineFactory:
-        return TimedDecoder, (kind, arguments, sentences.sources, config.singles)
+    def timed(decoder: type, *arguments: Any) -> EngineSpec:
+        return engine_spec(TimedDecoder, engine_spec(decoder, *arguments), sentences.sources, config.singles)
 
-    factories = {
-        f"{OWN_PREFIX} {precision}": timed(DragomanDecoder, run, config.threads, precision) for precision in _PRECISIONS
+    specs = {
+        f"{OWN_PREFIX} {precision}": timed(DragomanDecoder, str(run), config.threads, precision)
+        for precision in _PRECISIONS
     }
     with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
         if _is_installed("CTranslate2", "ctranslate2", on_notice):
@@ -149,17 +151,18 @@ def decoding_engines(
             for options, exported in _export_models(
                 run, Path(folder), ctranslate2_options(translator, sentences, config), on_notice
             ):
-                factories[str(options)] = timed(CTranslate2Decoder, exported, *vocabularies, options)
+                specs[str(options)] = timed(CTranslate2Decoder, str(exported), *vocabularies, asdict(options))
         if (
             sentences.fixed_length
             and config.workload.has_hugging_face
             and _is_installed("Hugging Face Transformers", "transformers", on_notice)
         ):
             vocabulary = len(translator.target_tokenizer)
-            factories["Hugging Face generate"] = timed(
-                HuggingFaceDecoder, translator.recipe.model, vocabulary, OUTPUT_PIECES, config.threads
+            model_config = translator.recipe.model.model_dump(mode="json")
+            specs["Hugging Face generate"] = timed(
+                HuggingFaceDecoder, model_config, vocabulary, OUTPUT_PIECES, config.threads
             )
-        yield factories
+        yield specs
 
 
 def _is_installed(name: str, package: str, on_notice: OnBenchmarkNotice) -> bool:

@@ -17,10 +17,10 @@ _WARMUP_SENTENCES = 64
 class DragomanDecoder:
     """The translator of a run, from source tokens to target tokens."""
 
-    def __init__(self, run: Path, threads: int, precision: DecodingPrecision) -> None:
+    def __init__(self, run: str, threads: int, precision: DecodingPrecision) -> None:
         torch.set_num_threads(threads)
         keep_freed_memory()
-        self.translator = Translator.load(run, device="cpu")
+        self.translator = Translator.load(Path(run), device="cpu")
         self.precision = precision
 
     def prepare_inputs(self, sources: Sequence[TokenSequence]) -> list[TokenSequence]:

@@ -21,8 +21,9 @@ _BATCH_SIZE = 64
 class HuggingFaceDecoder:
     """A Marian model that returns `length` tokens for every source."""
 
-    def __init__(self, model_config: TransformerConfig, vocabulary: int, length: int, threads: int) -> None:
+    def __init__(self, settings: dict[str, Any], vocabulary: int, length: int, threads: int) -> None:
         transformers: Any = import_module("transformers")
+        model_config = TransformerConfig(**settings)
         torch.set_num_threads(threads)
         torch.manual_seed(1)
         size = {"ffn_dim": model_config.inner_width, "attention_heads": model_config.heads}

@@ -4,9 +4,11 @@ The time is measured from the inputs to the outputs of an engine; converting the
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+from dragoman.bench.workers import EngineSpec, build_engine
 
 TokenSequence = list[int]  # a source with END, an output without
 TurnMode = Literal["warm-up", "bulk", "one at a time"]
@@ -44,14 +46,8 @@ class TimedOutputs:
 class TimedDecoder:
     """A decoder with the sentences that it translates in every turn."""
 
-    def __init__(
-        self,
-        make: Callable[..., _DecodingEngine],
-        arguments: tuple[Any, ...],
-        sources: list[TokenSequence],
-        singles: int,
-    ) -> None:
-        self.decoder = make(*arguments)
+    def __init__(self, decoder: EngineSpec, sources: list[TokenSequence], singles: int) -> None:
+        self.decoder: _DecodingEngine = build_engine(decoder)
         self.bulk = self.decoder.prepare_inputs(sources)
         self.singles = [self.decoder.prepare_inputs([source]) for source in sources[:singles]]
 

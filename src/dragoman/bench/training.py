@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 
@@ -14,9 +14,10 @@ from dragoman.bench.stats import SampleStats
 from dragoman.bench.torch_baseline import TorchTraining, is_torch_compatible
 from dragoman.bench.workers import (
     OWN_PREFIX,
-    EngineFactory,
     EngineProcess,
+    EngineSpec,
     OnBenchmarkNotice,
+    engine_spec,
     peak_memory_bytes,
     start_engines,
 )
@@ -72,13 +73,19 @@ class DragomanTraining:
         return next(self.steps).tokens
 
 
+_TRAININGS: dict[str, type[DragomanTraining] | type[TorchTraining]] = {
+    "dragoman": DragomanTraining,
+    "torch": TorchTraining,
+}
+
+
 class TimedTraining:
     """A training that makes some steps per turn."""
 
-    def __init__(
-        self, kind: type[DragomanTraining] | type[TorchTraining], recipe: Recipe, corpus: BenchmarkCorpus
-    ) -> None:
-        self.training: _TrainingEngine = kind(recipe, corpus)
+    def __init__(self, training: str, recipe: dict[str, Any], corpus: dict[str, Any]) -> None:
+        self.training: _TrainingEngine = _TRAININGS[training](
+            Recipe.from_table(recipe), BenchmarkCorpus.from_description(corpus)
+        )
 
     def run_turn(self, steps: int) -> _TrainingTurn:
         """Make the next steps."""
@@ -103,7 +110,7 @@ def measure_training(
         turns: dict[str, list[_TrainingTurn]] = {name: [] for name in engines}
         for _ in rounds:
             for name, engine in engines.items():
-                turns[name].append(engine.run_turn(steps))
+                turns[name].append(_TrainingTurn(**engine.run_turn(steps)))
     parameters, flops = _model_size(recipe, corpus)
     results = []
     for name, own_turns in turns.items():
@@ -114,26 +121,26 @@ def measure_training(
 
 def _training_engines(
     size: str, recipe: Recipe, corpus: BenchmarkCorpus, config: BenchmarkConfig, on_notice: OnBenchmarkNotice
-) -> dict[str, EngineFactory]:
+) -> dict[str, EngineSpec]:
+    def timed(training: str, precision: str) -> EngineSpec:
+        endless = endless_training_recipe(recipe, config, precision).model_dump(mode="json")
+        return engine_spec(TimedTraining, training, endless, corpus.describe())
 
-    def timed(kind: type[DragomanTraining] | type[TorchTraining], precision: str) -> EngineFactory:
-        return TimedTraining, (kind, endless_training_recipe(recipe, config, precision), corpus)
-
-    factories = {OWN_PREFIX: timed(DragomanTraining, recipe.training.precision)}
+    specs = {OWN_PREFIX: timed("dragoman", recipe.training.precision)}
     if config.bfloat16:
-        factories[f"{OWN_PREFIX} bfloat16"] = timed(DragomanTraining, "bfloat16")
+        specs[f"{OWN_PREFIX} bfloat16"] = timed("dragoman", "bfloat16")
     if is_torch_compatible(recipe.model):
-        factories |= {name: timed(TorchTraining, precision) for precision, name in TORCH_ENGINES.items()}
+        specs |= {name: timed("torch", precision) for precision, name in TORCH_ENGINES.items()}
     else:
         on_notice(f"{size}: torch.nn.Transformer is skipped because it does not support this model.")
-    return factories
+    return specs
 
 
 def _calibrate_steps(engines: list[EngineProcess], seconds: float) -> int:
     """Warm up all engines, and return the number of steps that takes the slowest one so many seconds."""
     for engine in engines:
         engine.run_turn(1)
-    slowest: float = max(engine.run_turn(1).seconds for engine in engines)
+    slowest: float = max(_TrainingTurn(**engine.run_turn(1)).seconds for engine in engines)
     return max(1, round(seconds / slowest))
 
 

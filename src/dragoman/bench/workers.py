@@ -2,10 +2,11 @@
 
 Threads, allocator settings and memory would otherwise carry over from one engine to the next. This module is also the
 program of such a process. It imports no engine: each process imports only its own.
+
+An engine is a class whose arguments are JSON values, and so are the arguments and the results of its turns.
 """
 
 import os
-import pickle
 import resource
 import sys
 import time
@@ -13,6 +14,8 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import is_dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,15 +27,25 @@ OWN_PREFIX = "dragoman"  # of the names of Dragoman's own engines
 OnBenchmarkNotice = Callable[[str], None]
 
 
+EngineSpec = dict[str, Any]  # the module and the name of a class, and its arguments
+
+
+def engine_spec(engine: type, *arguments: Any) -> EngineSpec:
+    """Describe an engine, so that another process can construct it."""
+    return {"module": engine.__module__, "name": engine.__name__, "arguments": arguments}
+
+
+def build_engine(spec: EngineSpec) -> Any:
+    """Construct the engine that was described."""
+    return getattr(import_module(spec["module"]), spec["name"])(*spec["arguments"])
+
+
 class _TurnTaker(Protocol):
-    """An engine: constructed in its process, then measured turn by turn."""
+    """An engine that is measured turn by turn."""
 
     def run_turn(self, *arguments: Any) -> Any:
-        """Do some work and return its results."""
+        """Do some work and return its results: a JSON value, or a dataclass, which arrives as a dictionary."""
         ...
-
-
-EngineFactory = tuple[Callable[..., _TurnTaker], tuple[Any, ...]]  # a class and its arguments
 
 
 class EngineError(Exception):
@@ -42,10 +55,10 @@ class EngineError(Exception):
 class EngineProcess:
     """A handle of an engine in another process."""
 
-    def __init__(self, name: str, factory: EngineFactory, pause_seconds: float = 0.0) -> None:
+    def __init__(self, name: str, spec: EngineSpec, pause_seconds: float = 0.0) -> None:
         self.name, self.pause_seconds = name, pause_seconds
         self.child = ChildProcess("dragoman.bench.workers", stdout=sys.__stderr__)
-        self._send(factory)
+        self._send(spec)
 
     def run_turn(self, *arguments: Any) -> Any:
         """Let the engine work and return its results."""
@@ -64,7 +77,7 @@ class EngineProcess:
             ) from None
         if "error" in reply:
             raise EngineError(f"{self.name} failed:\n{reply['error']}")
-        return pickle.loads(reply["result"])  # noqa: S301  it comes from a process of our own
+        return reply["result"]
 
     def stop(self) -> None:
         """End the process, even in the middle of a turn."""
@@ -73,17 +86,17 @@ class EngineProcess:
 
     def _send(self, content: Any) -> None:
         with suppress(OSError):  # if the process has ended, `receive` reports it
-            self.child.channel.send({"content": pickle.dumps(content)})
+            self.child.channel.send(content)
 
 
 @contextmanager
 def start_engines(
-    factories: Mapping[str, EngineFactory], on_notice: OnBenchmarkNotice, pause_seconds: float = 0.0
+    specs: Mapping[str, EngineSpec], on_notice: OnBenchmarkNotice, pause_seconds: float = 0.0
 ) -> Iterator[dict[str, EngineProcess]]:
     """Start a process per engine and end all of them afterwards; leave out other engines that cannot start."""
     engines: list[EngineProcess] = []
     try:
-        engines.extend(EngineProcess(name, factory, pause_seconds) for name, factory in factories.items())
+        engines.extend(EngineProcess(name, spec, pause_seconds) for name, spec in specs.items())
         yield {engine.name: engine for engine in engines if _is_ready(engine, on_notice)}
     finally:
         for engine in engines:
@@ -106,19 +119,15 @@ def serve_turns(channel: MessageSocket) -> None:
     warnings.simplefilter("ignore")
     with suppress(EOFError, OSError):
         try:
-            make, arguments = _receive(channel)
-            engine = make(*arguments)
-            channel.send({"result": pickle.dumps(None)})
+            engine: _TurnTaker = build_engine(channel.receive())
+            channel.send({"result": None})
             while True:
-                channel.send({"result": pickle.dumps(engine.run_turn(*_receive(channel)))})
+                result = engine.run_turn(*channel.receive())
+                channel.send({"result": vars(result) if is_dataclass(result) else result})
         except (EOFError, OSError):
             raise
         except Exception:
             channel.send({"error": traceback.format_exc()})
-
-
-def _receive(channel: MessageSocket) -> Any:
-    return pickle.loads(channel.receive()["content"])  # noqa: S301  it comes from the process that started this one
 
 
 def peak_memory_bytes() -> int:
