@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from dragoman.bench.workers import peak_memory_bytes
 from dragoman.models.attention import attend
-from dragoman.models.local_attention import PATTERNS, attend_pattern
+from dragoman.models.local_attention import PATTERNS
 
 FITTED_FROM, COMPARED_AT, FIRST = 1024, 8192, 512
 ENOUGH_SECONDS, MOST_TURNS = 2.0, 20  # of one measurement
@@ -42,7 +42,7 @@ def attention_functions(window: int) -> dict[str, Attend]:
     return {
         "explicit": lambda *parts: attend(*parts, None, record=True)[0],
         "fused": F.scaled_dot_product_attention,
-        **{name: lambda *parts, p=pattern: attend_pattern(*parts, p) for name, pattern in patterns.items()},
+        **{name: lambda *parts, p=pattern: p.attend(*parts, None, causal=False) for name, pattern in patterns.items()},
     }
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dragoman.models.attention import attend, unfused_attention
-from dragoman.models.local_attention import PATTERNS, BlockPattern, WindowPattern, attend_pattern
+from dragoman.models.local_attention import PATTERNS, BlockPattern, WindowPattern
 
 windows = st.builds(WindowPattern, st.integers(1, 24), st.sampled_from([1, 2, 3, 4, 8]))
 blocks = st.integers(1, 24).flatmap(
@@ -65,7 +65,7 @@ def test_a_pattern_is_full_attention_under_its_mask_in_value_and_gradient(
     parts = random_parts(batch, heads, length, seed=seed)
     mask = random_padding(batch, length, seed) if pads else None
 
-    found = attend_pattern(*parts, pattern, mask, causal)
+    found = pattern.attend(*parts, mask, causal=causal)
 
     assert_alike(found, under_the_mask(parts, pattern, mask, causal), parts)
 
@@ -77,7 +77,7 @@ def test_the_compiled_kernel_and_half_precision_give_the_same(pattern, causal, d
     parts = random_parts(2, 2, 200, width=16, value_width=16, dtype=dtype)
     mask = random_padding(2, 200, seed=5)
 
-    found = attend_pattern(*parts, pattern, mask, causal)
+    found = pattern.attend(*parts, mask, causal=causal)
 
     assert_alike(found, under_the_mask(parts, pattern, mask, causal), parts, tolerance)
 
@@ -87,7 +87,7 @@ def test_the_compiled_kernel_and_half_precision_give_the_same(pattern, causal, d
 def test_the_explicit_block_gives_the_same(pattern, causal):
     parts = random_parts(2, 2, 150)
     with unfused_attention():
-        found = attend_pattern(*parts, pattern, None, causal)
+        found = pattern.attend(*parts, None, causal=causal)
     assert_alike(found, under_the_mask(parts, pattern, None, causal), parts)
 
 
@@ -95,8 +95,8 @@ def test_the_explicit_block_gives_the_same(pattern, causal):
 def test_it_does_not_matter_how_the_numbers_lie_in_memory(pattern):
     parts = random_parts(2, 2, 150, width=16, value_width=16, dtype=torch.float32)
     turned = [part.mT.contiguous().mT for part in parts]
-    expected = attend_pattern(*parts, pattern)
-    torch.testing.assert_close(attend_pattern(*turned, pattern), expected, atol=1e-6, rtol=0)
+    expected = pattern.attend(*parts, None, causal=False)
+    torch.testing.assert_close(pattern.attend(*turned, None, causal=False), expected, atol=1e-6, rtol=0)
 
 
 @both_ways
@@ -107,7 +107,7 @@ def test_several_threads_give_what_one_gives_to_the_last_bit(causal):
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            seen = attend_pattern(*parts, WindowPattern(128), None, causal)
+            seen = WindowPattern(128).attend(*parts, None, causal=causal)
             found.append([seen, *torch.autograd.grad(seen.square().sum(), parts)])
     finally:
         torch.set_num_threads(before)
@@ -133,7 +133,7 @@ def test_no_matrix_of_all_places_by_all_places_is_ever_made(pattern, causal, dty
     length = 2000
     parts = random_parts(1, 1, length, width=width, value_width=width, dtype=dtype)
     with Largest() as largest:
-        seen = attend_pattern(*parts, pattern, None, causal)
+        seen = pattern.attend(*parts, None, causal=causal)
         torch.autograd.grad(seen.sum(), parts)
     assert largest.size <= length * 100  # a block of 32 sees itself and 7 more; in full it would be 2 000 each
 
@@ -149,7 +149,7 @@ def test_the_short_sequences_that_a_wide_gap_leaves_are_not_filled_up_to_whole_b
     """128 sequences of three places were 8 192 places, and looked at 1.5 million."""
     parts = random_parts(1, 1, length, width=16, value_width=16, dtype=dtype)
     with Largest() as largest:
-        seen = attend_pattern(*parts, pattern, None, causal)
+        seen = pattern.attend(*parts, None, causal=causal)
         torch.autograd.grad(seen.sum(), parts, retain_graph=True)
     assert largest.size <= length * 100
     assert_alike(seen, under_the_mask(parts, pattern, None, causal), parts, tolerance)

@@ -9,10 +9,10 @@ import json
 import math
 import os
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from timeit import timeit
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dragoman.models.attention import MultiHeadAttention, attend
-from dragoman.models.local_attention import WindowPattern, attend_pattern
+from dragoman.models.local_attention import WindowPattern
 
 WINDOW_SIZE = 128  # r, neighbours that restricted self-attention attends to
 _KERNEL_SIZE = 3  # k
@@ -67,14 +67,9 @@ def _explicit_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return attend(query, key, value, None, record=True)[0]
 
 
-def _fused_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Equation 1 by the fused kernel of torch, which holds a few rows of the matrices at a time."""
-    return F.scaled_dot_product_attention(query, key, value)
-
-
 def _window_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Attend to r neighbours."""
-    return attend_pattern(query, key, value, WindowPattern(WINDOW_SIZE), None, causal=False)
+    """Equation 1 over r neighbours."""
+    return WindowPattern(WINDOW_SIZE).attend(query, key, value, None, causal=False)
 
 
 def _attention_only(compute: _LayerFunction) -> Callable[[int, int], LayerWorkload]:
@@ -82,18 +77,13 @@ def _attention_only(compute: _LayerFunction) -> Callable[[int, int], LayerWorklo
     return lambda n, d: LayerWorkload(compute, tuple(torch.randn(1, 1, n, d, requires_grad=True) for _ in range(3)))
 
 
-def _whole_layer(compute: _LayerFunction) -> Callable[[int, int], LayerWorkload]:
-    """Return a factory of the attention with its four projections."""
+def _whole_layer(pattern: WindowPattern | None = None) -> Callable[[int, int], LayerWorkload]:
+    """Return a factory of the attention with its four projections; without a pattern, with its n × n matrices."""
 
     def make(n: int, d: int) -> LayerWorkload:
-        layer = MultiHeadAttention(d, 1, d, d)
-
-        def run(x: Tensor) -> Tensor:
-            attended = compute(layer.split_heads(layer.query(x)), *layer.project_keys_values(x))  # 1 1 T K
-            projected: Tensor = layer.output(attended.transpose(1, 2).flatten(2))
-            return projected
-
-        return LayerWorkload(run, (torch.randn(1, n, d, requires_grad=True),), tuple(layer.parameters()))
+        layer = MultiHeadAttention(d, 1, d, d, pattern=pattern)
+        x = torch.randn(1, n, d, requires_grad=True)
+        return LayerWorkload(lambda x: layer(x, x, None, record=pattern is None)[0], (x,), tuple(layer.parameters()))
 
     return make
 
@@ -123,32 +113,23 @@ WHOLE, WHOLE_RESTRICTED = "whole self-attention layer", "whole restricted layer"
 RECURRENT, CONVOLUTIONAL, DILATED = "recurrent (LSTM)", "convolutional (k = 3)", "dilated convolutional (k = 3)"
 LAYERS: dict[str, MeasuredLayer] = {
     SELF_ATTENTION: MeasuredLayer("n²·d", 2, 1, _attention_only(_explicit_attention)),
-    FUSED: MeasuredLayer("n²·d", 2, 1, _attention_only(_fused_attention)),
+    FUSED: MeasuredLayer("n²·d", 2, 1, _attention_only(F.scaled_dot_product_attention)),
     RESTRICTED: MeasuredLayer("r·n·d", 1, 1, _attention_only(_window_attention)),
     RECURRENT: MeasuredLayer("n·d²", 1, 2, _lstm_layer),
     CONVOLUTIONAL: MeasuredLayer("k·n·d²", 1, 2, _convolution_layer(1)),
     DILATED: MeasuredLayer("k·n·d²", 1, 2, _convolution_layer(_DILATION)),
-    WHOLE: MeasuredLayer("n²·d + 4·n·d²", 2, 1, _whole_layer(_explicit_attention)),
-    WHOLE_RESTRICTED: MeasuredLayer("r·n·d + 4·n·d²", 1, 1, _whole_layer(_window_attention)),
+    WHOLE: MeasuredLayer("n²·d + 4·n·d²", 2, 1, _whole_layer()),
+    WHOLE_RESTRICTED: MeasuredLayer("r·n·d + 4·n·d²", 1, 1, _whole_layer(WindowPattern(WINDOW_SIZE))),
 }
 
 
 def _measure_seconds(work: Callable[[], object]) -> float:
     """Return the seconds of a call; short calls are repeated, and all but long ones are warmed up first."""
-    first = _mean_seconds(work, 1)
-    return (
-        first
-        if first > _LONG_SECONDS
-        else _mean_seconds(work, max(1, math.ceil(_MIN_TIMED_SECONDS / max(first, 1e-6))))
-    )
-
-
-def _mean_seconds(work: Callable[[], object], count: int) -> float:
-    """Return the mean seconds of calls in a row."""
-    started_at = time.perf_counter()
-    for _ in range(count):
-        work()
-    return (time.perf_counter() - started_at) / count
+    first = timeit(work, number=1)
+    if first > _LONG_SECONDS:
+        return first
+    count = max(1, math.ceil(_MIN_TIMED_SECONDS / max(first, 1e-6)))
+    return timeit(work, number=count) / count
 
 
 def warm_up() -> None:
@@ -185,11 +166,8 @@ def peak_bytes(work: Callable[[], object]) -> int:
 
 def fit_exponent(points: Sequence[tuple[float, float]]) -> float:
     """Fit y = c·xᵃ by least squares of the logarithms and return a."""
-    xs = [math.log(x) for x, _ in points]
-    ys = [math.log(y) for _, y in points]
-    middle, height = sum(xs) / len(xs), sum(ys) / len(ys)
-    slope = sum((x - middle) * (y - height) for x, y in zip(xs, ys, strict=True))
-    return slope / sum((x - middle) ** 2 for x in xs)
+    x, y = np.log(points).T
+    return float(np.polyfit(x, y, 1)[0])
 
 
 def fits_memory(n: int) -> bool:
@@ -212,17 +190,11 @@ class _CausalSelfAttention(nn.Module):
 
     def __init__(self, pattern: WindowPattern | None = None) -> None:
         super().__init__()
-        self.attention, self.pattern = MultiHeadAttention(_PATH_WIDTH, 1, _PATH_WIDTH, _PATH_WIDTH), pattern
+        self.attention = MultiHeadAttention(_PATH_WIDTH, 1, _PATH_WIDTH, _PATH_WIDTH, pattern=pattern, causal=True)
 
     def forward(self, x: Tensor) -> Tensor:
         """Attend from every position."""
-        layer = self.attention
-        if self.pattern is None:
-            return layer(x, x, None, record=True)[0]  # type: ignore[no-any-return]
-        attended = attend_pattern(
-            layer.split_heads(layer.query(x)), *layer.project_keys_values(x), self.pattern, None, causal=True
-        )
-        return layer.output(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.attention(x, x, None, record=self.attention.pattern is None)[0]  # type: ignore[no-any-return]
 
 
 class _StepwiseLSTM(nn.Module):

@@ -32,18 +32,6 @@ _BLOCKS_PER_CHUNK = 16  # blocks whose gradients are computed together
 _MIN_BLOCK, _MAX_BLOCK = 32, 64  # queries per block: fewer waste calls, more waste masked positions
 
 
-def attend_pattern(
-    query: Tensor,  # B H n K
-    key: Tensor,  # B H n K
-    value: Tensor,  # B H n K
-    pattern: AttentionPattern,
-    mask: Tensor | None = None,  # B n, False where padding stands
-    causal: bool = False,
-) -> Tensor:  # B H n K
-    """Equation 1 where the pattern allows it; a row without an allowed position gives zeros."""
-    return pattern.attend(query, key, value, mask, causal=causal)
-
-
 @dataclass(frozen=True)
 class WindowPattern:
     """The `size` nearest positions, itself included, `dilation` apart."""
