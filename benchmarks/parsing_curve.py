@@ -20,7 +20,7 @@ from rich.progress import track
 
 import dragoman
 from dragoman.evaluation.brackets import COLLINS
-from dragoman.lab.plots import COLOURS, label_axes, save_figure, subplots
+from dragoman.lab.plots import COLOURS, label_axes, save_picture, subplots
 from dragoman.tasks.parse import ParsingTask
 
 # Section 23 of the Wall Street Journal, trained on its sections 02-21 alone: the paper's table 4.
@@ -54,7 +54,7 @@ def plot_curve(rows: list[dict[str, object]], path: Path) -> None:
     axes.set_xscale("log")
     label_axes(axes, title="Bracket F1 and the number of training trees", x_label="training trees", y_label="F1")
     axes.legend(fontsize=8)
-    save_figure(figure, path)
+    save_picture(figure, path, "")
 
 
 def main(

@@ -1,5 +1,6 @@
 """Reports of measurements: tables, pictures and findings, rendered as Markdown or as one self-contained HTML page."""
 
+import math
 import os
 import re
 from base64 import b64encode
@@ -94,7 +95,7 @@ def format_cell(cell: Cell) -> str:
         return cell
     if isinstance(cell, int):
         return f"{cell:,}"
-    if cell != cell or abs(cell) == float("inf"):
+    if not math.isfinite(cell):
         return "not finite"
     size = abs(cell)
     if size and (size < 1e-3 or size >= 1e7):
@@ -102,9 +103,9 @@ def format_cell(cell: Cell) -> str:
     return f"{cell:,.0f}" if size >= 1000 else f"{cell:.4g}"
 
 
-def format_difference(number: float) -> str:
-    """Format a difference with its sign and one decimal."""
-    return f"{number:+.1f}".replace("-", "−")
+def format_number(number: float, spec: str) -> str:
+    """Format a number by a format specification, with a minus sign; infinity and NaN as "not finite"."""
+    return format(number, spec).replace("-", "−") if math.isfinite(number) else "not finite"
 
 
 def write_reports(title: str, sections: list[ReportSection], folder: Path) -> None:

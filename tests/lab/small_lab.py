@@ -29,7 +29,9 @@ def shrink(monkeypatch):
 
 def check_report(report, lab, *, tables, pictures):
     """Check that a report has its tables, its pictures as files, findings, and only finite numbers."""
-    assert len([part for part in report.parts if isinstance(part, ReportTable)]) == tables
+    found = [part for part in report.parts if isinstance(part, ReportTable)]
+    assert len(found) == tables
+    assert all(len(row) == len(table.header) for table in found for row in table.rows)
     drawn = [part for part in report.parts if isinstance(part, ReportPicture)]
     assert len(drawn) == pictures
     assert all(imread(lab.folder / part.file).std() > 0.02 and part.caption for part in drawn)

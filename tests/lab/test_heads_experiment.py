@@ -1,4 +1,4 @@
-"""Figures 3 to 5: a planted head is result, rules use the same examples, and the whole experiment."""
+"""Figures 3 to 5: a planted head is found, rules use the same examples, and the whole experiment."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from toy_lab import toy_lab
 
 from dragoman.corpora.phrasebook import phrasebook, split_words
 from dragoman.lab import heads
-from dragoman.lab.heads import ablation_findings, relation_finding, relation_findings
+from dragoman.lab.head_report import ablation_findings, relation_finding, relation_findings
 from dragoman.lab.relations import (
     ANTECEDENT,
     NOUN_RULES,

@@ -119,7 +119,7 @@ def _result_fields(result: TrainingResult | DecodingResult) -> dict[str, Any]:
 
 def _peak_table(report: BenchmarkReport) -> ReportTable:
     side = report.config.workload.matrix_size
-    rows = [(kind, speed.format(_format_integer)) for kind, speed in report.peaks.items()]
+    rows = [(kind, f"{speed:,.0f}") for kind, speed in report.peaks.items()]
     return ReportTable(f"Matrix multiplication speed, {side}³", ("data type", "billion operations/s"), rows)
 
 
@@ -131,7 +131,7 @@ def _training_table(report: BenchmarkReport) -> ReportTable:
         (
             f"{result.size} ({result.parameters / 1e6:.1f} M)",
             result.engine,
-            result.speed.format(_format_integer),
+            f"{result.speed:,.0f}",
             _format_ratio(report.ratio_to_torch(result, "float32")),
             _format_ratio(report.ratio_to_torch(result, "bfloat16")),
             f"{report.peak_fraction(result.speed.median * result.flops):.0%}",
@@ -162,7 +162,7 @@ def _bulk_decoding_table(report: BenchmarkReport) -> ReportTable:
             result.engine,
             result.batch_size,
             result.speed.format(_format_significant),
-            result.token_speed.format(_format_integer),
+            f"{result.token_speed:,.0f}",
             _format_ratio(report.bulk_ratio(result)),
             f"{report.peak_fraction(result.speed.median * result.flops):.0%}",
             "–".join(map(str, sorted(set(result.output_lengths)))),
@@ -193,13 +193,9 @@ def _sort_by_model_and_beam(results: Sequence[DecodingResult]) -> list[DecodingR
     return sorted(results, key=lambda result: (result.model, result.beam))
 
 
-def _format_integer(number: float) -> str:
-    return f"{number:,.0f}"
-
-
 def _format_significant(number: float) -> str:
-    return f"{number:.1f}" if number < 100 else _format_integer(number)
+    return f"{number:.1f}" if number < 100 else f"{number:,.0f}"
 
 
 def _format_ratio(measure: SampleStats | None) -> str:
-    return "" if measure is None else measure.format(lambda number: f"{number:.2f}")
+    return "" if measure is None else f"{measure:.2f}"

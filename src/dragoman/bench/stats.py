@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from dragoman.report import format_number
+
 
 @dataclass(frozen=True)
 class SampleStats:
@@ -40,6 +42,9 @@ class SampleStats:
         if len(self.values) == 1:
             return format_number(self.median)
         return f"{format_number(self.median)} ({format_number(self.lowest)}–{format_number(self.highest)})"
+
+    def __format__(self, spec: str) -> str:
+        return self.format(lambda number: format_number(number, spec))
 
     def to_json(self) -> dict[str, Any]:
         """Return the median, the range and all values as plain numbers."""

@@ -7,7 +7,6 @@ on validation sentences and scored on test sentences, next to two baselines with
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,15 +15,16 @@ from numpy.typing import NDArray
 
 from dragoman.errors import UserError
 from dragoman.ibm1 import likely_links, link_posteriors
+from dragoman.lab.corpus import SentencePairs
 from dragoman.lab.laboratory import Laboratory
-from dragoman.lab.plots import add_colorbar, draw_heat_map, save_figure, subplots
+from dragoman.lab.plots import add_colorbar, draw_heat_map, save_picture, subplots
 from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable
 from dragoman.tasks.attention import record_attention
 from dragoman.tasks.translate import Translator
 from dragoman.viewer.alignment import source_and_target_words, weights_when_read, weights_when_written
 from dragoman.viewer.head_statistics import FloatArray, TokenArray
 from dragoman.viewer.record import AttentionRecord, AttentionWeights
-from dragoman.viewer.words import WordSpan, word_numbers
+from dragoman.viewer.words import word_numbers
 
 TITLE = "Word alignment from cross-attention"
 QUESTION = "How accurate is word alignment from each layer and head, when a word is generated and one step later?"
@@ -44,38 +44,7 @@ _READING_STEPS: dict[str, Callable[[AttentionWeights], AttentionWeights]] = {
 }
 
 _WordLinks = frozenset[tuple[int, int]]  # indices of a source and a target word
-_AlignmentScores = dict[str, dict[str, float]]  # error, precision and recall by name
-
-
-@dataclass(frozen=True)
-class LinkCounts:
-    """Numbers of correct, predicted and gold links."""
-
-    correct: int = 0
-    predicted: int = 0
-    gold: int = 0
-
-    def add(self, predicted: _WordLinks, gold: _WordLinks) -> "LinkCounts":
-        """Return the counts with those of another sentence added."""
-        return LinkCounts(self.correct + len(predicted & gold), self.predicted + len(predicted), self.gold + len(gold))
-
-    @property
-    def rates(self) -> dict[str, float]:
-        """Error rate, precision and recall; all gold links count as sure."""
-        return {
-            "error": 1 - 2 * self.correct / max(1, self.predicted + self.gold),
-            "precision": self.correct / max(1, self.predicted),
-            "recall": self.correct / max(1, self.gold),
-        }
-
-
-@dataclass(frozen=True)
-class AlignedPair:
-    """A sentence pair with its gold links."""
-
-    source: str
-    target: str
-    links: _WordLinks
+_LinkRates = dict[str, float]  # error, precision and recall
 
 
 def run(lab: Laboratory) -> ExperimentReport:
@@ -85,7 +54,7 @@ def run(lab: Laboratory) -> ExperimentReport:
     valid, test = (
         lab.measure_once(split, partial(_score_attention, lab, model, split, count), count=count) for split in _SPLITS
     )
-    baselines = lab.measure_once("rivals", lambda: _score_baselines(lab, count), count=count)
+    baselines = lab.measure_once("baselines", lambda: _score_baselines(lab, count), count=count)
     chosen = min(valid, key=lambda name: float(valid[name]["error"]), default="")
     results: dict[str, Json] = {
         "judge": "gold" if lab.corpus.links else "IBM model 1", "sentences": count, "chosen": chosen,
@@ -101,14 +70,17 @@ def run(lab: Laboratory) -> ExperimentReport:
 # Gold links
 
 
-def load_aligned_pairs(lab: Laboratory, split: str, count: int) -> list[AlignedPair]:
+def load_aligned_pairs(lab: Laboratory, split: str, count: int) -> tuple[SentencePairs, list[_WordLinks]]:
     """Return sentence pairs of a split with their gold links, or with those of IBM model 1 if there are none."""
     pairs = [pair for pair in lab.corpus.pairs(split)[:count] if pair[0].strip() and pair[1].strip()]
     file = _gold_links_file(lab, split)
     if file is None:
-        return align_with_ibm1(pairs, lab.corpus.pairs("train")[:_MAX_TRAINING_PAIRS])
-    lines = file.read_text(encoding="utf-8").split("\n")[: len(pairs)]
-    return [AlignedPair(source, target, parse_links(line)) for (source, target), line in zip(pairs, lines, strict=True)]
+        return pairs, align_with_ibm1(pairs, _training_pairs(lab))
+    return pairs, [parse_links(line) for line in file.read_text(encoding="utf-8").split("\n")[: len(pairs)]]
+
+
+def _training_pairs(lab: Laboratory) -> SentencePairs:
+    return lab.corpus.pairs("train")[:_MAX_TRAINING_PAIRS]
 
 
 def _gold_links_file(lab: Laboratory, split: str) -> Path | None:
@@ -125,13 +97,10 @@ def parse_links(line: str) -> _WordLinks:
     return frozenset((int(i), int(j)) for i, _, j in (link.partition("-") for link in line.split()))
 
 
-def align_with_ibm1(pairs: Sequence[tuple[str, str]], training_pairs: Sequence[tuple[str, str]]) -> list[AlignedPair]:
-    """Return pairs with the links on which both directions of IBM model 1 agree."""
+def align_with_ibm1(pairs: SentencePairs, training_pairs: SentencePairs) -> list[_WordLinks]:
+    """Return the links of pairs on which both directions of IBM model 1 agree."""
     alignments = likely_links(_word_ids([*pairs, *training_pairs]))[: len(pairs)]
-    return [
-        AlignedPair(*pair, frozenset((int(i), int(j)) for j, i in np.argwhere(links)))
-        for pair, links in zip(pairs, alignments, strict=True)
-    ]
+    return [frozenset((int(i), int(j)) for j, i in np.argwhere(links)) for links in alignments]
 
 
 def _word_ids(pairs: Iterable[tuple[str, str]]) -> list[tuple[TokenArray, TokenArray]]:
@@ -152,24 +121,38 @@ def alignment_words(text: str) -> list[str]:
     return [word.strip() for word in groups.values() if word.strip()]
 
 
+def link_rates(predicted: Sequence[_WordLinks], gold: Sequence[_WordLinks]) -> _LinkRates:
+    """Return the error rate, precision and recall of the links of sentences; all gold links count as sure."""
+    correct = sum(len(ours & theirs) for ours, theirs in zip(predicted, gold, strict=True))
+    predicted_count, gold_count = (sum(map(len, links)) for links in (predicted, gold))
+    return {
+        "error": 1 - 2 * correct / max(1, predicted_count + gold_count),
+        "precision": correct / max(1, predicted_count),
+        "recall": correct / max(1, gold_count),
+    }
+
+
 # Links from attention
 
 
-def _score_attention(lab: Laboratory, model: Translator, split: str, count: int) -> _AlignmentScores:
+def _score_attention(lab: Laboratory, model: Translator, split: str, count: int) -> dict[str, _LinkRates]:
     """Score the links of every head on the sentences of a split, with teacher forcing."""
-    counts: dict[str, LinkCounts] = {}
-    pairs = load_aligned_pairs(lab, split, count)
-    texts = [(pair.source, pair.target) for pair in pairs]
-    records = record_attention(model, texts, lab.on_event, f"alignment: reading {split}")
-    for pair, record in zip(pairs, records, strict=True):
-        for name, predicted in attention_links(record) if record else ():
-            counts[name] = counts.get(name, LinkCounts()).add(predicted, pair.links)
-    return {name: count.rates for name, count in counts.items()}
+    pairs, links = load_aligned_pairs(lab, split, count)
+    records = record_attention(model, pairs, lab.on_event, f"alignment: recording the {split} sentences")
+    predicted: dict[str, list[_WordLinks]] = {}
+    for record in filter(None, records):
+        for name, made in attention_links(record):
+            predicted.setdefault(name, []).append(made)
+    gold = [right for right, record in zip(links, records, strict=True) if record]
+    return {name: link_rates(made, gold) for name, made in predicted.items()}
 
 
 def attention_links(record: AttentionRecord) -> Iterator[tuple[str, _WordLinks]]:
     """Yield the links of every head, of the mean of every layer and of the mean of all, at both steps."""
-    source, target = (_word_of_each_piece(side) for side in source_and_target_words(record))
+    source, target = (
+        np.repeat(np.arange(len(words)), [word.end - word.first for word in words])  # the word of each token
+        for words in source_and_target_words(record)
+    )
     for step, select_rows in _READING_STEPS.items():
         for name, weights in _head_and_mean_weights(record.cross):
             yield f"{name}, {step}", _argmax_links(select_rows(weights), source, target)
@@ -184,11 +167,6 @@ def _head_and_mean_weights(cross: AttentionWeights) -> Iterator[tuple[str, Atten
         yield "all layers, mean", cross.mean((0, 1))
 
 
-def _word_of_each_piece(words: Sequence[WordSpan]) -> NDArray[np.int64]:
-    """Return the index of the word that each token belongs to."""
-    return np.repeat(np.arange(len(words)), [word.end - word.first for word in words])
-
-
 def _argmax_links(
     weights: AttentionWeights | FloatArray, source: NDArray[np.int64], target: NDArray[np.int64]
 ) -> _WordLinks:
@@ -199,35 +177,25 @@ def _argmax_links(
 # Baselines
 
 
-def _score_baselines(lab: Laboratory, count: int) -> _AlignmentScores:
+def _score_baselines(lab: Laboratory, count: int) -> dict[str, _LinkRates]:
     """Score the diagonal and, if there are gold links, IBM model 1 in one direction and in both."""
-    pairs = load_aligned_pairs(lab, "test", count)
-    scores = {"the diagonal": _count_links(pairs, [diagonal_links(pair) for pair in pairs])}
+    pairs, gold = load_aligned_pairs(lab, "test", count)
+    links = {"the diagonal": [diagonal_links(*pair) for pair in pairs]}
     if lab.corpus.links:
-        texts = [(pair.source, pair.target) for pair in pairs]
-        training = lab.corpus.pairs("train")[:_MAX_TRAINING_PAIRS]
-        posteriors = link_posteriors(_word_ids(pair for pair in [*texts, *training] if all(map(str.strip, pair))))
-        predicted = [
+        training = _training_pairs(lab)
+        posteriors = link_posteriors(_word_ids(pair for pair in [*pairs, *training] if all(map(str.strip, pair))))
+        links["IBM model 1, each target word"] = [
             _argmax_links(posterior, np.arange(posterior.shape[1]), np.arange(posterior.shape[0]))
-            for posterior in posteriors
+            for posterior in posteriors[: len(pairs)]
         ]
-        scores["IBM model 1, each target word"] = _count_links(pairs, predicted[: len(pairs)])
-        agreed = [pair.links for pair in align_with_ibm1(texts, training)]
-        scores["IBM model 1, where both directions agree"] = _count_links(pairs, agreed)
-    return {name: counts.rates for name, counts in scores.items()}
+        links["IBM model 1, where both directions agree"] = align_with_ibm1(pairs, training)
+    return {name: link_rates(predicted, gold) for name, predicted in links.items()}
 
 
-def diagonal_links(pair: AlignedPair) -> _WordLinks:
+def diagonal_links(source: str, target: str) -> _WordLinks:
     """Link each target word to the source word at the same relative position."""
-    sources, targets = len(alignment_words(pair.source)), len(alignment_words(pair.target))
+    sources, targets = len(alignment_words(source)), len(alignment_words(target))
     return frozenset((min(sources - 1, int((j + 0.5) * sources / targets)), j) for j in range(targets))
-
-
-def _count_links(pairs: Sequence[AlignedPair], predicted: Sequence[_WordLinks]) -> LinkCounts:
-    total = LinkCounts()
-    for pair, links in zip(pairs, predicted, strict=True):
-        total = total.add(links, pair.links)
-    return total
 
 
 # Report
@@ -241,9 +209,8 @@ def _findings(results: Mapping[str, Json]) -> tuple[str, ...]:
         min((test[name]["error"], name.removesuffix(f", {step}")) for name in test if name.endswith(step))
         for step in _READING_STEPS
     )
-    judge = (
-        "the gold alignment" if results["judge"] == "gold" else "the links that IBM model 1 predicts in both directions"
-    )
+    ibm1 = "the links that IBM model 1 predicts in both directions"
+    judge = "the gold alignment" if results["judge"] == "gold" else ibm1
     diagonal = "" if baseline == "the diagonal" else f", the diagonal {baselines['the diagonal']['error']:.3f}"
     return (
         f"The best weights on the validation sentences ({chosen}) have an alignment error rate of {best['error']:.3f} "
@@ -286,7 +253,5 @@ def _draw_error_rates(folder: Path, test: Mapping[str, Mapping[str, float]]) -> 
         grid = [[test[f"{layer}, {column}, {step}"]["error"] for column in columns] for layer in layers]
         image = draw_heat_map(panel, grid, 1.0, title=step, columns=columns, rows=layers)
     add_colorbar(figure, image, axes, "alignment error rate")
-    file = save_figure(figure, folder / "error-rates.png")
-    return ReportPicture(
-        file, "Alignment error rate of each layer and head, and of each layer's mean; lower is better."
-    )
+    caption = "Alignment error rate of each layer and head, and of each layer's mean; lower is better."
+    return save_picture(figure, folder / "error-rates.png", caption)

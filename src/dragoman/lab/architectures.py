@@ -2,24 +2,23 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.evaluation.scores import compare_systems, score_translations
 from dragoman.lab.corpus import LengthRange, SentencePairs, bleu_in_range, format_range
 from dragoman.lab.laboratory import Laboratory, count_parameters
-from dragoman.lab.plots import add_shared_legend, draw_lines, save_figure, subplots
+from dragoman.lab.plots import Lines, add_shared_legend, draw_lines, save_picture, subplots
 from dragoman.model_config import MODEL_CONFIGS, ModelConfig
 from dragoman.models.architectures import build_model
 from dragoman.models.attention import unfused_attention
 from dragoman.models.transducer import Source
-from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable, format_difference
+from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable, format_number
 from dragoman.tokens import END, RESERVED_TOKENS, START
 
 TITLE = "Table 2: the Transformer and earlier architectures"
@@ -29,26 +28,18 @@ CLAIM = (
     "convolutional models, at a fraction of their training cost."
 )
 
-_RECURRENT_RATE = {"training.rate": 0.01}
 # Learning rates were chosen on the validation text in trainings of 12 to 30 seconds (docs/log.md): recurrent models
 # learn fastest with 0.01, all others with the default of the laboratory, 0.005.
+_RECURRENT = {"model.architecture": "recurrent", "training.rate": 0.01}
+_BAG = {"model.architecture": "bag_of_embeddings", "model.kernel": 4}
 CONTENDERS: dict[str, dict[str, Any]] = {
-    "averaged embeddings": {"model.architecture": "bag_of_embeddings", "model.kernel": 4},
-    "concatenated embeddings": {
-        "model.architecture": "bag_of_embeddings",
-        "model.pooling": "concatenate",
-        "model.kernel": 4,
-        "model.longest": 64,
-    },
-    "recurrent, no attention": {"model.architecture": "recurrent", "model.score": "none", **_RECURRENT_RATE},
-    "recurrent, additive": {"model.architecture": "recurrent", "model.score": "additive", **_RECURRENT_RATE},
-    "recurrent, dot product": {"model.architecture": "recurrent", "model.score": "dot", **_RECURRENT_RATE},
-    "recurrent, general": {"model.architecture": "recurrent", "model.score": "general", **_RECURRENT_RATE},
-    "recurrent, scaled dot product": {
-        "model.architecture": "recurrent",
-        "model.score": "scaled_dot",
-        **_RECURRENT_RATE,
-    },
+    "averaged embeddings": _BAG,
+    "concatenated embeddings": {**_BAG, "model.pooling": "concatenate", "model.longest": 64},
+    "recurrent, no attention": {**_RECURRENT, "model.score": "none"},
+    "recurrent, additive": {**_RECURRENT, "model.score": "additive"},
+    "recurrent, dot product": {**_RECURRENT, "model.score": "dot"},
+    "recurrent, general": {**_RECURRENT, "model.score": "general"},
+    "recurrent, scaled dot product": {**_RECURRENT, "model.score": "scaled_dot"},
     "convolutional (ConvS2S)": {"model.architecture": "convs2s", "model.layers": 4},
     "dilated (ByteNet)": {"model.architecture": "bytenet", "model.layers": 5},
     "Transformer": {},
@@ -77,14 +68,32 @@ def run(lab: Laboratory) -> ExperimentReport:
     by_length = {
         name: [bleu_in_range(row["translations"], pairs, lengths) for lengths in ranges] for name, row in rows.items()
     }
-    pictures = _draw(lab, rows, by_length, ranges)
+    middles = [(fewest + most) / 2 for fewest, most in ranges]
+    curves: dict[str, Any] = {
+        name: tuple(zip(*row.pop("curve"), strict=True)) or ((), ()) for name, row in rows.items()
+    }
+    header = ("model", *(f"{format_range(lengths)} words" for lengths in ranges))
+    parts = (
+        _explanation(seconds, parameters),
+        _quality_table(rows),
+        ReportTable(
+            "BLEU by source length", header,
+            [(name, *(f"{value:.1f}" for value in values)) for name, values in by_length.items()],
+        ),
+        _draw(
+            lab.folder / "bleu-by-length.png", "BLEU by source length.",
+            {name: (middles, values) for name, values in by_length.items()},
+            x_label="words in the source", y_label="BLEU on the test text",
+        ),
+        _draw(
+            lab.folder / "learning-curves.png", "Validation loss by training time.", curves,
+            x_label="seconds of training", y_label="validation loss, nats per token", markers=False,
+        ),
+    )  # fmt: skip
+    findings = _findings(rows, by_length, pairs, ranges)
     for name, row in rows.items():
         row["by_length"] = dict(zip(map(format_range, ranges), by_length[name], strict=True))
-    parts = (_explanation(seconds, parameters), _quality_table(rows), _length_table(by_length, ranges), *pictures)
-    results = {name: {key: value for key, value in row.items() if key != "curve"} for name, row in rows.items()}
-    return ExperimentReport(
-        _findings(rows, by_length, pairs, ranges), parts, {"contenders": results, "seconds_each": seconds}
-    )
+    return ExperimentReport(findings, parts, {"contenders": rows, "seconds_each": seconds})
 
 
 def _train_and_score(
@@ -196,41 +205,14 @@ def _quality_table(rows: Mapping[str, dict[str, Json]]) -> ReportTable:
     return ReportTable("Quality and training cost", header, cells, note)
 
 
-def _length_table(by_length: Mapping[str, list[float]], ranges: Sequence[LengthRange]) -> ReportTable:
-    header = ("model", *(f"{format_range(lengths)} words" for lengths in ranges))
-    rows = tuple((name, *(f"{value:.1f}" for value in values)) for name, values in by_length.items())
-    return ReportTable("BLEU by source length", header, rows)
-
-
-def _draw(
-    lab: Laboratory, rows: Mapping[str, dict[str, Json]], by_length: Mapping[str, list[float]],
-    ranges: list[LengthRange],
-) -> tuple[ReportPicture, ReportPicture]:  # fmt: skip
-    middles = [(fewest + most) / 2 for fewest, most in ranges]
-    scores = {name: (middles, values) for name, values in by_length.items()}
+def _draw(path: Path, caption: str, lines: Lines, **options: Any) -> ReportPicture:
     figure, (axes,) = subplots(height=4.8)
-    draw_lines(axes, scores, x_label="words in the source", y_label="BLEU on the test text", legend=False)
-    _add_legend(figure, axes)
-    by_length_file = save_figure(figure, lab.folder / "bleu-by-length.png")
-    curves: dict[str, Any] = {name: zip(*row["curve"], strict=True) for name, row in rows.items() if row["curve"]}
-    figure, (axes,) = subplots(height=4.8)
-    draw_lines(
-        axes, curves, x_label="seconds of training", y_label="validation loss, nats per token", markers=False,
-        legend=False,
-    )  # fmt: skip
-    _add_legend(figure, axes)
-    curves_file = save_figure(figure, lab.folder / "learning-curves.png")
-    return (
-        ReportPicture(by_length_file, "BLEU by source length."),
-        ReportPicture(curves_file, "Validation loss by training time."),
-    )
-
-
-def _add_legend(figure: Figure, axes: Axes) -> None:
+    draw_lines(axes, lines, legend=False, **options)
     for line in axes.get_lines():
         if line.get_label() == _TRANSFORMER:
             line.set(color="black", linewidth=2.5, linestyle="-", zorder=3)
-    add_shared_legend(figure, axes, columns=3)
+    add_shared_legend(figure, axes)
+    return save_picture(figure, path, caption)
 
 
 def _findings(
@@ -255,7 +237,7 @@ def _compare_by_bootstrap(name: str, other: str, rows: Mapping[str, dict[str, Js
     p_value = compare_systems(rows[name]["translations"], rows[other]["translations"], references).p_value
     difference = rows[name]["bleu"] - rows[other]["bleu"]
     if p_value >= _SIGNIFICANCE:
-        change = f"{format_difference(difference)} BLEU, p = {p_value:.3f}"
+        change = f"{format_number(difference, '+.1f')} BLEU, p = {p_value:.3f}"
         return f"{name} is not clearly better or worse than {other} ({change})."
     word = "better" if difference > 0 else "worse"
     return f"{name} is {abs(difference):.1f} BLEU {word} than {other} (p = {p_value:.3f})."
@@ -266,7 +248,7 @@ def length_finding(name: str, other: str, by_length: Mapping[str, list[float]], 
     differences = [ours - theirs for ours, theirs in zip(by_length[name], by_length[other], strict=True)]
     grows = len(differences) > 1 and abs(differences[-1]) == max(map(abs, differences))
     return (
-        f"{name} compared with {other}: {format_difference(differences[0])} BLEU on sentences of "
-        f"{format_range(ranges[0])} words, {format_difference(differences[-1])} on those of "
+        f"{name} compared with {other}: {format_number(differences[0], '+.1f')} BLEU on sentences of "
+        f"{format_range(ranges[0])} words, {format_number(differences[-1], '+.1f')} on those of "
         f"{format_range(ranges[-1])}; the difference is {'' if grows else 'not '}largest for the longest."
     )

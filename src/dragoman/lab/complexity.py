@@ -1,12 +1,12 @@
 """Table 1: time and memory of a layer, its sequential operations and the path length between positions, measured."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 import torch
-from matplotlib.axes import Axes
 
 from dragoman.bench.stats import SampleStats, paired_ratio
 from dragoman.lab.laboratory import Laboratory
@@ -32,8 +32,7 @@ from dragoman.lab.layer_costs import (
     time_layers,
     warm_up,
 )
-from dragoman.lab.plots import COLOURS, add_shared_legend, draw_lines, label_axes, save_figure, subplots
-from dragoman.lab.seeds import decimal_formatter
+from dragoman.lab.plots import COLOURS, add_shared_legend, draw_lines, label_axes, save_picture, subplots
 from dragoman.malloc import keep_freed_memory
 from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
 
@@ -56,6 +55,9 @@ _PASSES = ("forward", "both")
 _TIME_SHARES = {"lengths": 0.7, "widths": 0.15}  # of the budget; memory and paths need little
 
 _LayerTimes = dict[int, dict[str, dict[str, list[float]]]]  # by size, layer and pass: seconds of each round
+_Fits = Mapping[
+    str, Mapping[str, Mapping[str, SampleStats]]
+]  # by axis (n or d), layer and pass: exponent of each round
 
 
 def run(lab: Laboratory) -> ExperimentReport:
@@ -114,7 +116,7 @@ def measure_rounds(
             if number == 0 and not _is_affordable(size, durations, seconds):
                 break
             name = f"{axis}-{size}-round-{number + 1}"
-            part = lab.measure_once(name, lambda size=size: _measure_timed(measure, size), fixed=fixed)  # type: ignore[misc]
+            part = lab.measure_once(name, partial(_measure_timed, measure, size), fixed=fixed)
             durations.append(part["seconds"])
             for layer, passes in part["times"].items():
                 for key, value in passes.items():
@@ -211,16 +213,13 @@ def _introduction(lengths: _LayerTimes, width: int, n: int) -> str:
     )
 
 
-def _exponent_table(
-    fits: dict[str, dict[str, dict[str, SampleStats]]], lengths: _LayerTimes, widths: _LayerTimes
-) -> ReportTable:
+def _exponent_table(fits: _Fits, lengths: _LayerTimes, widths: _LayerTimes) -> ReportTable:
     header = (
         "layer", "cost", "n: table", "n: forward", "n: with backward", "d: table", "d: forward", "d: with backward",
     )  # fmt: skip
-    two = decimal_formatter(2)
     rows = []
     for name, layer in LAYERS.items():
-        in_n, in_d = ([fits[axis][name][key].format(two) for key in _PASSES] for axis in ("n", "d"))
+        in_n, in_d = ([f"{fits[axis][name][key]:,.2f}" for key in _PASSES] for axis in ("n", "d"))
         width_exponent = "1–2" if "whole" in name else layer.width_exponent
         rows.append((name, f"O({layer.cost})", layer.length_exponent, *in_n, width_exponent, *in_d))
     note = (
@@ -232,15 +231,14 @@ def _exponent_table(
 
 
 def _time_table(lengths: _LayerTimes, width: int) -> ReportTable:
+    def format_times(seconds: Sequence[float]) -> str:
+        sample = SampleStats.from_values([1000 * value for value in seconds])
+        return sample.format(lambda value: f"{float(f'{value:.3g}'):,g}")
+
     header = ("layer", *(f"n = {n:,}" for n in sorted(lengths)))
-    rows = tuple((name, *(_format_milliseconds(lengths[n][name]["both"]) for n in sorted(lengths))) for name in LAYERS)
+    rows = [(name, *(format_times(lengths[n][name]["both"]) for n in sorted(lengths))) for name in LAYERS]
     title = f"Milliseconds forward and backward, d = {width}"
     return ReportTable(title, header, rows, "Median, lowest and highest.")
-
-
-def _format_milliseconds(seconds: Sequence[float]) -> str:
-    sample = SampleStats.from_values([1000 * value for value in seconds])
-    return sample.format(lambda value: f"{float(f'{value:.3g}'):,g}")
 
 
 def _memory_table(memory: Json, n: int, width: int) -> ReportTable:
@@ -284,33 +282,23 @@ def _path_steps(kind: str, row: Json) -> tuple[int, int]:
 
 
 def _draw_times(folder: Path, lengths: _LayerTimes, widths: _LayerTimes, width: int) -> ReportPicture:
-    figure, axes = subplots(2, height=4.8)
-    _draw_scaling(axes[0], lengths, "length n")
-    _draw_scaling(axes[1], widths, "width d")
-    add_shared_legend(figure, axes[0], columns=3)
-    return ReportPicture(
-        save_figure(figure, folder / "times.png"),
+    figure, panels = subplots(2, height=4.8)
+    for axes, times, x_label in zip(panels, (lengths, widths), ("length n", "width d"), strict=True):
+        sizes = sorted(times)
+        lines = {name: (sizes, [1000 * median(times[size][name]["both"]) for size in sizes]) for name in LAYERS}
+        draw_lines(axes, lines, x_label=x_label, y_label="milliseconds, forward and backward", legend=False)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes[::2], [f"{size:,}" for size in sizes[::2]])
+        axes.set_yscale("log")
+        lowest = min(min(values) for _, values in lines.values())
+        for slope in (1, 2):
+            axes.plot(sizes, [lowest * (size / sizes[0]) ** slope for size in sizes], ":", color="0.6", linewidth=1)
+    add_shared_legend(figure, panels[0])
+    caption = (
         f"Time of one layer, forward and backward, by length (left, d = {width}) and width (right); with logarithmic "
-        "axes, a slope is an exponent. Dotted: slopes 1 and 2.",
+        "axes, a slope is an exponent. Dotted: slopes 1 and 2."
     )
-
-
-def _draw_scaling(axes: Axes, times: _LayerTimes, x_label: str) -> None:
-    sizes = sorted(times)
-    lines = {
-        name: (
-            [float(n) for n in sizes],
-            [1000 * SampleStats.from_values(times[n][name]["both"]).median for n in sizes],
-        )
-        for name in LAYERS
-    }
-    draw_lines(axes, lines, x_label=x_label, y_label="milliseconds, forward and backward", legend=False)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes[::2], [f"{size:,}" for size in sizes[::2]])
-    axes.set_yscale("log")
-    lowest = min(min(values) for _, values in lines.values())
-    for slope in (1, 2):
-        axes.plot(sizes, [lowest * (size / sizes[0]) ** slope for size in sizes], ":", color="0.6", linewidth=1)
+    return save_picture(figure, folder / "times.png", caption)
 
 
 def _draw_gradients(folder: Path, gradients: Json) -> ReportPicture:
@@ -324,59 +312,42 @@ def _draw_gradients(folder: Path, gradients: Json) -> ReportPicture:
         panel.set_yscale("log")
         panel.set_ylim(1e-12, 3)
         label_axes(panel, title=title, x_label="distance in positions", y_label="gradient norm, largest = 1")
-    add_shared_legend(figure, axes[0], columns=3)
-    return ReportPicture(
-        save_figure(figure, folder / "gradients.png"),
+    add_shared_legend(figure, axes[0])
+    caption = (
         "Norm of the gradient of an output with respect to an input at a distance, in random layers: one layer (left) "
-        f"and {STACK_DEPTH} with residual connections (right). A line ends where there is no path.",
+        f"and {STACK_DEPTH} with residual connections (right). A line ends where there is no path."
     )
+    return save_picture(figure, folder / "gradients.png", caption)
 
 
 # Findings
 
 
-def _findings(fits: Any, ratios: dict[str, SampleStats], memory: Json, gradients: Json, n: int) -> tuple[str, ...]:
-    two, one = decimal_formatter(2), decimal_formatter(1)
+def _findings(fits: _Fits, ratios: Mapping[str, SampleStats], memory: Json, gradients: Json, n: int) -> tuple[str, ...]:
     full, window = fits["n"][SELF_ATTENTION], fits["n"][RESTRICTED]
-    return (
-        f"The time of self-attention grows with n to the power {full['forward'].format(two)} forward and "
-        f"{full['both'].format(two)} with backward; table 1 gives 2.",
-        f"The time of restricted self-attention (r = {WINDOW_SIZE}) grows with n to the power "
-        f"{window['forward'].format(two)} forward and {window['both'].format(two)} with backward; table 1 gives 1.",
-        f"At n = {n:,} restricted attention is {ratios['attention, forward'].format(one)} times faster than full "
-        f"attention forward and {ratios['attention, forward and backward'].format(one)} times with backward; compared "
-        f"with torch’s fused kernel, {ratios['fused kernel, forward'].format(one)} and "
-        f"{ratios['fused kernel, forward and backward'].format(one)} times.",
-        _memory_finding(memory, n),
-        _path_finding(gradients),
-        _decay_finding(gradients),
-    )
-
-
-def _memory_finding(memory: Json, n: int) -> str:
-    ratio = {key: memory[SELF_ATTENTION][key] / memory[RESTRICTED][key] for key in _PASSES}
-    return (
-        f"At n = {n:,} full attention needs {memory[SELF_ATTENTION]['both'] / 2**20:,.0f} MiB with backward and "
-        f"restricted attention {memory[RESTRICTED]['both'] / 2**20:,.1f} MiB: {ratio['both']:.1f} times less "
-        f"({ratio['forward']:.1f} times forward); the fused kernel, which does not store the whole matrix either, "
-        f"needs {memory[FUSED]['both'] / 2**20:,.1f} MiB."
-    )
-
-
-def _path_finding(gradients: Json) -> str:
-    n = next(iter(gradients.values()))["places"]
+    mebibytes = {name: peaks["both"] / 2**20 for name, peaks in memory.items()}
+    forward, both = (memory[SELF_ATTENTION][key] / memory[RESTRICTED][key] for key in _PASSES)
     steps = ", ".join(
         f"{kind} {_path_steps(kind, row)[1]} ({PATH_FORMULAS[kind][1]})" for kind, row in gradients.items()
     )
-    return f"Gradient path length from the last of {n} positions to the first, with the formula of table 1: {steps}."
-
-
-def _decay_finding(gradients: Json) -> str:
     recurrent, attention = (gradients[kind]["one layer"] for kind in (RECURRENT, SELF_ATTENTION))
     half = gradient_half_distance(recurrent)
     decay = f"halves every {half:.1f} positions" if half else "does not decrease with the distance"
     return (
+        f"The time of self-attention grows with n to the power {full['forward']:,.2f} forward and {full['both']:,.2f} "
+        "with backward; table 1 gives 2.",
+        f"The time of restricted self-attention (r = {WINDOW_SIZE}) grows with n to the power "
+        f"{window['forward']:,.2f} forward and {window['both']:,.2f} with backward; table 1 gives 1.",
+        f"At n = {n:,} restricted attention is {ratios['attention, forward']:,.1f} times faster than full attention "
+        f"forward and {ratios['attention, forward and backward']:,.1f} times with backward; compared with torch’s "
+        f"fused kernel, {ratios['fused kernel, forward']:,.1f} and {ratios['fused kernel, forward and backward']:,.1f} "
+        "times.",
+        f"At n = {n:,} full attention needs {mebibytes[SELF_ATTENTION]:,.0f} MiB with backward and restricted "
+        f"attention {mebibytes[RESTRICTED]:,.1f} MiB: {both:.1f} times less ({forward:.1f} times forward); the fused "
+        f"kernel, which does not store the whole matrix either, needs {mebibytes[FUSED]:,.1f} MiB.",
+        f"Gradient path length from the last of {gradients[RECURRENT]['places']} positions to the first, with the "
+        f"formula of table 1: {steps}.",
         f"In one random recurrent layer, the gradient {decay}; in one self-attention layer, the gradient from "
         f"{len(attention) - 1} positions away is {attention[-1] / attention[1]:.2f} times the gradient from the "
-        "neighbour."
+        "neighbour.",
     )

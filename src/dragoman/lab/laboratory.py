@@ -99,7 +99,7 @@ class TrainedModel:
     @property
     def perplexity(self) -> float:
         """The last validation perplexity per token."""
-        return math.exp(min(self.validation_loss, 50.0)) if math.isfinite(self.validation_loss) else math.inf
+        return perplexity(self.validation_loss)
 
     def translate_sources(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         """Translate the sources of sentence pairs; a diverged model gives empty translations."""
@@ -275,6 +275,11 @@ def _can_resume(recipe: Recipe) -> bool:
         return any(run.checkpoints_dir.glob("*")) and run.read_recipe() == recipe
     except UserError:
         return False
+
+
+def perplexity(loss: float) -> float:
+    """Return the perplexity of a loss in nats; losses above 50 count as 50 to avoid an overflow."""
+    return math.exp(min(loss, 50.0)) if math.isfinite(loss) else math.inf
 
 
 def count_parameters(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> int:

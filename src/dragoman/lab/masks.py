@@ -15,7 +15,7 @@ from torch import Tensor
 from dragoman.errors import TrainingDiverged
 from dragoman.evaluation.scores import corpus_bleu
 from dragoman.lab.laboratory import Laboratory
-from dragoman.lab.plots import COLOURS, draw_lines, label_axes, save_figure, subplots
+from dragoman.lab.plots import COLOURS, draw_lines, label_axes, save_picture, subplots
 from dragoman.lab.seeds import training_seconds
 from dragoman.models.attention import MultiHeadAttention, scaled_dot_product
 from dragoman.models.transformer import DecoderLayer, Transformer
@@ -200,9 +200,9 @@ def _draw(lab: Laboratory, results: dict[str, Json]) -> ReportPicture:
     bars.bar_label(container, fmt="%.1f", fontsize=8, padding=2)
     bars.margins(x=0.12)
     bars.invert_yaxis()
-    label_axes(bars, title="translation", x_label="BLEU (beam 4)", y_label="")
-    file = save_figure(figure, lab.folder / "masks.png")
-    return ReportPicture(file, "Training loss with each mask (left) and BLEU of the trained models (right).")
+    label_axes(bars, title="translation", x_label="BLEU (beam 4)")
+    caption = "Training loss with each mask (left) and BLEU of the trained models (right)."
+    return save_picture(figure, lab.folder / "masks.png", caption)
 
 
 def _sample_table(results: dict[str, Json]) -> ReportTable:

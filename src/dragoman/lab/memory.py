@@ -12,20 +12,16 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property, partial
 from itertools import pairwise
-from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import torch
-from matplotlib.axes import Axes
-from matplotlib.colors import PowerNorm
+from torch import Tensor
 
 from dragoman.corpora.stories import PEOPLE, PLACES, SPLITS, THINGS, Story, stories, story_words
 from dragoman.errors import TrainingStopped
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.memory_training import (
     EncodedStories,
-    MemoryPrediction,
     MemoryTrainingConfig,
     accuracy,
     build_memory_network,
@@ -34,7 +30,7 @@ from dragoman.lab.memory_training import (
     predict,
     train_memory_network,
 )
-from dragoman.lab.plots import save_figure, subplots
+from dragoman.lab.plots import add_colorbar, draw_heat_map, label_axes, save_picture, subplots
 from dragoman.report import Cell, ExperimentReport, Json, ReportPart, ReportPicture, ReportTable
 from dragoman.tasks.events import ProgressUpdate
 
@@ -60,12 +56,11 @@ _ENTITY_NAMES = {name.lower() for name in PEOPLE + THINGS}
 _HOP_COLOURS = ("#a6cee3", "#1f78b4", "#08306b")  # darker with more hops, readable in greyscale
 _BASELINE_STYLES = {"usual": ("most frequent answer", "--"), "last mention": ("last mention", ":")}
 _BAR_WIDTH, _GROUP_WIDTH = 0.25, 0.8  # relative to the distance between groups
-_LABEL_BOX = {"facecolor": "w", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
 _ROW_HEIGHT = 0.3  # inches
-_FACT_COLOUR = "#b2182b"
 
 _FactsAndHops = tuple[int, int]
 _NetworkResult = dict[str, Any]  # the stored result of a training
+_BestNetworks = Mapping[_FactsAndHops, _NetworkResult]
 
 
 def run(lab: Laboratory) -> ExperimentReport:
@@ -77,20 +72,18 @@ def run(lab: Laboratory) -> ExperimentReport:
         (facts, hops): _train_starts(lab, data[facts], hops, counts) for facts in _FACT_COUNTS for hops in _HOP_COUNTS
     }
     best = {key: max(trained, key=lambda start: float(start["valid"])) for key, trained in starts.items()}
-    _draw_accuracy(lab.folder / "accuracy.png", baselines, best)
-    parts: list[ReportPart] = [
+    parts: tuple[ReportPart, ...] = (
         _accuracy_table(baselines, best, counts["test"]),
-        ReportPicture("accuracy.png", "Accuracy by the number of facts and of hops."),
+        _draw_accuracy(lab, baselines, best),
         _attention_table(baselines, best, counts["test"]),
-    ]
-    for facts in _FACT_COUNTS:
-        parts += _example_parts(lab, facts, baselines[facts]["story"], best[facts, _HOP_COUNTS[-1]])
-    parts.append(_starts_table(starts, best, lab.budget_seconds))
+        *(_draw_example(lab, facts, baselines[facts]["story"], best[facts, _HOP_COUNTS[-1]]) for facts in _FACT_COUNTS),
+        _starts_table(starts, best, lab.budget_seconds),
+    )
     results = {
         "stories": counts, "baselines": {str(facts): baseline for facts, baseline in baselines.items()},
         "networks": [{"facts": facts, "hops": hops, "starts": each} for (facts, hops), each in starts.items()],
     }  # fmt: skip
-    return ExperimentReport(_findings(counts["test"], baselines, starts, best), tuple(parts), results)
+    return ExperimentReport(_findings(counts["test"], baselines, starts, best), parts, results)
 
 
 # Budget
@@ -171,13 +164,13 @@ def _train_network(lab: Laboratory, data: _StoryData, config: MemoryTrainingConf
     model = build_memory_network(splits["train"], vocabulary, config)
     with _single_thread():
         curve = train_memory_network(model, splits["train"], splits["valid"], config, on_progress)
-    prediction = predict(model, splits["test"])
+    answers, weights = predict(model, splits["test"])
     example = _example_index(data.stories["test"])
     words = {token: word for word, token in vocabulary.items()}
     return {
         "steps": curve[-1][0], "curve": curve, "valid": curve[-1][1], "test": accuracy(model, splits["test"]),
-        **supporting_fact_rates(prediction, data.stories["test"]),
-        "answer": words.get(int(prediction.answer[example]), ""), "weights": prediction.weights[example].tolist(),
+        **supporting_fact_rates(weights, data.stories["test"]),
+        "answer": words.get(int(answers[example]), ""), "weights": weights[example].tolist(),
     }  # fmt: skip
 
 
@@ -192,9 +185,9 @@ def _single_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def supporting_fact_rates(prediction: MemoryPrediction, stories: Sequence[Story]) -> dict[str, Json]:
+def supporting_fact_rates(weights: Tensor, stories: Sequence[Story]) -> dict[str, Json]:
     """Return how often the largest weight of each hop is on a fact, and how often all facts are among these."""
-    strongest = prediction.weights.argmax(-1).tolist()  # B hops
+    strongest = weights.argmax(-1).tolist()  # B hops
     rows = list(zip(strongest, stories, strict=True))
     hits = [[sentence in story.facts for sentence in row] for row, story in rows]
     return {
@@ -228,9 +221,11 @@ def _share(flags: Sequence[bool]) -> float:
 
 
 def _findings(
-    test_count: int, baselines: dict[int, Json], starts: dict[_FactsAndHops, list[_NetworkResult]],
-    best: dict[_FactsAndHops, _NetworkResult],
-) -> tuple[str, ...]:  # fmt: skip
+    test_count: int,
+    baselines: dict[int, Json],
+    starts: Mapping[_FactsAndHops, list[_NetworkResult]],
+    best: _BestNetworks,
+) -> tuple[str, ...]:
     findings = [accuracy_finding(facts, baselines[facts], best, test_count) for facts in _FACT_COUNTS]
     for facts in _FACT_COUNTS:
         network, chance = best[facts, _HOP_COUNTS[-1]], _format_percent(baselines[facts]["chance"])
@@ -250,7 +245,7 @@ def _findings(
     return tuple(findings)
 
 
-def accuracy_finding(facts: int, baseline: Json, best: Mapping[_FactsAndHops, _NetworkResult], test_count: int) -> str:
+def accuracy_finding(facts: int, baseline: Json, best: _BestNetworks, test_count: int) -> str:
     """Return a sentence on the accuracy by hops for one number of facts, and on what each further hop changes."""
     rates = [best[facts, hops]["test"] for hops in _HOP_COUNTS]
     values = zip(_HOP_COUNTS, rates, strict=True)
@@ -281,16 +276,11 @@ def describe_gain(before: float, after: float, test_count: int) -> str:
 # Tables
 
 
-def _accuracy_table(
-    baselines: dict[int, Json], best: dict[_FactsAndHops, _NetworkResult], test_count: int
-) -> ReportTable:
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            _FACT_NAMES[facts], _round_percent(baseline["usual"]), _round_percent(baseline["last mention"]),
-            *(_round_percent(best[facts, hops]["test"]) for hops in _HOP_COUNTS),
-        )
-        for facts, baseline in baselines.items()
-    )  # fmt: skip
+def _accuracy_table(baselines: dict[int, Json], best: _BestNetworks, test_count: int) -> ReportTable:
+    rows: list[tuple[Cell, ...]] = []
+    for facts, baseline in baselines.items():
+        rates = (*(baseline[name] for name in _BASELINE_STYLES), *(best[facts, hops]["test"] for hops in _HOP_COUNTS))
+        rows.append((_FACT_NAMES[facts], *map(_round_percent, rates)))
     note = (
         f"{test_count:,} test questions of each kind; the 95 % interval of the sample is at most "
         f"±{196 * math.sqrt(0.25 / test_count):.1f} points. The last-mention baseline answers with the location in the "
@@ -301,16 +291,12 @@ def _accuracy_table(
     return ReportTable("Accuracy, %", header, rows, note)
 
 
-def _attention_table(
-    baselines: dict[int, Json], best: dict[_FactsAndHops, _NetworkResult], test_count: int
-) -> ReportTable:
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            _FACT_NAMES[facts], hops, *map(_round_percent, network["hops"]), *([None] * (len(_HOP_COUNTS) - hops)),
-            _round_percent(network["all"]), _round_percent(baselines[facts]["chance"]),
-        )
-        for (facts, hops), network in best.items()
-    )  # fmt: skip
+def _attention_table(baselines: dict[int, Json], best: _BestNetworks, test_count: int) -> ReportTable:
+    rows: list[tuple[Cell, ...]] = []
+    for (facts, hops), network in best.items():
+        rates = [*map(_round_percent, network["hops"]), *([None] * (len(_HOP_COUNTS) - hops))]
+        shares = map(_round_percent, (network["all"], baselines[facts]["chance"]))
+        rows.append((_FACT_NAMES[facts], hops, *rates, *shares))
     hop_names = (f"hop {hop}" for hop in _HOP_COUNTS)
     header = ("questions that depend on", "hops", *hop_names, "all facts", "random sentence")
     note = (
@@ -322,7 +308,7 @@ def _attention_table(
 
 
 def _starts_table(
-    starts: dict[_FactsAndHops, list[_NetworkResult]], best: dict[_FactsAndHops, _NetworkResult], seconds: float
+    starts: Mapping[_FactsAndHops, list[_NetworkResult]], best: _BestNetworks, seconds: float
 ) -> ReportTable:
     rows = tuple(
         (
@@ -346,28 +332,6 @@ def _starts_table(
     return ReportTable("All trainings", header, rows, note)
 
 
-def _example_parts(lab: Laboratory, facts: int, story: Json, network: _NetworkResult) -> list[ReportPart]:
-    """Return the weights of three hops over one story, as a picture and as a table."""
-    is_correct = network["answer"] == story["answer"]
-    verdict = "which is correct" if is_correct else f"but the correct answer is “{story['answer']}”"
-    answer = f"“{story['question']}” The network with three hops answers “{network['answer']}”, {verdict}."
-    file = f"story-{facts}.png"
-    weights = [row[: len(story["sentences"])] for row in network["weights"]]
-    _draw_hop_weights(lab.folder / file, story, weights, answer)
-    rows = tuple(
-        (
-            f"{number + 1}. {sentence}",
-            "fact" if number in story["facts"] else "",
-            *(f"{row[number]:.2f}" for row in weights),
-        )
-        for number, sentence in enumerate(story["sentences"])
-    )
-    header = ("sentence", "", *(f"hop {hop}" for hop in _HOP_COUNTS))
-    caption = f"The weights of the sentences by hop, for a question that depends on {_FACT_NAMES[facts]}. {answer}"
-    note = f"The first test story with {_EXAMPLE_LENGTHS[0]} to {_EXAMPLE_LENGTHS[1]} sentences. {answer}"
-    return [ReportPicture(file, caption), ReportTable(f"A story with {_FACT_NAMES[facts]}", header, rows, note)]
-
-
 def _format_hops(hops: int) -> str:
     return f"{hops} hop" if hops == 1 else f"{hops} hops"
 
@@ -383,53 +347,40 @@ def _round_percent(share: float) -> float:
 # Pictures
 
 
-def _draw_accuracy(file: Path, baselines: dict[int, Json], best: dict[_FactsAndHops, _NetworkResult]) -> None:
+def _draw_accuracy(lab: Laboratory, baselines: dict[int, Json], best: _BestNetworks) -> ReportPicture:
     """Draw one group of bars per number of facts, one bar per number of hops, and lines for the baselines."""
     figure, (axes,) = subplots(height=4.2)
     for hops, colour in zip(_HOP_COUNTS, _HOP_COLOURS, strict=True):
         heights = [100 * best[facts, hops]["test"] for facts in baselines]
         centres = [facts + (hops - (len(_HOP_COUNTS) + 1) / 2) * _BAR_WIDTH for facts in baselines]
         bars = axes.bar(centres, heights, 0.92 * _BAR_WIDTH, color=colour, label=_format_hops(hops))
-        axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=2, bbox=_LABEL_BOX, zorder=3)
+        box = {"facecolor": "w", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
+        axes.bar_label(bars, fmt="%.1f", fontsize=8, padding=2, bbox=box, zorder=3)
     for name, (label, style) in _BASELINE_STYLES.items():
         for facts, baseline in baselines.items():
             ends = facts - _GROUP_WIDTH / 2, facts + _GROUP_WIDTH / 2
             axes.hlines(100 * baseline[name], *ends, color="0.25", linestyle=style, label=label if facts == 1 else "")
+    label_axes(axes, x_label="sentences that a question depends on", y_label="test accuracy (%)")
     axes.set_xticks(list(baselines), [f"{facts} fact{'s' * (facts > 1)}" for facts in baselines])
     axes.set_ylim(0, 108)
-    axes.set_ylabel("test accuracy (%)", fontsize=9)
-    axes.set_xlabel("sentences that a question depends on", fontsize=9)
+    axes.grid(visible=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=5, fontsize=8, frameon=False)
-    save_figure(figure, file)
+    return save_picture(figure, lab.folder / "accuracy.png", "Accuracy by the number of facts and of hops.")
 
 
-def _draw_hop_weights(file: Path, story: Json, weights: Sequence[Sequence[float]], caption: str) -> None:
-    """Draw sentences as rows and hops as columns, with the weight in every cell and marks at the facts."""
-    sentences = story["sentences"]
-    figure, (axes,) = subplots(height=1.2 + _ROW_HEIGHT * len(sentences))
-    grid = [list(column) for column in zip(*weights, strict=True)]  # sentences × hops
-    image = axes.imshow(grid, cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="auto", interpolation="none")
-    for row, values in enumerate(grid):
-        for column, weight in enumerate(values):
-            colour = "w" if weight > 0.4 else "k"
-            axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=colour)
-    _label_sentences(axes, sentences, story["facts"])
-    axes.set_xticks(range(len(weights)), [f"hop {hop}" for hop in range(1, len(weights) + 1)])
-    axes.xaxis.tick_top()
-    axes.tick_params(length=0, labelsize=9)
-    axes.set_xlabel("\n".join(wrap(caption, 80)) + "\n● a fact", fontsize=9, loc="right")
-    colorbar = figure.colorbar(image, ax=axes, ticks=[0, 0.1, 0.25, 0.5, 1], label="weight", aspect=30)
-    colorbar.ax.set_yticklabels(["0", "0.1", "0.25", "0.5", "1"], fontsize=8)
-    colorbar.outline.set_visible(False)
-    save_figure(figure, file)
-
-
-def _label_sentences(axes: Axes, sentences: Sequence[str], facts: Sequence[int]) -> None:
-    marked = [f"{sentence} {'●' if row in facts else '  '}" for row, sentence in enumerate(sentences)]
-    axes.set_yticks(range(len(sentences)), marked)
-    for row, label in enumerate(axes.get_yticklabels()):
-        if row in facts:
-            label.set_color(_FACT_COLOUR)
-            label.set_fontweight("bold")
-    axes.spines[:].set_visible(False)
+def _draw_example(lab: Laboratory, facts: int, story: Json, network: _NetworkResult) -> ReportPicture:
+    """Draw the weights of three hops over one story: sentences as rows, hops as columns, a mark at each fact."""
+    sentences = [f"{text} {'●' if row in story['facts'] else '  '}" for row, text in enumerate(story["sentences"])]
+    figure, (axes,) = subplots(height=1.0 + _ROW_HEIGHT * len(sentences))
+    weights = [list(column) for column in zip(*network["weights"], strict=True)][: len(sentences)]  # sentences × hops
+    image = draw_heat_map(axes, weights, 1.0, columns=[f"hop {hop}" for hop in _HOP_COUNTS], rows=sentences)
+    add_colorbar(figure, image, [axes], "weight")
+    is_correct = network["answer"] == story["answer"]
+    verdict = "which is correct" if is_correct else f"but the correct answer is “{story['answer']}”"
+    caption = (
+        f"The weights of the sentences by hop, for a question that depends on {_FACT_NAMES[facts]} (●). "
+        f"“{story['question']}” The network with three hops answers “{network['answer']}”, {verdict}. The story is the "
+        f"first of the test split with {_EXAMPLE_LENGTHS[0]} to {_EXAMPLE_LENGTHS[1]} sentences."
+    )
+    return save_picture(figure, lab.folder / f"story-{facts}.png", caption)

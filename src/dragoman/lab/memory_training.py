@@ -49,20 +49,11 @@ class MemoryTrainingConfig:
     seed: int
 
 
-@dataclass(frozen=True)
-class MemoryPrediction:
-    """Answers, and the weights of the sentences."""
-
-    answer: Tensor  # B
-    weights: Tensor  # B hops M
-
-
 def build_vocabulary(stories: Sequence[Story]) -> dict[str, int]:
     """Return a token for each word of stories, starting after PAD."""
     texts = {text for story in stories for text in (*story.sentences, story.question, story.answer)}
-    return {
-        word: number for number, word in enumerate(sorted({w for text in texts for w in story_words(text)}), PAD + 1)
-    }
+    words = sorted({word for text in texts for word in story_words(text)})
+    return {word: token for token, word in enumerate(words, PAD + 1)}
 
 
 def encode_stories(stories: Sequence[Story], vocabulary: dict[str, int]) -> EncodedStories:
@@ -131,12 +122,12 @@ def _shuffled_batches(stories: int, seed: int) -> Iterator[Tensor]:
 
 
 @torch.no_grad()
-def predict(model: MemoryNetwork, stories: EncodedStories) -> MemoryPrediction:
-    """Answer all questions."""
+def predict(model: MemoryNetwork, stories: EncodedStories) -> tuple[Tensor, Tensor]:
+    """Return the answers to all questions (B), and the weights of the sentences (B hops M)."""
     logits, weights = model(stories.story, stories.question)
-    return MemoryPrediction(logits.argmax(-1), weights)
+    return logits.argmax(-1), weights
 
 
 def accuracy(model: MemoryNetwork, stories: EncodedStories) -> float:
     """Return the share of questions that are answered correctly."""
-    return float((predict(model, stories).answer == stories.answer).double().mean())
+    return float((predict(model, stories)[0] == stories.answer).double().mean())

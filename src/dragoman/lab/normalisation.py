@@ -1,6 +1,5 @@
 """Section 3.1: layer and batch normalisation, after or before each sub-layer, at several depths."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -8,22 +7,21 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.bench.stats import SampleStats
-from dragoman.lab.laboratory import Laboratory, TrainedModel
-from dragoman.lab.plots import draw_lines, save_figure, subplots
+from dragoman.lab.laboratory import Laboratory, TrainedModel, perplexity
+from dragoman.lab.plots import line_picture
 from dragoman.lab.seeds import (
     MIN_TRAINING_SECONDS,
     comparison_phrase,
-    decimal_formatter,
     last_common_validation_step,
     metric_curve,
-    seed_statistics,
+    over_seeds,
     training_seconds,
     validation_loss_at,
 )
 from dragoman.model_files import read_tokenizers
 from dragoman.models.architectures import build_model
 from dragoman.models.transducer import Source
-from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
+from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, PAD, START
 from dragoman.training.loss import projected_cross_entropy
@@ -50,42 +48,48 @@ _BATCH_PAIRS = 64  # per batch whose gradient is measured
 _GRADIENT_BATCHES = 3  # over which gradients are averaged
 _STACKS = ("encoder", "decoder")
 
-_NormVariant = tuple[int, str]  # layers, and a key of NORMALISATIONS
-
 
 def run(lab: Laboratory) -> ExperimentReport:
     """Train every kind at every depth, and measure the gradients at the first step."""
     depths, seeds, seconds = plan_depths(lab.budget_seconds)
-    models: dict[_NormVariant, list[TrainedModel]] = {
-        (depth, kind): [_train_model(lab, depth, kind, lab.seed + seed, seconds[depth]) for seed in range(seeds)]
-        for depth in depths
-        for kind in NORMALISATIONS
-    }
-    steps = {
-        depth: last_common_validation_step(model for kind in NORMALISATIONS for model in models[depth, kind])
-        for depth in depths
-    }
-    losses = {
-        (depth, kind): seed_statistics([validation_loss_at(model, steps[depth]) for model in trained])
-        for (depth, kind), trained in models.items()
-    }
-    gradients = {
-        f"{depth} layers, {kind}": lab.measure_once(
-            f"gradients-{depth}-{'-'.join(NORMALISATIONS[kind])}",
-            lambda model=trained[0]: _initial_gradients(lab, model),  # type: ignore[misc]
-            depth=depth,
-        )
-        for (depth, kind), trained in models.items()
-    }
+    findings, rows, trainings, curves, gradients = [], list[tuple[Cell, ...]](), [], {}, dict[str, Json]()
+    for depth in depths:
+        models = {
+            kind: [_train_model(lab, depth, kind, lab.seed + seed, seconds[depth]) for seed in range(seeds)]
+            for kind in NORMALISATIONS
+        }
+        step = last_common_validation_step(model for trained in models.values() for model in trained)
+        perplexities = {
+            kind: over_seeds(trained, lambda model: perplexity(validation_loss_at(model, step)))  # noqa: B023
+            for kind, trained in models.items()
+        }
+        findings.append(depth_finding(depth, step, perplexities))
+        curves[f"{depth} layers"] = {
+            kind: metric_curve(trained[0], "validation", "loss") for kind, trained in models.items()
+        }
+        for kind, trained in models.items():
+            steps = over_seeds(trained, lambda model: model.steps)
+            final = over_seeds(trained, lambda model: model.perplexity)
+            rows.append((kind, depth, f"{steps:,.0f}", step, f"{perplexities[kind]:,.2f}", f"{final:,.2f}"))
+            trainings.append(_training_result(depth, kind, trained, step))
+            gradients[f"{depth} layers, {kind}"] = lab.measure_once(
+                f"gradients-{depth}-{'-'.join(NORMALISATIONS[kind])}",
+                lambda model=trained[0]: _initial_gradients(lab, model),  # type: ignore[misc]
+                depth=depth,
+            )
+    header = ("normalisation", "layers", "steps", "compared step", "perplexity there", "final perplexity")
     parts = (
-        _explanation(seconds, seeds), _perplexity_table(models, losses, steps), _draw_curves(lab, models, depths),
-        _draw_gradients(lab, gradients, max(depths)), _gradient_table(gradients),
+        _explanation(seconds, seeds),
+        ReportTable("Validation perplexity per token", header, rows),
+        line_picture(
+            lab.folder / "curves.png", "Validation loss of each kind and depth (first seed).", curves,
+            x_label="step", y_label="validation loss, nats per token", height=3.4,
+        ),
+        _draw_gradients(lab, gradients, max(depths)),
+        _gradient_table(gradients),
     )  # fmt: skip
-    results = {
-        "trainings": [_result(key, trained, losses[key], steps[key[0]]) for key, trained in models.items()],
-        "gradients": gradients,
-    }
-    return ExperimentReport(_findings(losses, gradients, steps), parts, results)
+    findings.append(_gradient_finding(gradients, max(depths)))
+    return ExperimentReport(tuple(findings), parts, {"trainings": trainings, "gradients": gradients})
 
 
 def plan_depths(budget_seconds: float) -> tuple[tuple[int, ...], int, dict[int, float]]:
@@ -105,6 +109,15 @@ def _train_model(lab: Laboratory, depth: int, kind: str, seed: int, seconds: flo
     normalisation, norm = NORMALISATIONS[kind]
     settings = {**NARROW_SETTINGS, "model.layers": depth, "model.normalisation": normalisation, "model.norm": norm}
     return lab.train_model(f"{depth}-{normalisation}-{norm}-{seed}", settings, seconds=seconds, seed=seed)
+
+
+def _training_result(depth: int, kind: str, models: list[TrainedModel], step: int) -> dict[str, Json]:
+    return {
+        "layers": depth, "kind": kind, "step": step,
+        "validation_loss": over_seeds(models, lambda model: validation_loss_at(model, step)).to_json(),
+        "steps": [model.steps for model in models], "diverged": [model.diverged for model in models],
+        "curves": [metric_curve(model, "validation", "loss") for model in models],
+    }  # fmt: skip
 
 
 # Gradients at the first step
@@ -164,48 +177,16 @@ def _explanation(seconds: Mapping[int, float], seeds: int) -> str:
     )
 
 
-def _perplexity_table(
-    models: Mapping[_NormVariant, list[TrainedModel]],
-    losses: Mapping[_NormVariant, SampleStats],
-    steps: Mapping[int, int],
-) -> ReportTable:
-    two = decimal_formatter(2)
-    rows = tuple(
-        (kind, depth, seed_statistics([model.steps for model in trained]).format(decimal_formatter(0)), steps[depth],
-         _perplexity(losses[depth, kind]).format(two),
-         seed_statistics([model.perplexity for model in trained]).format(two))
-        for (depth, kind), trained in models.items()
-    )  # fmt: skip
-    header = ("normalisation", "layers", "steps", "compared step", "perplexity there", "final perplexity")
-    return ReportTable("Validation perplexity per token", header, rows)
-
-
-def _perplexity(losses: SampleStats) -> SampleStats:
-    return SampleStats.from_values([math.exp(min(loss, 50.0)) for loss in losses.values])
-
-
-def _draw_curves(
-    lab: Laboratory, models: Mapping[_NormVariant, list[TrainedModel]], depths: tuple[int, ...]
-) -> ReportPicture:
-    figure, axes = subplots(len(depths), height=3.4)
-    for panel, depth in zip(axes, depths, strict=True):
-        lines = {kind: metric_curve(models[depth, kind][0], "validation", "loss") for kind in NORMALISATIONS}
-        draw_lines(panel, lines, title=f"{depth} layers", x_label="step", y_label="validation loss, nats per token")
-    file = save_figure(figure, lab.folder / "curves.png")
-    return ReportPicture(file, "Validation loss of each kind and depth (first seed).")
-
-
-def _draw_gradients(lab: Laboratory, gradients: dict[str, Json], depth: int) -> ReportPicture:
-    figure, axes = subplots(2, height=3.4)
-    for panel, stack in zip(axes, _STACKS, strict=True):
-        lines = {}
-        for kind in NORMALISATIONS:
-            norms = gradients[f"{depth} layers, {kind}"][stack]
-            lines[kind] = [float(layer) for layer in range(1, len(norms) + 1)], norms
-        draw_lines(panel, lines, title=stack, x_label="layer", y_label="gradient norm")
-        panel.set_ylim(bottom=0)
-    file = save_figure(figure, lab.folder / "gradients.png")
-    return ReportPicture(file, f"Gradient norm of each layer at the first step, {depth} layers in each stack.")
+def _draw_gradients(lab: Laboratory, gradients: Mapping[str, Json], depth: int) -> ReportPicture:
+    kinds = {kind: gradients[f"{depth} layers, {kind}"] for kind in NORMALISATIONS}
+    panels = {
+        stack: {kind: (range(1, len(norms[stack]) + 1), norms[stack]) for kind, norms in kinds.items()}
+        for stack in _STACKS
+    }
+    caption = f"Gradient norm of each layer at the first step, {depth} layers in each stack."
+    return line_picture(
+        lab.folder / "gradients.png", caption, panels, x_label="layer", y_label="gradient norm", height=3.4, bottom=0
+    )
 
 
 def _gradient_table(gradients: dict[str, Json]) -> ReportTable:
@@ -217,32 +198,18 @@ def _gradient_table(gradients: dict[str, Json]) -> ReportTable:
     return ReportTable("Gradient norm at the first step", header, rows, note)
 
 
-def _result(variant: _NormVariant, models: list[TrainedModel], losses: SampleStats, step: int) -> dict[str, Json]:
-    return {
-        "layers": variant[0], "kind": variant[1], "step": step, "validation_loss": losses.to_json(),
-        "steps": [model.steps for model in models], "diverged": [model.diverged for model in models],
-        "curves": [metric_curve(model, "validation", "loss") for model in models],
-    }  # fmt: skip
-
-
-def _findings(
-    losses: Mapping[_NormVariant, SampleStats], gradients: dict[str, Json], steps: Mapping[int, int]
-) -> tuple[str, ...]:
-    deepest = max(steps)
-    post, pre = (gradients[f"{deepest} layers, {kind}"]["decoder"] for kind in (_PAPER, _LAYER_PRE))
+def _gradient_finding(gradients: Mapping[str, Json], depth: int) -> str:
+    post, pre = (gradients[f"{depth} layers, {kind}"]["decoder"] for kind in (_PAPER, _LAYER_PRE))
     return (
-        *(depth_finding(depth, step, {kind: _perplexity(losses[depth, kind]) for kind in NORMALISATIONS})
-          for depth, step in steps.items()),
-        f"At the first step, in a decoder of {deepest} layers, the gradient norm of the last layer is "
+        f"At the first step, in a decoder of {depth} layers, the gradient norm of the last layer is "
         f"{post[-1] / post[0]:.2f} times that of the first with post-norm, and {pre[-1] / pre[0]:.2f} times with "
-        "pre-norm (layer normalisation).",
-    )  # fmt: skip
+        "pre-norm (layer normalisation)."
+    )
 
 
 def depth_finding(depth: int, step: int, perplexities: Mapping[str, SampleStats]) -> str:
     """Return a sentence that compares all kinds at one depth with the paper's."""
-    two = decimal_formatter(2)
-    values = "; ".join(f"{kind} {perplexities[kind].format(two)}" for kind in NORMALISATIONS)
+    values = "; ".join(f"{kind} {perplexities[kind]:,.2f}" for kind in NORMALISATIONS)
     if len(perplexities[_PAPER].values) < 2:
         comparison = "Each kind was trained once, so differences may be due to chance"
     else:

@@ -7,10 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from dragoman.report import ReportPicture
+
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5f66", "#b3a100")  # Okabe and Ito
 DPI = 120
 _MARKERS = "osD^vP*X"
 _FIGURE_WIDTH = 8.4  # inches; at 800 pixels the smallest letters are ten pixels high
+
+Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # x and y values by name
 
 
 def subplots(
@@ -22,17 +26,28 @@ def subplots(
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
+def save_picture(figure: Figure, path: Path, caption: str, *, tight: bool = False) -> ReportPicture:
+    """Write a figure into a file of the report's folder; `tight` fits its size to what is drawn."""
+    figure.savefig(path, dpi=DPI, bbox_inches="tight" if tight else None)
+    return ReportPicture(path.name, caption)
+
+
+def line_picture(
+    path: Path, caption: str, panels: Mapping[str, Lines], *, x_label: str, y_label: str, height: float,
+    markers: bool = True, bottom: float | None = None,
+) -> ReportPicture:  # fmt: skip
+    """Draw lines in panels side by side, each under its title, and save the picture."""
+    figure, axes = subplots(len(panels), height=height)
+    for panel, (title, lines) in zip(axes, panels.items(), strict=True):
+        draw_lines(panel, lines, title=title, x_label=x_label, y_label=y_label, markers=markers)
+        panel.set_ylim(bottom=bottom)
+    return save_picture(figure, path, caption)
+
+
 def draw_lines(
-    axes: Axes,
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    *,
-    title: str = "",
-    x_label: str,
-    y_label: str,
-    markers: bool = True,
-    legend: bool = True,
+    axes: Axes, lines: Lines, *, title: str = "", x_label: str, y_label: str, markers: bool = True, legend: bool = True
 ) -> None:
-    """Draw named lines, each given as its x and y values."""
+    """Draw named lines, with a legend if there are several."""
     for number, (name, (x, y)) in enumerate(lines.items()):
         marker = _MARKERS[number % len(_MARKERS)] if markers else ""
         style = "-" if number < len(COLOURS) else "--"
@@ -42,12 +57,12 @@ def draw_lines(
         axes.legend(fontsize=8)
 
 
-def add_shared_legend(figure: Figure, axes: Axes, *, columns: int) -> None:
+def add_shared_legend(figure: Figure, axes: Axes) -> None:
     """Add the legend of one panel below the figure, for all panels."""
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=8)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
 
 
-def label_axes(axes: Axes, *, title: str = "", x_label: str, y_label: str) -> None:
+def label_axes(axes: Axes, *, title: str = "", x_label: str = "", y_label: str = "") -> None:
     """Set title, labels and grid."""
     axes.set_title(title, fontsize=11)
     axes.set_xlabel(x_label, fontsize=9)
@@ -57,16 +72,9 @@ def label_axes(axes: Axes, *, title: str = "", x_label: str, y_label: str) -> No
 
 
 def draw_heat_map(
-    axes: Axes,
-    grid: Sequence[Sequence[float]],
-    maximum: float,
-    *,
-    title: str,
-    columns: Sequence[str],
-    rows: Sequence[str],
-    x_label: str = "",
-    y_label: str = "",
-) -> object:
+    axes: Axes, grid: Sequence[Sequence[float]], maximum: float, *, title: str = "", columns: Sequence[str],
+    rows: Sequence[str], x_label: str = "", y_label: str = "",
+) -> object:  # fmt: skip
     """Draw a grid of numbers from 0 to `maximum` with the value in each cell; return the image for `add_colorbar`."""
     image = axes.imshow(grid, vmin=0, vmax=maximum or 1, cmap="viridis", aspect="auto")
     for row, values in enumerate(grid):
@@ -85,9 +93,3 @@ def add_colorbar(figure: Figure, image: object, axes: Sequence[Axes], label: str
     colorbar = figure.colorbar(image, ax=list(axes), shrink=0.8)  # type: ignore[arg-type]
     colorbar.set_label(label, fontsize=8)
     colorbar.ax.tick_params(labelsize=7)
-
-
-def save_figure(figure: Figure, path: Path) -> str:
-    """Write a figure and return its file name."""
-    figure.savefig(path, dpi=DPI)
-    return path.name

@@ -9,15 +9,8 @@ import torch
 from dragoman.bench.stats import SampleStats
 from dragoman.lab.corpus import LengthRange, SentencePairs, SplitCorpus, bleu_in_range, format_range, is_in_range
 from dragoman.lab.laboratory import Laboratory, TrainedModel
-from dragoman.lab.plots import COLOURS, add_colorbar, draw_lines, label_axes, save_figure, subplots
-from dragoman.lab.seeds import (
-    SeedPlan,
-    comparison_phrase,
-    decimal_formatter,
-    plan_seeds,
-    seed_statistics,
-    train_variants,
-)
+from dragoman.lab.plots import COLOURS, add_colorbar, draw_lines, label_axes, line_picture, save_picture, subplots
+from dragoman.lab.seeds import SeedPlan, comparison_phrase, plan_seeds, seed_statistics, train_variants
 from dragoman.models.positions import sinusoids
 from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable
 
@@ -37,6 +30,7 @@ _SEEN_SHARE = 0.5  # of the training sentences: those short enough to be trained
 _MIN_SENTENCES = 20  # per range of lengths, for a meaningful BLEU
 
 _FloatMatrix = npt.NDArray[np.float64]
+_BleuByLength = dict[str, list[SampleStats]]  # of each kind: one sample over seeds per range of lengths
 
 
 def run(lab: Laboratory) -> ExperimentReport:
@@ -56,15 +50,20 @@ def run(lab: Laboratory) -> ExperimentReport:
         ]
         for kind in _KINDS
     }
+    bleu = {
+        kind: [seed_statistics(values) for values in zip(*(row["bleu"] for row in rows), strict=True)]
+        for kind, rows in scores.items()
+    }
+    steps = {kind: seed_statistics([row["steps"] for row in rows]) for kind, rows in scores.items()}
     parts = (
         _draw_sinusoids(lab), _draw_products(lab), _map_table(maps), _explanation(cut, seed_plan),
-        _length_table(scores, pairs, ranges, cut), _draw_lengths(lab, scores, ranges, cut),
+        _length_table(bleu, steps, pairs, ranges, cut), _draw_lengths(lab, bleu, ranges, cut),
     )  # fmt: skip
     results = {
         "maps": maps, "cut": cut, "ranges": [list(lengths) for lengths in ranges], "scores": scores,
         "seconds_each": seed_plan.seconds,
     }  # fmt: skip
-    return ExperimentReport(_findings(maps, scores, ranges, cut), parts, results)
+    return ExperimentReport(_findings(maps, bleu, ranges, cut), parts, results)
 
 
 # Sinusoids
@@ -144,19 +143,14 @@ def _score_model(
     lab: Laboratory, name: str, model: TrainedModel, pairs: SentencePairs, ranges: list[LengthRange]
 ) -> dict[str, Json]:
     def measure() -> Json:
-        translations = _translate_unsplit(model, pairs)
+        if not model.diverged:  # by default a translator splits sentences longer than any in training
+            model.translator.max_length = model.translator.recipe.data.longest
+        translations = model.translate_sources(pairs)
         return [bleu_in_range(translations, pairs, lengths) for lengths in ranges]
 
     minutes = model.run.read_recipe().training.minutes
     bleu = lab.measure_once(name, measure, minutes=minutes, ranges=[list(lengths) for lengths in ranges])
     return {"bleu": bleu, "perplexity": model.perplexity, "steps": model.steps}
-
-
-def _translate_unsplit(model: TrainedModel, pairs: SentencePairs) -> list[str]:
-    """Translate every sentence as a whole; by default a translator splits those longer than any in training."""
-    if not model.diverged:
-        model.translator.max_length = model.translator.recipe.data.longest
-    return model.translate_sources(pairs)
 
 
 # Report
@@ -168,26 +162,22 @@ def _draw_sinusoids(lab: Laboratory) -> ReportPicture:
     label_axes(axes, x_label="dimension", y_label="position")
     axes.grid(visible=False)
     add_colorbar(figure, image, [axes], "value")
-    return ReportPicture(
-        save_figure(figure, lab.folder / "sinusoids.png"),
-        f"The sinusoidal encodings of the first {_POSITIONS} positions in {_WIDTH} dimensions: sines in the even "
-        "columns, cosines in the odd ones.",
-    )
+    size = f"{_POSITIONS} positions in {_WIDTH} dimensions"
+    caption = f"The sinusoidal encodings of the first {size}: sines in the even columns, cosines in the odd ones."
+    return save_picture(figure, lab.folder / "sinusoids.png", caption)
 
 
 def _draw_products(lab: Laboratory) -> ReportPicture:
     table = sinusoid_table(4 * _POSITIONS + 1)
-    figure, (axes,) = subplots(height=3.8)
-    distances = [float(distance) for distance in range(-2 * _POSITIONS, 2 * _POSITIONS + 1)]
-    values = [float(value) for value in table @ table[2 * _POSITIONS]]
-    draw_lines(
-        axes, {"": (distances, values)}, x_label="distance between positions", y_label="dot product", markers=False
-    )
-    return ReportPicture(
-        save_figure(figure, lab.folder / "products.png"),
+    products = range(-2 * _POSITIONS, 2 * _POSITIONS + 1), (table @ table[2 * _POSITIONS]).tolist()
+    caption = (
         "The dot product of two encodings depends only on the distance between their positions; it is symmetric and "
-        "largest at zero.",
+        "largest at zero."
     )
+    return line_picture(
+        lab.folder / "products.png", caption, {"": {"": products}}, x_label="distance between positions",
+        y_label="dot product", height=3.8, markers=False,
+    )  # fmt: skip
 
 
 def _map_table(maps: Json) -> ReportTable:
@@ -214,47 +204,36 @@ def _explanation(cut: int, seed_plan: SeedPlan) -> str:
 
 
 def _length_table(
-    scores: dict[str, list[Json]], pairs: SentencePairs, ranges: list[LengthRange], cut: int
+    bleu: _BleuByLength, steps: dict[str, SampleStats], pairs: SentencePairs, ranges: list[LengthRange], cut: int
 ) -> ReportTable:
-    one = decimal_formatter(1)
     names = (f"{format_range(lengths)} words{'' if lengths[1] < cut else ' (unseen)'}" for lengths in ranges)
     rows: list[tuple[Cell, ...]] = [
-        (
-            kind, seed_statistics([row["steps"] for row in scores[kind]]).format(decimal_formatter(0)),
-            *(_bleu_at(scores, kind, index).format(one) for index in range(len(ranges))),
-        )
-        for kind in _KINDS
-    ]  # fmt: skip
+        (kind, f"{steps[kind]:,.0f}", *(f"{sample:,.1f}" for sample in samples)) for kind, samples in bleu.items()
+    ]
     counts = (sum(is_in_range(source, lengths) for source, _ in pairs) for lengths in ranges)
+    rows.append(("sentences", None, *counts))
     note = "Median over seeds, with the lowest and the highest."
-    return ReportTable(
-        "BLEU by source length", ("positions", "steps", *names), (*rows, ("sentences", None, *counts)), note
-    )
+    return ReportTable("BLEU by source length", ("positions", "steps", *names), rows, note)
 
 
-def _bleu_at(scores: dict[str, list[Json]], kind: str, index: int) -> SampleStats:
-    return seed_statistics([row["bleu"][index] for row in scores[kind]])
-
-
-def _draw_lengths(lab: Laboratory, scores: dict[str, list[Json]], ranges: list[LengthRange], cut: int) -> ReportPicture:
+def _draw_lengths(lab: Laboratory, bleu: _BleuByLength, ranges: list[LengthRange], cut: int) -> ReportPicture:
     figure, (axes,) = subplots(height=4.0)
     middles = [(first + last) / 2 for first, last in ranges]
-    samples = {kind: [_bleu_at(scores, kind, index) for index in range(len(ranges))] for kind in _KINDS}
-    lines = {kind: (middles, [sample.median for sample in samples[kind]]) for kind in _KINDS}
+    lines = {kind: (middles, [sample.median for sample in samples]) for kind, samples in bleu.items()}
     draw_lines(axes, lines, x_label="words in the source", y_label="BLEU")
-    for kind, colour in zip(_KINDS, COLOURS, strict=False):
-        lowest, highest = ([getattr(sample, end) for sample in samples[kind]] for end in ("lowest", "highest"))
+    for samples, colour in zip(bleu.values(), COLOURS, strict=False):
+        lowest, highest = ([getattr(sample, end) for sample in samples] for end in ("lowest", "highest"))
         axes.vlines(middles, lowest, highest, color=colour, alpha=0.5)
     axes.axvline(cut - 0.5, color="0.4", linestyle=":", linewidth=1)
     axes.set_ylim(bottom=0)
-    return ReportPicture(
-        save_figure(figure, lab.folder / "lengths.png"),
+    caption = (
         "BLEU by source length: medians, with vertical lines for the range over seeds. Right of the dotted line: "
-        "longer than any training sentence.",
+        "longer than any training sentence."
     )
+    return save_picture(figure, lab.folder / "lengths.png", caption)
 
 
-def _findings(maps: Json, scores: dict[str, list[Json]], ranges: list[LengthRange], cut: int) -> tuple[str, ...]:
+def _findings(maps: Json, bleu: _BleuByLength, ranges: list[LengthRange], cut: int) -> tuple[str, ...]:
     worst = max(maps, key=lambda row: row["recovered"])
     findings = [
         "PE(pos + k) is a linear function of PE(pos): the map fitted by least squares has an error of at most "
@@ -265,13 +244,12 @@ def _findings(maps: Json, scores: dict[str, list[Json]], ranges: list[LengthRang
     unseen = [index for index, lengths in enumerate(ranges) if lengths[1] >= cut]
     for indices, name in ((seen[-1:], "seen in training"), (unseen[:1], "longer"), (unseen[1:][-1:], "the longest")):
         for index in indices:
-            subject = f"BLEU at {format_range(ranges[index])} words ({name})"
-            findings.append(_length_finding(subject, {kind: _bleu_at(scores, kind, index) for kind in _KINDS}))
+            sinusoidal, *others = (bleu[kind][index] for kind in _KINDS)
+            values = ", ".join(f"{bleu[kind][index]:,.1f} {kind}" for kind in _KINDS)
+            comparison = " and ".join(
+                f"{comparison_phrase(sinusoidal, other, less_is_better=False)} {kind}"
+                for kind, other in zip(_KINDS[1:], others, strict=True)
+            )
+            words = f"{format_range(ranges[index])} words ({name})"
+            findings.append(f"BLEU at {words}: {values}. Sinusoidal is {comparison}.")
     return tuple(findings)
-
-
-def _length_finding(subject: str, samples: dict[str, SampleStats]) -> str:
-    paper, *others = _KINDS
-    values = ", ".join(f"{samples[kind].format(decimal_formatter(1))} {kind}" for kind in _KINDS)
-    phrases = (f"{comparison_phrase(samples[paper], samples[kind], less_is_better=False)} {kind}" for kind in others)
-    return f"{subject}: {values}. Sinusoidal is {' and '.join(phrases)}."

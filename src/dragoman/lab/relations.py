@@ -43,6 +43,10 @@ class WordAttention:
         """The gold alignment, empty if there is none."""
         return self.gold.links if self.gold else ()
 
+    def query_words(self, kind: AttentionKind) -> tuple[str, ...]:
+        """Return the attending words."""
+        return self.source if kind == "encoder" else self.target
+
     def key_words(self, kind: AttentionKind) -> tuple[str, ...]:
         """Return the attended words."""
         return self.target if kind == "decoder" else self.source

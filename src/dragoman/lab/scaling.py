@@ -7,17 +7,17 @@ from torch import Tensor
 
 from dragoman.bench.stats import SampleStats
 from dragoman.lab.laboratory import Laboratory, TrainedModel
-from dragoman.lab.plots import draw_lines, save_figure, subplots
+from dragoman.lab.plots import draw_lines, line_picture, save_picture, subplots
 from dragoman.lab.seeds import (
-    SeedPlan,
     common_steps,
     compare_variants,
-    decimal_formatter,
-    draw_training_losses,
     metric_curve,
+    over_seeds,
     plan_seeds,
-    seed_statistics,
+    seed_columns,
+    seed_results,
     train_variants,
+    training_curves,
 )
 from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
 
@@ -35,8 +35,6 @@ _SCORES = {"scaled": "scaled_dot", "not scaled": "dot"}
 _HEADS = 2
 _AVERAGED_STEPS = 20  # before the compared step, over which the training loss is averaged
 
-_ScoreVariant = tuple[int, str]  # d_k, and a key of _SCORES
-
 
 def run(lab: Laboratory) -> ExperimentReport:
     """Measure random dot products and their softmax, then train with and without scaling."""
@@ -51,22 +49,48 @@ def run(lab: Laboratory) -> ExperimentReport:
     }
     seed_plan = plan_seeds(lab.budget_seconds, len(variants), lab.seed)
     models = train_variants(lab, variants, seed_plan)
-    steps = {
-        width: common_steps(model for name in _SCORES for model in models[width, name]) for width in TRAINED_KEY_WIDTHS
-    }
-    losses = {
-        (width, name): seed_statistics([_training_loss_at(model, steps[width]) for model in trained])
-        for (width, name), trained in models.items()
-    }
+    findings, cells, trainings, curves = list(_softmax_findings(rows)), [], [], {}
+    for width in TRAINED_KEY_WIDTHS:
+        trained = {name: models[width, name] for name in _SCORES}
+        step = common_steps(model for same in trained.values() for model in same)
+        losses = {name: _training_losses(same, step) for name, same in trained.items()}
+        findings.append(compare_variants(f"Training loss at d_k = {width} after {step} steps", losses))
+        curves[f"d_k = {width}"] = training_curves(trained)
+        for name, same in trained.items():
+            diverged = sum(model.diverged for model in same)
+            cells.append((f"d_k = {width}, {name}", step, f"{losses[name]:,.3f}", *seed_columns(same), diverged))
+            variant = {"d_k": width, "score": _SCORES[name], "training_loss": losses[name].to_json()}
+            trainings.append({**variant, **seed_results(same)})
+    header = ("scores", "compared step", "training loss at that step", "steps", "final validation loss", "diverged")
+    note = (
+        f"Losses in nats per token; the training loss is the mean over {_AVERAGED_STEPS} steps. The number of steps "
+        f"in the same time differs between trainings. {seed_plan}"
+    )
     parts = (
-        _softmax_table(rows), _draw_softmax(lab, rows), _training_table(models, losses, steps, seed_plan),
-        _draw_training(lab, models),
+        _softmax_table(rows),
+        _draw_softmax(lab, rows),
+        ReportTable("Training with and without scaling", header, cells, note),
+        line_picture(
+            lab.folder / "training.png",
+            "Training loss with and without scaling, for narrow and for wide keys (first seed).",
+            curves, x_label="step", y_label="training loss, nats per token", height=3.8, markers=False,
+        ),
     )  # fmt: skip
     results = {
-        "softmax": rows, "training": [_training_result(key, models[key], losses[key]) for key in models],
-        "seconds_each": seed_plan.seconds, "seeds": list(seed_plan.seeds),
+        "softmax": rows, "training": trainings, "seconds_each": seed_plan.seconds, "seeds": list(seed_plan.seeds),
     }  # fmt: skip
-    return ExperimentReport((*_softmax_findings(rows), *_training_findings(losses, steps)), parts, results)
+    return ExperimentReport(tuple(findings), parts, results)
+
+
+def _training_losses(models: list[TrainedModel], step: int) -> SampleStats:
+    """Return the mean training loss of the last steps up to this one; variants differ in steps per second."""
+
+    def loss(model: TrainedModel) -> float:
+        steps, losses = metric_curve(model, "train", "nll")
+        window = [loss for at, loss in zip(steps, losses, strict=True) if step - _AVERAGED_STEPS < at <= step]
+        return math.inf if model.diverged or not window else sum(window) / len(window)
+
+    return over_seeds(models, loss)
 
 
 # Random vectors
@@ -106,28 +130,6 @@ def jacobian_norm(weights: Tensor) -> Tensor:
     return (total - 2 * (squares * weights).sum(-1) + total.square()).clamp_min(0).sqrt()
 
 
-# Trainings
-
-
-def _training_loss_at(model: TrainedModel, step: int) -> float:
-    """Return the mean training loss of the last steps up to this one; variants differ in steps per second."""
-    steps, losses = metric_curve(model, "train", "nll")
-    window = [loss for at, loss in zip(steps, losses, strict=True) if step - _AVERAGED_STEPS < at <= step]
-    return math.inf if model.diverged or not window else sum(window) / len(window)
-
-
-def _training_result(variant: _ScoreVariant, models: list[TrainedModel], losses: SampleStats) -> dict[str, Json]:
-    return {
-        "d_k": variant[0], "score": _SCORES[variant[1]], "training_loss": losses.to_json(),
-        "validation_loss": seed_statistics([model.validation_loss for model in models]).to_json(),
-        "steps": [model.steps for model in models], "diverged": [model.diverged for model in models],
-        "training_curves": [metric_curve(model, "train", "nll") for model in models],
-    }  # fmt: skip
-
-
-# Report
-
-
 def _softmax_table(rows: Json) -> ReportTable:
     header = (
         "d_k", "variance of q·k", "variance / d_k", "entropy", "entropy, scaled", "largest weight",
@@ -162,39 +164,10 @@ def _draw_softmax(lab: Laboratory, rows: Json) -> ReportPicture:
     axes[0].set_yscale("log")
     for panel in axes[1:]:
         panel.set_ylim(bottom=0)
-    return ReportPicture(
-        save_figure(figure, lab.folder / "softmax.png"),
-        "Variance of the scores, entropy of their softmax and norm of its gradient by d_k, with and without scaling by "
-        "1/√d_k.",
+    caption = (
+        "Variance of the scores, entropy of their softmax and norm of its gradient by d_k, with and without 1/√d_k."
     )
-
-
-def _training_table(
-    models: dict[_ScoreVariant, list[TrainedModel]], losses: dict[_ScoreVariant, SampleStats], steps: dict[int, int],
-    seed_plan: SeedPlan,
-) -> ReportTable:  # fmt: skip
-    three = decimal_formatter(3)
-    rows = tuple(
-        (f"d_k = {width}, {name}", steps[width], losses[width, name].format(three),
-         seed_statistics([model.steps for model in trained]).format(decimal_formatter(0)),
-         seed_statistics([model.validation_loss for model in trained]).format(three),
-         sum(model.diverged for model in trained))
-        for (width, name), trained in models.items()
-    )  # fmt: skip
-    header = ("scores", "compared step", "training loss at that step", "steps", "final validation loss", "diverged")
-    note = (
-        f"Losses in nats per token; the training loss is the mean over {_AVERAGED_STEPS} steps. The number of steps "
-        f"in the same time differs between trainings. {seed_plan}"
-    )
-    return ReportTable("Training with and without scaling", header, rows, note)
-
-
-def _draw_training(lab: Laboratory, models: dict[_ScoreVariant, list[TrainedModel]]) -> ReportPicture:
-    figure, axes = subplots(len(TRAINED_KEY_WIDTHS), height=3.8)
-    for panel, width in zip(axes, TRAINED_KEY_WIDTHS, strict=True):
-        draw_training_losses(panel, {name: models[width, name] for name in _SCORES}, title=f"d_k = {width}")
-    file = save_figure(figure, lab.folder / "training.png")
-    return ReportPicture(file, "Training loss with and without scaling, for narrow and for wide keys (first seed).")
+    return save_picture(figure, lab.folder / "softmax.png", caption)
 
 
 def _softmax_findings(rows: Json) -> tuple[str, ...]:
@@ -212,14 +185,3 @@ def _softmax_findings(rows: Json) -> tuple[str, ...]:
         f"{steepest['d_k']} to {last['gradient']:.3f} at d_k = {last['d_k']}; with scaling it stays between "
         f"{min(scaled):.3f} and {max(scaled):.3f}.",
     )
-
-
-def _training_findings(losses: dict[_ScoreVariant, SampleStats], steps: dict[int, int]) -> list[str]:
-    return [
-        compare_variants(
-            f"Training loss at d_k = {width} after {steps[width]} steps",
-            {name: losses[width, name] for name in _SCORES},
-            decimal_formatter(3),
-        )
-        for width in TRAINED_KEY_WIDTHS
-    ]

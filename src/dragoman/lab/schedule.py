@@ -7,22 +7,22 @@ from typing import Any
 
 from dragoman.bench.stats import SampleStats
 from dragoman.lab.laboratory import Laboratory, TrainedModel
-from dragoman.lab.plots import draw_lines, save_figure, subplots
+from dragoman.lab.plots import draw_lines, line_picture, save_picture, subplots
 from dragoman.lab.seeds import (
-    SeedPlan,
     compare_variants,
-    decimal_formatter,
-    draw_training_losses,
     last_common_validation_step,
     metric_curve,
+    over_seeds,
     plan_seeds,
-    seed_statistics,
+    seed_columns,
+    seed_results,
     train_variants,
+    training_curves,
     validation_loss_at,
 )
 from dragoman.model_files import read_tokenizers
 from dragoman.recipe import TrainingConfig
-from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
+from dragoman.report import Cell, ExperimentReport, ReportPicture, ReportTable
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
 from dragoman.training.schedule import schedule
@@ -70,23 +70,36 @@ def run(lab: Laboratory) -> ExperimentReport:
     models = train_variants(lab, variants, seed_plan)
     unigram_loss = lab.measure_once("guessing", lambda: _unigram_loss(lab, models[_NOAM_WARMUP][0]))
     step = last_common_validation_step(model for trained in models.values() for model in trained)
-    losses = {
-        name: seed_statistics([validation_loss_at(model, step) for model in trained])
-        for name, trained in models.items()
-    }
-    outcomes = {name: [training_outcome(model, unigram_loss) for model in trained] for name, trained in models.items()}
+    losses, outcomes, rows, trainings = {}, {}, list[tuple[Cell, ...]](), []
+    for name, trained in models.items():
+        losses[name] = over_seeds(trained, lambda model: validation_loss_at(model, step))
+        outcomes[name] = [training_outcome(model, unigram_loss) for model in trained]
+        rows.append((name, f"{losses[name]:,.3f}", *seed_columns(trained), "; ".join(sorted(set(outcomes[name])))))
+        settings, loss = {**COMMON_SETTINGS, **_VARIANTS[name]}, losses[name].to_json()
+        variant = {"variant": name, "settings": settings, "outcomes": outcomes[name], "validation_loss_compared": loss}
+        trainings.append({**variant, **seed_results(trained)})
+    header = ("learning rate", f"validation loss at step {step}", "steps", "final validation loss", "outcome")
+    note = (
+        f"Losses in nats per token. {seed_plan} Post-norm, {_LAYERS} layers, width {_WIDTH}, no clipping. Equation 3 "
+        f"is scaled to a peak of {_PEAK_RATE}; without warm-up it starts at {_PEAK_RATE * _WARMUP**0.5:.2g}, falls "
+        f"with the inverse square root of the step, and is the same from step {_WARMUP} on. The unigram loss, "
+        f"which predicts every token by its frequency, is {unigram_loss:.2f}."
+    )
     parts = (
-        _draw_rates(lab), _peak_table(),
-        _training_table(models, losses, step, outcomes, _training_note(unigram_loss, seed_plan)),
+        line_picture(
+            lab.folder / "rates.png",
+            "Equation 3: the learning rate rises linearly during the warm-up, then falls with the inverse square root.",
+            {"": {name: learning_rates(*setting) for name, setting in PAPER_SETTINGS.items()}},
+            x_label="step", y_label="learning rate", height=4.0, markers=False,
+        ),
+        _peak_table(),
+        ReportTable("Training with and without warm-up", header, rows, note),
         _draw_trainings(lab, models, unigram_loss),
     )  # fmt: skip
     results = {
-        "unigram_loss": unigram_loss,
-        "trainings": [_result(name, models[name], losses[name], outcomes[name]) for name in models],
-        "compared_step": step,
-        "seconds_each": seed_plan.seconds,
-        "seeds": list(seed_plan.seeds),
-    }
+        "unigram_loss": unigram_loss, "trainings": trainings, "compared_step": step,
+        "seconds_each": seed_plan.seconds, "seeds": list(seed_plan.seeds),
+    }  # fmt: skip
     return ExperimentReport(_findings(losses, step, outcomes, unigram_loss), parts, results)
 
 
@@ -121,15 +134,6 @@ def training_outcome(model: TrainedModel, unigram_loss: float) -> str:
     return "learned"
 
 
-def _result(name: str, models: list[TrainedModel], losses: SampleStats, outcomes: list[str]) -> dict[str, Json]:
-    return {
-        "variant": name, "settings": {**COMMON_SETTINGS, **_VARIANTS[name]}, "outcomes": outcomes,
-        "validation_loss_compared": losses.to_json(), "steps": [model.steps for model in models],
-        "validation_loss": seed_statistics([model.validation_loss for model in models]).to_json(),
-        "training_curves": [metric_curve(model, "train", "nll") for model in models],
-    }  # fmt: skip
-
-
 # Report
 
 
@@ -140,16 +144,6 @@ def learning_rates(width: int, warmup: int) -> tuple[list[float], list[float]]:
     return [float(step) for step in steps], [rate(step) for step in steps]
 
 
-def _draw_rates(lab: Laboratory) -> ReportPicture:
-    figure, (axes,) = subplots(height=4.0)
-    lines = {name: learning_rates(*setting) for name, setting in PAPER_SETTINGS.items()}
-    draw_lines(axes, lines, x_label="step", y_label="learning rate", markers=False)
-    caption = (
-        "Equation 3: the learning rate rises linearly during the warm-up, then falls with the inverse square root."
-    )
-    return ReportPicture(save_figure(figure, lab.folder / "rates.png"), caption)
-
-
 def _peak_table() -> ReportTable:
     rows = []
     for name, (width, warmup) in PAPER_SETTINGS.items():
@@ -158,56 +152,31 @@ def _peak_table() -> ReportTable:
     return ReportTable("Peaks of equation 3", ("setting", "peak at step", "peak rate", "rate at step 100,000"), rows)
 
 
-def _training_table(
-    models: Mapping[str, list[TrainedModel]], losses: Mapping[str, SampleStats], step: int,
-    outcomes: Mapping[str, list[str]], note: str,
-) -> ReportTable:  # fmt: skip
-    three = decimal_formatter(3)
-    rows = tuple(
-        (name, losses[name].format(three),
-         seed_statistics([model.steps for model in trained]).format(decimal_formatter(0)),
-         seed_statistics([model.validation_loss for model in trained]).format(three),
-         "; ".join(sorted(set(outcomes[name]))))
-        for name, trained in models.items()
-    )  # fmt: skip
-    header = ("learning rate", f"validation loss at step {step}", "steps", "final validation loss", "outcome")
-    return ReportTable("Training with and without warm-up", header, rows, note)
-
-
-def _training_note(unigram_loss: float, seed_plan: SeedPlan) -> str:
-    return (
-        f"Losses in nats per token. {seed_plan} Post-norm, {_LAYERS} layers, width {_WIDTH}, no clipping. Equation 3 "
-        f"is scaled to a peak of {_PEAK_RATE}; without warm-up it starts at {_PEAK_RATE * _WARMUP**0.5:.2g}, falls "
-        f"with the inverse square root of the step, and is the same from step {_WARMUP} on. The unigram loss, "
-        f"which predicts every token by its frequency, is {unigram_loss:.2f}."
-    )
-
-
 def _draw_trainings(lab: Laboratory, models: Mapping[str, list[TrainedModel]], unigram_loss: float) -> ReportPicture:
     figure, (axes,) = subplots(height=4.4)
-    draw_training_losses(axes, models)
+    curves = training_curves(models)
+    draw_lines(axes, curves, x_label="step", y_label="training loss, nats per token", markers=False)
     axes.axhline(unigram_loss, color="0.4", linestyle=":", linewidth=1)
     axes.set_ylim(0, 1.6 * unigram_loss)
-    file = save_figure(figure, lab.folder / "warmup.png")
-    return ReportPicture(file, "Training loss with and without warm-up (first seed). Dotted: the unigram loss.")
+    caption = "Training loss with and without warm-up (first seed). Dotted: the unigram loss."
+    return save_picture(figure, lab.folder / "warmup.png", caption)
 
 
 def _findings(
-    losses: dict[str, SampleStats], step: int, outcomes: dict[str, list[str]], unigram_loss: float
+    losses: Mapping[str, SampleStats], step: int, outcomes: Mapping[str, list[str]], unigram_loss: float
 ) -> tuple[str, ...]:
-    warm = f"with {_WARMUP} steps of warm-up"
-    three = decimal_formatter(3)
-    final = [f"{name} – {' or '.join(sorted(set(outcomes[name])))}" for name in losses]
+    compared = (
+        ("Equation 3", _NOAM_WARMUP, _NOAM_COLD),
+        (f"A constant rate of {_PEAK_RATE:g}", _CONSTANT_WARMUP, _CONSTANT_COLD),
+    )
+    final = (f"{name} – {' or '.join(sorted(set(words)))}" for name, words in outcomes.items())
     return (
-        compare_variants(
-            f"Equation 3, validation loss at step {step}",
-            {warm: losses[_NOAM_WARMUP], "without": losses[_NOAM_COLD]},
-            three,
-        ),
-        compare_variants(
-            f"A constant rate of {_PEAK_RATE:g}, validation loss at step {step}",
-            {warm: losses[_CONSTANT_WARMUP], "without": losses[_CONSTANT_COLD]},
-            three,
+        *(
+            compare_variants(
+                f"{rate}, validation loss at step {step}",
+                {f"with {_WARMUP} steps of warm-up": losses[warm], "without": losses[cold]},
+            )
+            for rate, warm, cold in compared
         ),
         f"At the end (the unigram loss is {unigram_loss:.2f}): {'; '.join(final)}.",
     )

@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from matplotlib.axes import Axes
-
 from dragoman.bench.stats import SampleStats
 from dragoman.lab.corpus import SplitCorpus
 from dragoman.lab.laboratory import Laboratory, TrainedModel
-from dragoman.lab.plots import draw_lines
+from dragoman.report import Json
 from dragoman.training.metrics_log import running_mean
 
 TRAINING_OVERHEAD_SECONDS = 8.0  # per training, for preparing the data, validation and scoring
@@ -30,8 +28,12 @@ class SeedPlan:
     def __str__(self) -> str:
         count = len(self.seeds)
         times = f"with {count} seeds" if count > 1 else "once"
-        trainings = f"Each variant was trained {times}, {self.seconds:.0f} seconds per training, on all cores."
-        return trainings + chance_note(count)
+        sentence = f"Each variant was trained {times}, {self.seconds:.0f} seconds per training, on all cores."
+        if count == 1:
+            return sentence
+        odds = math.comb(2 * count, count) // 2
+        chance = f"By chance alone, all {count} trainings of one variant beat all of another in one of {odds}"
+        return f"{sentence} {chance} comparisons."
 
 
 def plan_seeds(budget_seconds: float, variants: int, first_seed: int, max_seeds: int = 3) -> SeedPlan:
@@ -65,51 +67,56 @@ def training_seconds(share_seconds: float) -> float:
 # Statistics
 
 
-def chance_note(count: int) -> str:
-    """Return a sentence with the probability that one of two equal variants is better with every seed."""
-    if count < 2:
-        return ""
-    odds = math.comb(2 * count, count) // 2
-    return f" By chance alone, all {count} trainings of one variant beat all of another in one of {odds} comparisons."
-
-
 def seed_statistics(values: Sequence[float]) -> SampleStats:
     """Return the statistics of a quantity over seeds; values that are not finite are left out unless all are."""
-    finite = [value for value in values if math.isfinite(value)]
-    return SampleStats.from_values(finite or list(values))
+    return SampleStats.from_values([value for value in values if math.isfinite(value)] or values)
 
 
-def decimal_formatter(count: int) -> Callable[[float], str]:
-    """Return a function that formats a number with `count` decimals."""
-    return lambda value: f"{value:,.{count}f}".replace("-", "−") if math.isfinite(value) else "not finite"
+def over_seeds(models: Iterable[TrainedModel], quantity: Callable[[TrainedModel], float]) -> SampleStats:
+    """Return the statistics of a quantity of the models of a variant."""
+    return seed_statistics([quantity(model) for model in models])
 
 
-def is_disjoint(first: SampleStats, second: SampleStats) -> bool:
-    """Return whether the ranges of two samples do not overlap."""
-    return first.lowest > second.highest or second.lowest > first.highest
+def seed_columns(models: Sequence[TrainedModel]) -> tuple[str, str]:
+    """Return the cells of a table with the number of steps and the final validation loss."""
+    losses = over_seeds(models, lambda model: model.validation_loss)
+    return f"{over_seeds(models, lambda model: model.steps):,.0f}", f"{losses:,.3f}"
+
+
+def seed_results(models: Sequence[TrainedModel]) -> dict[str, Json]:
+    """Return the numbers of the trainings of a variant."""
+    return {
+        "steps": [model.steps for model in models], "diverged": [model.diverged for model in models],
+        "validation_loss": over_seeds(models, lambda model: model.validation_loss).to_json(),
+        "training_curves": [metric_curve(model, "train", "nll") for model in models],
+    }  # fmt: skip
 
 
 def comparison_phrase(first: SampleStats, second: SampleStats, *, less_is_better: bool = True) -> str:
     """Return a phrase such as "better than", or "not clearly better or worse than" if the ranges overlap."""
     if min(len(first.values), len(second.values)) < 2:
         return "trained too few times to be compared with"
-    if not is_disjoint(first, second):
+    if not _is_disjoint(first, second):
         return "not clearly better or worse than"
     return "better than" if (first.median < second.median) == less_is_better else "worse than"
 
 
-def compare_variants(quantity: str, variants: Mapping[str, SampleStats], format_value: Callable[[float], str]) -> str:
+def compare_variants(quantity: str, variants: Mapping[str, SampleStats]) -> str:
     """Return a sentence that compares a quantity of two variants; less is better."""
     (name, first), (other_name, second) = variants.items()
-    values = f"{quantity}: {first.format(format_value)} {name}, {second.format(format_value)} {other_name}"
+    values = f"{quantity}: {first:,.3f} {name}, {second:,.3f} {other_name}"
     fewest, most = sorted(len(sample.values) for sample in (first, second))
     values += f" (excluding {most - fewest} that diverged)" if fewest < most else ""
     if fewest < 2:
         return f"{values}; with one training per variant, the difference may be due to chance."
-    if not is_disjoint(first, second):
+    if not _is_disjoint(first, second):
         return f"{values}; no clear difference, because the ranges over seeds overlap."
     better = name if first.median < second.median else other_name
     return f"{values}; better {better} (for all {fewest} seeds)."
+
+
+def _is_disjoint(first: SampleStats, second: SampleStats) -> bool:
+    return first.lowest > second.highest or second.lowest > first.highest
 
 
 # Curves
@@ -119,6 +126,12 @@ def metric_curve(model: TrainedModel, kind: str, key: str) -> _MetricCurve:
     """Return the steps and values of a metric in the "train" or "validation" events of a training."""
     events = [event for event in model.events if event["event"] == kind and event.get(key) is not None]
     return [event["step"] for event in events], [event[key] for event in events]
+
+
+def training_curves(models: Mapping[str, Sequence[TrainedModel]]) -> dict[str, _MetricCurve]:
+    """Return the smoothed training loss of the first seed of each variant."""
+    curves = {name: metric_curve(trained[0], "train", "nll") for name, trained in models.items()}
+    return {name: (steps, running_mean(values)) for name, (steps, values) in curves.items()}
 
 
 def common_steps(models: Iterable[TrainedModel]) -> int:
@@ -140,12 +153,3 @@ def validation_loss_at(model: TrainedModel, step: int) -> float:
     steps, losses = metric_curve(model, "validation", "loss")
     before = [loss for at, loss in zip(steps, losses, strict=True) if at <= step]
     return before[-1] if before else losses[0] if losses else math.inf
-
-
-def draw_training_losses(axes: Axes, models: Mapping[str, Sequence[TrainedModel]], *, title: str = "") -> None:
-    """Draw the smoothed training loss of the first seed of each variant."""
-    lines = {}
-    for name, trained in models.items():
-        steps, values = metric_curve(trained[0], "train", "nll")
-        lines[name] = steps, running_mean(values)
-    draw_lines(axes, lines, title=title, x_label="step", y_label="training loss, nats per token", markers=False)

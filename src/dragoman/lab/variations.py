@@ -9,9 +9,9 @@ from typing import Any
 from dragoman.lab.architectures import count_flops_per_token
 from dragoman.lab.corpus import SentencePairs
 from dragoman.lab.laboratory import Laboratory, TrainedModel
-from dragoman.lab.plots import COLOURS, label_axes, save_figure, subplots
+from dragoman.lab.plots import COLOURS, label_axes, save_picture, subplots
 from dragoman.processes import available_cores
-from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable
+from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable, format_number
 
 TITLE = "Table 3: variations of the Transformer"
 QUESTION = "How do perplexity and BLEU change if one setting of the paper's model is changed?"
@@ -196,9 +196,9 @@ def _draw(lab: Laboratory, rows: _Rows) -> ReportPicture:
         axes.plot(values, [height] * len(values), "o", color=colour, markersize=4)
         axes.plot([mean(values)], [height], "|", color=colour, markersize=14)
     axes.set_yticks(range(len(variations)), [variation.name for variation in variations])
-    label_axes(axes, x_label="validation perplexity per token", y_label="")
+    label_axes(axes, x_label="validation perplexity per token")
     caption = "Perplexity of each variation: one point per seed, a line at the mean; grey: the deviation of the base."
-    return ReportPicture(save_figure(figure, lab.folder / "variations.png"), caption)
+    return save_picture(figure, lab.folder / "variations.png", caption)
 
 
 def variation_findings(rows: _Rows) -> tuple[str, ...]:
@@ -209,8 +209,8 @@ def variation_findings(rows: _Rows) -> tuple[str, ...]:
         comparisons: dict[str, list[str]] = {}
         for variation in (candidate for candidate in VARIATIONS if candidate.group == group):
             ours = _mean_and_deviation(rows[variation.name], "perplexity")
-            change = f"{ours[0] - base[0]:+.3f}".replace("-", "−")
-            comparisons.setdefault(compare_with_base(ours, base), []).append(f"{variation.name} ({change})")
+            change = f"{variation.name} ({format_number(ours[0] - base[0], '+.3f')})"
+            comparisons.setdefault(compare_with_base(ours, base), []).append(change)
         text = "; ".join(f"{comparison}: {', '.join(names)}" for comparison, names in sorted(comparisons.items()))
         findings.append(f"{group}, {description}, perplexity compared with the base: {text}.")
     return tuple(findings)
