@@ -5,9 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,29 +72,12 @@ def runs(recipe_of: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFact
     return there.folder, back.folder, Path(shutil.copytree(there.folder, folder / "rival"))
 
 
-def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 180) -> None:
-    """Wait until an address answers."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        assert process.poll() is None, f"it ended with {process.returncode} before it answered"
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except urllib.error.HTTPError as refused:
-            if refused.code == 401:  # it is there, and wants its token
-                return
-            time.sleep(0.1)
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    raise AssertionError(f"{url} did not answer within {seconds} s")
-
-
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
-    """Return a function that starts `dragoman` on a free port and returns its URL when it responds."""
+    """Return a function that starts `dragoman` on a free port and returns its URL, which it prints when it listens."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def begin(*arguments: object, ready: str = "/") -> str:
+    def begin(*arguments: object) -> str:
         command = [sys.executable, "-m", "dragoman", *map(str, arguments), "--port", "0"]
         log = tmp_path_factory.mktemp("log") / "log"
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -107,7 +87,6 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., st
         assert process.stdout, "a pipe"
         url = process.stdout.readline().decode().strip().rstrip("/")
         assert url.startswith("http://127.0.0.1:"), log.read_text()
-        wait_for(url + ready, process)
         return url
 
     yield begin
@@ -121,7 +100,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., st
 @pytest.fixture(scope="session")
 def served(start: Callable[..., str], runs: tuple[Path, ...]) -> str:
     """The address of a server with all models."""
-    return start("serve", *runs, ready="/readyz")
+    return start("serve", *runs)
 
 
 @pytest.fixture(scope="module")

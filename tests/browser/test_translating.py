@@ -24,9 +24,14 @@ def type_and_wait(page, text, translation):
     wait_for(page, translation)
 
 
-def settle(page):
-    """Let the page handle whatever it has received, and send what it may still want to send."""
-    page.evaluate("() => new Promise((done) => setTimeout(() => fetch('readyz').then(done), 500))")
+def hold(page):
+    """Hold the next translation back for ever; the others are answered."""
+    held = []
+    page.route("**/v1/translate", lambda route: route.fallback() if held else held.append(route))
+
+
+def is_translation(request):
+    return request.url.endswith("/v1/translate")
 
 
 def fail(page, status, *, times=1, **headers):
@@ -47,17 +52,15 @@ def test_typed_text_is_translated_as_by_the_model(page, model):
     type_and_wait(page, SENTENCE, model.translate(SENTENCE))
 
 
-def test_the_translation_follows_the_typing_and_an_old_response_is_not_shown(page, model):
-    """The first request is held back until the second has been answered; its answer must not be shown."""
-    delayed = []
-    page.route("**/v1/translate", lambda route: delayed.append(route) if not delayed else route.fallback())
-    with page.expect_request("**/v1/translate"):
+def test_the_translation_follows_the_typing_and_an_old_request_is_aborted(page, model):
+    """The answer to an aborted request cannot be shown."""
+    hold(page)
+    with page.expect_request(is_translation) as asked:
         page.fill("#source", "The dog sleeps.")
-    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
-    assert len(delayed) == 1
-    delayed[0].fulfill(json={"translations": [[{"text": "stale"}]], "model": "x"})
-    settle(page)
-    assert page.text_content("#target") == model.translate(SENTENCE)
+    with page.expect_event("requestfailed", is_translation) as aborted:
+        page.fill("#source", SENTENCE)
+    assert aborted.value.post_data_json["text"] == asked.value.post_data_json["text"] == "The dog sleeps."
+    wait_for(page, model.translate(SENTENCE))
 
 
 def test_a_burst_of_keys_is_one_request(page, model):
@@ -79,14 +82,12 @@ def test_clearing_the_text_clears_the_translation(page, model):
     assert page.evaluate("document.activeElement.id") == "source"
 
 
-def test_a_response_after_the_text_was_cleared_is_not_shown(page):
-    delayed = []
-    page.route("**/v1/translate", lambda route: delayed.append(route))
-    with page.expect_request("**/v1/translate"):
+def test_clearing_the_text_aborts_its_request(page):
+    hold(page)
+    with page.expect_request(is_translation):
         page.fill("#source", SENTENCE)
-    page.click("#clear")
-    delayed[0].fulfill(json={"translations": [[{"text": "stale"}]], "model": "x"})
-    settle(page)
+    with page.expect_event("requestfailed", is_translation):
+        page.click("#clear")
     assert page.text_content("#target") == ""
 
 
@@ -107,11 +108,13 @@ def test_the_characters_are_counted_and_too_many_are_not_sent(page):
     page.fill("#source", "🙂" * 3)
     assert page.text_content("#count") == f"3 / {limit:,}"
     sent = []  # the three characters may be among it
-    page.on("request", lambda request: sent.append(request.post_data or ""))
+    page.on("request", lambda request: sent.append(request.post_data or request.url))
+    page.clock.install()
     page.fill("#source", "a" * (limit + 2))
-    page.wait_for_selector("#message:visible")
-    settle(page)
+    page.clock.fast_forward(10_000)  # however long the page waits after the last key
+    page.evaluate("fetch('readyz')")  # comes after whatever the page has sent
     assert "2 characters too long" in page.text_content("#message")
+    assert "readyz" in sent[-1]
     assert not [text for text in sent if "aaa" in text]
 
 

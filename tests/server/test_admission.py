@@ -11,6 +11,9 @@ from dragoman.errors import UserError
 from dragoman.server.admission import Admission
 from dragoman.server.limits import Limits
 from dragoman.server.problems import Problem
+from dragoman.server.registry import ModelRegistry
+from dragoman.server.scheduler import BatchScheduler
+from dragoman.server.worker import DecodingWorker
 
 
 def test_requests_above_capacity_are_refused_at_once_with_retry_after_and_the_others_are_answered(small_server):
@@ -74,6 +77,48 @@ def test_adversarial_text_is_translated_line_by_line(small_server, kind):
     assert answer.status == 200
     written = answer.json()["translations"][0][0]["text"]
     assert written.count("\n") == ADVERSARIES[kind].count("\n")
+
+
+class AnswerLog:
+    """A channel that notes which requests were answered, and how many sentences had been decoded by then."""
+
+    def __init__(self):
+        self.decoded, self.answers = 0, []
+
+    def send(self, messages):
+        self.decoded += sum(message.get("decoded", 0) for message in messages)
+        self.answers += [(message["id"], self.decoded) for message in messages if "result" in message]
+
+
+HUGE = {"many short sentences": ["a b c d e f."] * 2000, "long sentences": [" ".join("abcdefgh" * 20)] * 2000}
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_a_short_text_does_not_wait_for_a_huge_one(run, kind):
+    """One thread decodes; the short text comes after the first batch of the huge one, or between two of its steps."""
+    registry, scheduler, channel = ModelRegistry("cpu"), BatchScheduler(threads=1), AnswerLog()
+    registry.load_all([str(run)], {"toy": ("en", "de")})
+    registry.models["toy"].translator.max_length = 200  # so that long sentences stay whole
+    worker = DecodingWorker(channel, registry, scheduler, {})
+    request = {"operation": "translate", "model": "toy"}
+    huge = {"id": 1, "texts": HUGE[kind], "beam": 4, **request}
+    worker.handle_messages([huge, {"id": 2, "texts": ["a b c"], **request}])
+    while not channel.answers:
+        worker.decode_batch(scheduler.next_batch())
+    [(answered, decoded)] = channel.answers
+    assert answered == 2
+    assert decoded < 200, "a tenth of the huge text"
+
+
+def test_memory_does_not_grow_under_bodies_of_full_size(small_server):
+    """D2: the measured bodies would take 15 MB if they were kept."""
+    body = {"texts": ["é" * 1000] * 32, "nonsense": "x" * 60_000}
+    for _ in range(60):
+        small_server.post("/v1/translate", body)
+    before = small_server.memory()
+    for _ in range(60):
+        assert small_server.post("/v1/translate", body).status == 422
+    assert small_server.memory() - before < 5e6
 
 
 def test_more_text_than_can_be_done_in_time_is_refused():

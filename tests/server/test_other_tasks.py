@@ -4,6 +4,7 @@ import json
 from xml.etree import ElementTree
 
 import pytest
+from waiting import until
 
 import dragoman
 
@@ -83,6 +84,11 @@ def test_invalid_input_is_refused_with_the_tasks_own_error(server):
     answer = server.post("/v1/translate", {"text": "abba", "model": "inflect"})
     assert answer.status == 422
     assert "separated by tabs" in answer.json()["error"]
+
+
+def test_a_model_of_another_task_is_healthy(server):
+    assert server.get("/v1/info").json()["models"][0]["task"] != "translate"
+    until(lambda: server.get("/healthz").status == 200)
 
 
 def test_libretranslates_routes_have_no_languages_without_a_translator(server):
