@@ -49,6 +49,7 @@ class TrainingProgress:
     origin: dict[str, str] = field(default_factory=dict)  # recipe and fingerprints that the training started with
     interim: bool = False  # saved only because the training was stopped here
     longest: int = 0  # source of the training data, in tokens
+    paragraph_share: float = 0.0  # of the sources of the training data, those with several sentences
 
     def with_changes(self, **changes: Any) -> "TrainingProgress":
         """Return the progress with some fields changed."""
@@ -324,14 +325,15 @@ def write_averaged_weights(run: Run, count: int, average_of: str) -> list[int]:
     """Write the mean of some checkpoints as the weights of the run; return the steps of the checkpoints."""
     paths = select_checkpoints(run.checkpoints_dir, count, average_of)
     source, target = read_tokenizers(run, run.read_recipe().tokenizer.joint)
-    steps = [int(path.name) for path in paths]
+    steps, progress = [int(path.name) for path in paths], read_progress(paths[0])
     metadata = {
         "steps": " ".join(map(str, steps)),
         "source_tokenizer": source.fingerprint,
         "target_tokenizer": target.fingerprint,
         "source_vocabulary": str(len(source)),
         "target_vocabulary": str(len(target)),
-        "longest_source": str(read_progress(paths[0]).longest),
+        "longest_source": str(progress.longest),
+        "paragraph_share": f"{progress.paragraph_share:.4f}",
     }
     write_weights(run.weights_file, average_checkpoints(paths), metadata)
     return steps

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.sentences import join_texts, split_long_text, split_sentences
+from dragoman.text.sentences import split_long_text, split_sentences
 
 TEXTS = st.text(st.one_of(st.sampled_from('a. \n\r\t!?。“"<>&;'), st.characters(codec="utf-8")))
 
@@ -155,9 +155,17 @@ def test_a_line_of_a_megabyte_is_split_with_work_proportional_to_its_length(part
     assert read <= 6 * len(text)
 
 
+def test_a_long_sentence_is_split_further_and_joined_again():
+    text = split_sentences("Short one.\n  When the rain had stopped, we left. Go!").split_long(4, words)
+    assert text.sentences == ("Short one.", "When the rain had", "stopped,", "we left.", "Go!")
+    assert text.fill(text.sentences) == "Short one.\n  When the rain had stopped, we left. Go!"
+
+
 def test_outputs_are_joined_with_spaces_where_the_script_has_them():
-    assert join_texts(["Er kam. ", "", " Niemand da."]) == "Er kam. Niemand da."
-    assert join_texts(["今日は雨です。", "行きましょう。"]) == "今日は雨です。行きましょう。"
-    assert join_texts(["안녕하세요.", "반갑습니다."]) == "안녕하세요. 반갑습니다."
-    assert join_texts(["Hi 😀", "there"]) == "Hi 😀 there"
-    assert join_texts([]) == ""
+    def join(*texts):
+        return split_sentences("One. Two.").fill(texts)
+
+    assert join("Er kam. ", " Niemand da.") == "Er kam. Niemand da."
+    assert join("今日は雨です。", "行きましょう。") == "今日は雨です。行きましょう。"
+    assert join("안녕하세요.", "반갑습니다.") == "안녕하세요. 반갑습니다."
+    assert join("Hi 😀", "there") == "Hi 😀 there"

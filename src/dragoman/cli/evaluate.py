@@ -2,12 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dragoman.cli.evaluators import EvaluateOptions
-from dragoman.cli.options import BeamOption, DeviceOption, LengthPenaltyOption, PrecisionOption, ShortlistOption
+from dragoman.cli.options import (
+    BeamOption,
+    DeviceOption,
+    LengthPenaltyOption,
+    NoSplitOption,
+    PrecisionOption,
+    ShortlistOption,
+)
 from dragoman.errors import UserError, did_you_mean
 from dragoman.presets import TASKS, import_object
 
@@ -32,6 +39,7 @@ def evaluate(
     length_penalty: LengthPenaltyOption = None,
     precision: PrecisionOption = None,
     shortlist: ShortlistOption = None,
+    no_split: NoSplitOption = False,
     worst: Annotated[int, typer.Option(min=0, help="Print this many of the worst sentences.")] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to this file.")] = None,
     parameters: Annotated[
@@ -52,7 +60,13 @@ def evaluate(
     named = task or _task_of_run(run)
     if named not in TASKS:
         raise UserError(f'Unknown task "{named}"; expected one of {", ".join(TASKS)}.{did_you_mean(named, [*TASKS])}')
-    decoding = {"beam": beam, "length_penalty": length_penalty, "precision": precision, "shortlist": shortlist}
+    decoding: dict[str, Any] = {
+        "beam": beam, "length_penalty": length_penalty, "precision": precision, "shortlist": shortlist
+    }  # fmt: skip
+    if no_split:
+        if named != "translate":
+            raise UserError(f"--no-split is not supported for --task {named}; remove it.")
+        decoding["split"] = False
     question = EvaluateOptions(
         named, run, source, reference, hypotheses, against, worst, output, parameters, sentences, ignore_stress,
         as_json, device, decoding,

@@ -11,6 +11,10 @@ LengthPenaltyOption = Annotated[
     float | None, typer.Option(min=0.0, max=5.0, help="Length penalty α; larger values prefer longer output.")
 ]
 PrecisionOption = Annotated[str | None, typer.Option(help="Precision of the weights: float32, or int8 (faster).")]
+NoSplitOption = Annotated[
+    bool,
+    typer.Option("--no-split", help="Translate all sentences of a line at once instead of one after the other."),
+]
 ShortlistOption = Annotated[
     bool | None,
     typer.Option(

@@ -10,6 +10,7 @@ from dragoman.cli.options import (
     BeamOption,
     DeviceOption,
     LengthPenaltyOption,
+    NoSplitOption,
     PrecisionOption,
     RunArgument,
     ShortlistOption,
@@ -26,6 +27,7 @@ def translate(
     length_penalty: LengthPenaltyOption = None,
     precision: PrecisionOption = None,
     shortlist: ShortlistOption = None,
+    no_split: NoSplitOption = False,
     sample: Annotated[bool, typer.Option("--sample", help="Sample from the model instead of beam search.")] = False,
     temperature: Annotated[float, typer.Option(help="With --sample: sampling temperature.")] = 1.0,
     top_k: Annotated[
@@ -53,11 +55,12 @@ def translate(
 ) -> None:
     """Translate TEXT, or every line of standard input, with the model in RUN: one output line per input line.
 
+    A line of several sentences is translated sentence by sentence, unless the model was trained on such lines.
     With --n-best N, each input line gives up to N output lines, best first; --json keeps them together."""
     model = dragoman.load(run, device=device)
     options: dict[str, Any] = {
         "beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision,
-        "shortlist": shortlist, "exact": exact,
+        "shortlist": shortlist, "exact": exact, "split": not no_split,
     }  # fmt: skip
     if sample:
         from dragoman.decoding.sampling import SamplingOptions

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -23,7 +24,7 @@ from dragoman.server.schemas import (
     LibreTranslateRequest,
     LibreTranslateResponse,
 )
-from dragoman.server.service import TranslationService
+from dragoman.server.service import TranslationService, split_for
 from dragoman.text.sentences import SegmentedText, split_sentences
 
 _FRONTEND_TIMEOUT_MILLISECONDS = 500  # that LibreTranslate's page waits after the last key
@@ -175,12 +176,12 @@ class SegmentedHtml:
         return "".join(parts)
 
 
-def split_html(page: str) -> SegmentedHtml:
-    """Split HTML into texts and tags."""
+def split_html(page: str, split: Callable[[str], SegmentedText] = split_sentences) -> SegmentedHtml:
+    """Split HTML into texts and tags, and each text by `split`."""
     texts, tags, first = [], [""], 0
     for start, end in [*_tag_spans(page), (len(page), len(page))]:
         if start > first:
-            texts.append(split_sentences(html.unescape(page[first:start])))
+            texts.append(split(html.unescape(page[first:start])))
             tags.append("")
         tags[-1] += page[start:end]
         first = end
@@ -217,8 +218,10 @@ async def translate(service: TranslationService, request: LibreTranslateRequest)
     service.check_lengths(texts)
     detected = await _detect_language(service, texts[0]) if request.source == "auto" else None
     model = _find_model(service, detected["language"] if detected else request.source, request.target)
-    split = split_html if request.format == "html" else split_sentences
-    segmented: list[SegmentedHtml | SegmentedText] = [split(text) for text in texts]
+    split = partial(split_for, model)
+    segmented: list[SegmentedHtml | SegmentedText] = [
+        split_html(text, split) if request.format == "html" else split(text) for text in texts
+    ]
     sentences = [sentence for text in segmented for sentence in text.sentences]
     count = request.alternatives + 1
     results = iter(await service.run_operation("translate", model, sentences, n_best=count) if sentences else [])

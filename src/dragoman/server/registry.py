@@ -83,6 +83,7 @@ class ServedModel:
             "has_language_pair": task.has_language_pair,
             "raw_text_io": task.raw_text_io,
             "never_split": task.never_split,
+            "reads_sentences": self.translator.reads_sentences,
             "is_language_model": task.is_language_model,
             "architecture": recipe.model.architecture,
             "layers": recipe.model.layers,

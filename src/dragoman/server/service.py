@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from dragoman import __version__
@@ -65,8 +65,7 @@ class TranslationService:
             options = {"prefix": request.prefix, **_search_options(request)}
             translations = await self.run_operation("translate_with_prefix", model, texts, **options)
         else:
-            split = request.split and not model["never_split"]
-            segmented = [split_sentences(text, lines_only=not split) for text in texts]
+            segmented = [split_for(model, text, split=request.split) for text in texts]
             translations = await self._translate_segmented(model, segmented, **_search_options(request))
         return {"translations": translations, "model": model["name"]}
 
@@ -77,7 +76,7 @@ class TranslationService:
             operation, segmented = "generate", SegmentedText((text,), ("", ""))
             options: dict[str, Any] = {"n_best": request.n_best, "send_parts": True, **_sampling_options(request)}
         else:
-            operation, segmented = "stream", split_sentences(text, lines_only=not request.split or model["never_split"])
+            operation, segmented = "stream", split_for(model, text, split=request.split)
             options = _search_options(request)
         parts = [""] * len(segmented.sentences)
         results: list[_Ranked] = []
@@ -192,8 +191,13 @@ class TranslationService:
             return False
 
 
+def split_for(model: Mapping[str, Any], text: str, *, split: bool = True) -> SegmentedText:
+    """Split a text into what a model, an entry of `/v1/info`, reads at once: sentences, or lines without `split`."""
+    return split_sentences(text, lines_only=not (split and model["reads_sentences"]))
+
+
 def _search_options(request: TranslateRequest) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in ("beam", "n_best", "details", "pictures")}
+    return {name: getattr(request, name) for name in ("beam", "n_best", "details", "pictures", "split")}
 
 
 def _sampling_options(request: TranslateRequest) -> dict[str, Any]:

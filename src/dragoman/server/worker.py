@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,6 +54,7 @@ class DecodeRequest:
     details: bool = False
     pictures: bool = False
     is_model_input: bool = False  # the texts are in the model's own format already
+    split: bool = True  # False: read all sentences of a line at once
 
     def __post_init__(self) -> None:
         translator = self.model.translator
@@ -62,8 +62,9 @@ class DecodeRequest:
         self.sources = (
             self.texts if self.is_model_input else [translator.task.to_model_input(text) for text in self.texts]
         )
-        self.segments = [translator.split_text(source) for source in self.sources]
-        self.segment_tokens = [translator.source_tokens(segment) for row in self.segments for segment in row]
+        self.segmented = [translator.split_text(source, split=self.split) for source in self.sources]
+        self.segments = [segment for text in self.segmented for segment in text.sentences]
+        self.segment_tokens = [translator.source_tokens(segment) for segment in self.segments]
 
     def to_job(self, message_id: int) -> Job:
         """Return the job to schedule; its units are the segments."""
@@ -74,9 +75,9 @@ class DecodeRequest:
     def build_answer(self, hypotheses: Sequence[list[Hypothesis]]) -> list[list[dict[str, Any]]]:
         """Return the translations of each text, best first, from the hypotheses of each segment."""
         translator, remaining, answers = self.model.translator, iter(hypotheses), []
-        for index, segments in enumerate(self.segments):
-            rows = [next(remaining) for _ in segments]
-            merged = translator.merge_segments(rows, self.n_best)
+        for index, text in enumerate(self.segmented):
+            rows = [next(remaining) for _ in text.sentences]
+            merged = translator.merge_segments(text, rows, self.n_best)
             outputs = [translator.format_output(self.sources[index], translation) for translation in merged]
             answers.append([self._format(index, output, rows, rank) for rank, output in enumerate(outputs)])
         return answers
@@ -93,7 +94,7 @@ class DecodeRequest:
         if self.details:
             hypotheses = [row[min(rank, len(row) - 1)] for row in rows]
             formatted |= translation_details(
-                self.model.translator, self.texts[index], self.segments[index], hypotheses, output.text
+                self.model.translator, self.texts[index], self.segmented[index].sentences, hypotheses, output.text
             )
         return formatted
 
@@ -207,7 +208,7 @@ class DecodingWorker:
         return self.registry.models[message["model"]]
 
     def _decode_request(self, message: Message) -> DecodeRequest:
-        names = ("beam", "n_best", "details", "pictures", "is_model_input")
+        names = ("beam", "n_best", "details", "pictures", "is_model_input", "split")
         options = {name: message[name] for name in names if name in message}
         return DecodeRequest(self._model(message), message["texts"], **options)
 
@@ -283,7 +284,7 @@ class _PartSender:
     ) -> None:
         self.request, self.message_id, self.channel = request, message_id, channel
         self.index, self.on_step = index, on_step
-        self.source = list(chain.from_iterable(request.segments))[index]
+        self.source = request.segments[index]
         self.last_sent = ""
 
     def __call__(self, beam: Beam) -> None:

@@ -5,6 +5,7 @@
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,12 +33,15 @@ from dragoman.run import Run
 from dragoman.tasks.inspection import AblatedModels, InspectionRequest, inspect_model
 from dragoman.tasks.registry import build_model, model_class_for, task_for
 from dragoman.tasks.shortlist import read_shortlist
-from dragoman.text.sentences import join_texts, split_long_text
+from dragoman.text.sentences import SegmentedText, split_sentences
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
 from dragoman.viewer.record import AttentionRecord
 
+_SHARE = re.compile(r"[01]\.\d{1,9}")
 _LINES_PER_CHUNK = 1024  # enough to sort by length, few enough to see progress
+# A model reads several sentences at once if at least this share of the lines that it was trained on had several.
+_MIN_PARAGRAPH_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Prediction:
     log_probability: float
     tokens: tuple[str, ...]  # the pieces of the output
     truncated: bool  # whether the output was cut at the maximum length
-    parts: int = 1  # in how many segments the text was read, because it is longer than any in training
+    parts: int = 1  # in how many segments the text was read: sentences, and parts of very long ones
 
 
 class SearchOptions(TypedDict, total=False):
@@ -66,6 +70,7 @@ class SearchOptions(TypedDict, total=False):
     exact: bool
     progress: Callable[[int], None] | None
     prefix: str  # how each output must begin
+    split: bool  # False: read all sentences of a line at once
 
 
 class SequenceModel:
@@ -81,6 +86,7 @@ class SequenceModel:
         *,
         run: Run | None = None,
         max_length: int = 0,
+        paragraph_share: float = 0.0,
     ) -> None:
         self.recipe = recipe
         self.task = task_for(recipe)
@@ -92,6 +98,8 @@ class SequenceModel:
         self.name = run.folder.resolve().name if run else ""
         # Quality drops on texts longer than those of the training; they are translated in segments.
         self.max_length = min(recipe.data.longest, max_length or recipe.data.longest)
+        # A model that was trained on single sentences translates the first of several and omits the others.
+        self.reads_sentences = not self.task.never_split and paragraph_share < _MIN_PARAGRAPH_SHARE
         self.ablated_models = AblatedModels()
 
     @classmethod
@@ -115,10 +123,11 @@ class SequenceModel:
         model = build_model(recipe, source, target)
         copy_weights(weights, named_weights(model), path)
         torch_device = select_device(device)
-        longest = metadata.get("longest_source", "")
+        longest, share = metadata.get("longest_source", ""), metadata.get("paragraph_share", "")
         return fitting(
             recipe, model.to(torch_device).eval(), source, target, torch_device,
             run=directory, max_length=int(longest) if longest.isdecimal() else 0,
+            paragraph_share=float(share) if _SHARE.fullmatch(share) else 0.0,
         )  # fmt: skip
 
     @overload
@@ -187,45 +196,70 @@ class SequenceModel:
         exact: bool = False,
         progress: Callable[[int], None] | None = None,
         prefix: str = "",
+        split: bool = True,
     ) -> list[list[Prediction]]:
         """Return the `n_best` outputs for each text, the best first; an empty text has one, the empty output.
+
+        A text of several sentences is translated sentence by sentence, unless `split` is False or the model was trained
+        on such texts. Its n-th best output consists of the n-th best of every sentence; its log-probability is the sum
+        and its score the mean of theirs.
 
         Options that are None are taken from the recipe. With a `prefix`, the output for each text (for its first
         segment, if it is read in several) begins with it. With `sampling`, outputs are drawn at random instead.
         """
         engine = self.build_engine(self.decoding_config(beam, length_penalty, n_best, precision, shortlist))
         inputs = [self.task.to_model_input(text) for text in texts]
-        segments = [self.split_text(text) for text in inputs]
-        sources = [self.source_tokens(segment) for row in segments for segment in row]
+        segmented = [self.split_text(text, split=split) for text in inputs]
+        sources = [self.source_tokens(segment) for text in segmented for segment in text.sentences]
+        if progress is not None:
+            progress = _scaled_progress(progress, len(sources), len(texts))
         if sampling is not None:
             hypotheses = engine.sample(sources, sampling, n=n_best, exact=exact, progress=progress)
         elif prefix:
-            counts = [len(row) for row in segments]
+            counts = [len(text.sentences) for text in segmented]
             hypotheses = self._search_with_prefix(
                 engine, counts, sources, prefix, n_best=n_best, exact=exact, progress=progress
             )
         else:
             hypotheses = engine.search(sources, n_best=n_best, exact=exact, progress=progress)
         remaining = iter(hypotheses)
-        rows = [self.merge_segments(list(islice(remaining, len(row))), n_best) for row in segments]
+        rows = [self.merge_segments(text, list(islice(remaining, len(text.sentences))), n_best) for text in segmented]
         return [
             [self.format_output(text, hypothesis) for hypothesis in row] for text, row in zip(inputs, rows, strict=True)
         ]
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Prediction]:
-        """Return the given targets with the scores that the model assigns to them."""
+    def score(self, sources: Sequence[str], targets: Sequence[str], *, split: bool = True) -> list[Prediction]:
+        """Return the given targets with the scores that the model assigns to them.
+
+        If a source has several sentences, and its target as many, they are scored in pairs, as `search` would translate
+        them; otherwise, or if `split` is False, both are scored as a whole.
+        """
         if len(sources) != len(targets):
             raise UserError(
                 f"There are {len(sources)} sources but {len(targets)} targets; target n must belong to source n."
             )
         inputs = [self.task.to_model_input(text) for text in sources]
         model_targets = [self.task.to_model_target(text, target) for text, target in zip(inputs, targets, strict=True)]
-        tokens = [[*self.target_tokenizer.encode(target), END] for target in model_targets]
-        scored = self.build_engine(self.recipe.decoding).score([self.source_tokens(text) for text in inputs], tokens)
+        pairs = [self._sentence_pairs(*pair, split=split) for pair in zip(inputs, model_targets, strict=True)]
+        scored = self.build_engine(self.recipe.decoding).score(
+            [self.source_tokens(source) for source_text, _ in pairs for source in source_text.sentences],
+            [[*self.target_tokenizer.encode(target), END] for _, text in pairs for target in text.sentences],
+        )
+        remaining = iter(scored)
         return [
-            self.format_output(text, self.to_prediction(hypothesis))
-            for text, hypothesis in zip(inputs, scored, strict=True)
+            self.format_output(
+                text, self.merge_segments(target, [[next(remaining)] for _ in target.sentences], n_best=1)[0]
+            )
+            for text, (_, target) in zip(inputs, pairs, strict=True)
         ]
+
+    def _sentence_pairs(self, source: str, target: str, *, split: bool) -> tuple[SegmentedText, SegmentedText]:
+        """Split a source and its target into sentences if both have equally many; otherwise return both whole."""
+        sources = self.split_text(source, split=split)
+        targets = split_sentences(target, lines_only=not (split and self.reads_sentences))
+        if self.task.never_split or len(sources.sentences) != len(targets.sentences):
+            return SegmentedText((source,), ("", "")), SegmentedText((target,), ("", ""))
+        return sources, targets
 
     def inspect(
         self,
@@ -239,9 +273,9 @@ class SequenceModel:
     ) -> AttentionRecord:
         """Record every attention weight while the model reads `text` and writes its output.
 
-        With `target` this text is read instead of an output of the model's own; with `prefix` the output begins with
-        it. The heads in `ablate_heads`, each (kind, layer, head), are ablated. With `trace` the record has
-        every hypothesis that the search considered.
+        The text is read as a whole, also if it has several sentences. With `target` this text is read instead of an
+        output of the model's own; with `prefix` the output begins with it. The heads in `ablate_heads`, each (kind,
+        layer, head), are ablated. With `trace` the record has every hypothesis that the search considered.
         """
         return inspect_model(self, InspectionRequest(text, target, prefix, tuple(ablate_heads), beam, trace))
 
@@ -289,20 +323,28 @@ class SequenceModel:
         """Return the model with some of its heads ablated."""
         return self.ablated_models.get(self.model, heads)
 
-    def split_text(self, text: str) -> list[str]:
-        """Return a text as segments that the model can read, split at sentence ends where possible."""
+    def split_text(self, text: str, *, split: bool = True) -> SegmentedText:
+        """Return a text as segments that the model reads one at a time.
+
+        They are sentences, or with `split` False, and for a model trained on several sentences per line, as many
+        sentences as fit. A sentence longer than any in the training data is split further.
+        """
+        if self.task.never_split:
+            return SegmentedText((text,), ("", ""))
+        segmented = split_sentences(text, lines_only=not (split and self.reads_sentences))
         max_tokens = self.max_length - 1  # one is END
         # A text has at most one token per byte, and one for the space that is put before it.
-        if self.task.never_split or len(text.encode("utf-8", "replace")) < max_tokens:
-            return [text]
-        return split_long_text(text, max_tokens, lambda part: len(self.source_tokenizer.encode(part)))
+        if all(len(segment.encode("utf-8", "replace")) < max_tokens for segment in segmented.sentences):
+            return segmented
+        return segmented.split_long(max_tokens, lambda part: len(self.source_tokenizer.encode(part)))
 
-    def merge_segments(self, segments: list[list[Hypothesis]], n_best: int) -> list[Prediction]:
+    def merge_segments(self, text: SegmentedText, segments: list[list[Hypothesis]], n_best: int) -> list[Prediction]:
         """Join the hypotheses for the segments of a text: the best of each, then the second best of each, and so on."""
         rows = [[self.to_prediction(hypothesis) for hypothesis in ranked] for ranked in segments]
         if len(rows) == 1:
-            return rows[0]
-        return [_join_predictions([row[min(rank, len(row) - 1)] for row in rows]) for rank in range(n_best)]
+            return [replace(prediction, text=text.fill([prediction.text])) for prediction in rows[0]]
+        ranks = min(n_best, max(map(len, rows), default=1))
+        return [_join_predictions(text, [row[min(rank, len(row) - 1)] for row in rows]) for rank in range(ranks)]
 
     def format_output(self, source: str, prediction: Prediction) -> Prediction:
         """Return an output as the task presents it; `source` is what the model read."""
@@ -360,16 +402,29 @@ def select_device(name: str) -> torch.device:
     return torch.device(usable[0] if name == "auto" else name)
 
 
-def _join_predictions(parts: list[Prediction]) -> Prediction:
-    """Return the outputs for consecutive segments as one."""
+def _join_predictions(text: SegmentedText, parts: list[Prediction]) -> Prediction:
+    """Return the outputs for consecutive segments of a text as one; that of a blank text is empty."""
     return Prediction(
-        text=join_texts([part.text for part in parts]),
+        text=text.fill([part.text for part in parts]),
         score=sum(part.score for part in parts) / max(1, len(parts)),
         log_probability=sum(part.log_probability for part in parts),
         tokens=tuple(token for part in parts for token in part.tokens),
         truncated=any(part.truncated for part in parts),
         parts=len(parts),
     )
+
+
+def _scaled_progress(progress: Callable[[int], None], segments: int, texts: int) -> Callable[[int], None]:
+    """Return a callback for finished segments that reports finished texts, assuming that all have equally many."""
+    done = 0
+
+    def on_segments(count: int) -> None:
+        nonlocal done
+        before, done = done, done + count
+        if finished := done * texts // segments - before * texts // segments:
+            progress(finished)
+
+    return on_segments
 
 
 def _has_expected_shapes(weights: dict[str, Tensor], config: ModelConfig, vocabulary: int) -> bool:
@@ -409,7 +464,9 @@ def _read_checkpoint_weights(run: Run, step: int) -> tuple[dict[str, Tensor], Pa
         )
         raise UserError(f"{run} has no intact checkpoint at step {step} ({damage}); available: {known}.")
     weights, _ = read_tensors(run.require_inside(path / WEIGHTS_FILE))
-    return weights, path / WEIGHTS_FILE, {"longest_source": str(read_progress(path).longest)}
+    progress = read_progress(path)
+    facts = {"longest_source": str(progress.longest), "paragraph_share": f"{progress.paragraph_share:.4f}"}
+    return weights, path / WEIGHTS_FILE, facts
 
 
 def _check_vocabulary(run: Run, metadata: dict[str, str], source: Tokenizer, target: Tokenizer) -> None:

@@ -1,4 +1,4 @@
-"""Sentences: split a text that is too long to translate at once, and join the translations again.
+"""Sentences: split a text into what a model reads at once, and join the translations again.
 
 `split_sentences` splits at sentence ends and keeps what stands between the sentences (line breaks, blank lines,
 indents). `split_long_text` splits only as far as a token limit demands: at sentence ends where possible, then at
@@ -69,16 +69,28 @@ class SegmentedText:
         )
         return "".join(chain.from_iterable(zip(gaps, [*texts, ""], strict=True)))
 
+    def split_long(self, max_tokens: int, count: CountTokens) -> "SegmentedText":
+        """Return the text with its sentences split further where they have more than `max_tokens` tokens."""
+        pairs = zip(self.gaps, [*self.sentences, ""], strict=True)
+        return _segmented_text(
+            part for gap, sentence in pairs for part in (gap, *split_long_text(sentence, max_tokens, count))
+        )
+
 
 def split_sentences(text: str, *, lines_only: bool = False) -> SegmentedText:
     """Split a text at sentence ends and line breaks, or at line breaks only.
 
     A full stop after an abbreviation, an initial or an ordinal number does not end a sentence.
     """
+    ends = (match.end() for match in _LINE_END.finditer(text)) if lines_only else _sentence_ends(text)
+    return _segmented_text(_split_at(text, ends))
+
+
+def _segmented_text(parts: Iterable[str]) -> SegmentedText:
+    """Return consecutive parts of a text as segments; whitespace around them becomes gaps."""
     sentences: list[str] = []
     gaps = [""]
-    ends = (match.end() for match in _LINE_END.finditer(text)) if lines_only else _sentence_ends(text)
-    for part in _split_at(text, ends):
+    for part in parts:
         sentence = part.strip()
         first = part.find(sentence) if sentence else len(part)
         gaps[-1] += part[:first]
@@ -93,12 +105,6 @@ def split_long_text(text: str, max_tokens: int, count: CountTokens) -> list[str]
     if _estimate_tokens(text, max_tokens, count) <= max_tokens:
         return [text]
     return list(_chunks(text, max_tokens, count, level=0))
-
-
-def join_texts(parts: Iterable[str]) -> str:
-    """Join the outputs for the segments of a text, with a space between them if the script has spaces."""
-    texts = [text for part in parts if (text := part.strip())]
-    return SegmentedText(tuple(texts), ("", *[" "] * (len(texts) - 1), "") if texts else ("",)).fill(texts)
 
 
 def _split_at(text: str, ends: Iterable[int]) -> Iterator[str]:
@@ -150,7 +156,7 @@ def _is_initial(word: str, previous: str, following: str, after: str) -> bool:
     if _LOWERCASE_INITIAL.fullmatch(previous):  # the second half of "z. B."
         return True
     if word.islower() or after[1:2] == ".":  # "z. B.", "J. R. Smith"
-        return len(following) == 1
+        return len(following) == 1 and after[1:2] == "."
     is_name = "." in word or not previous or previous[0].isupper()  # "George W. Bush", but not "a grade of D."
     return is_name and bool(following) and not _SENTENCE_STARTER.fullmatch(following)
 

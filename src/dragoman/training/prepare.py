@@ -6,6 +6,7 @@ Data preparation turns the files of a recipe into tokenizers and token arrays.
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from dragoman.checkpoints import TrainingProgress
 from dragoman.data.arrays import TokenPairs
@@ -18,8 +19,10 @@ from dragoman.run import Run
 from dragoman.tasks.events import Notice, OnEvent, progress_callback
 from dragoman.tasks.registry import task_for
 from dragoman.tasks.task import ValidationData
+from dragoman.text.sentences import split_sentences
 from dragoman.text.tokenizer import Tokenizer
 
+_SPLIT_SAMPLE = 10_000  # lines whose sentences are counted, at least
 _OPEN_ENDED_SCHEDULES = ("noam", "constant")  # whose learning rates do not depend on the number of steps
 _CHANGEABLE_SETTINGS = {"run", "training.steps", "training.minutes", "training.patience", "training.keep"}
 
@@ -99,6 +102,7 @@ class PreparedData:
     train_pairs: TokenPairs
     validation: ValidationData
     origin: dict[str, str]  # fingerprints of everything it was made from
+    paragraph_share: float = 0.0  # of the training sources, those with several sentences
 
 
 def prepare_data(
@@ -135,7 +139,15 @@ def prepare_data(
         origin[f"the validation text ({valid})"] = valid.fingerprint()
     for path, tokenizer in zip(run.tokenizer_files(recipe.tokenizer.joint), (source, target), strict=False):
         origin[f"the vocabulary ({path.name})"] = tokenizer.fingerprint
-    return PreparedData(source, target, train_pairs, ValidationData(examples, valid_pairs), origin)
+    share = 0.0 if task.never_split else _paragraph_share(corpus)
+    return PreparedData(source, target, train_pairs, ValidationData(examples, valid_pairs), origin, share)
+
+
+def _paragraph_share(corpus: TextPairs) -> float:
+    """Return the share of sources with several sentences among lines spread evenly over the corpus."""
+    every = max(1, corpus.count_pairs() // _SPLIT_SAMPLE)
+    counts = [len(split_sentences(source).sentences) for source, _ in islice(corpus.pairs(), 0, None, every)]
+    return round(sum(count > 1 for count in counts) / max(1, len(counts)), 4)
 
 
 def _load_or_train_tokenizers(

@@ -131,7 +131,7 @@ class Trainer:
         self.longest_source = int(pairs.source_lengths.max())
         self.translator = model_class_for(recipe)(
             recipe, self.model, data.source_tokenizer, data.target_tokenizer, self.device,
-            max_length=self.longest_source,
+            max_length=self.longest_source, paragraph_share=data.paragraph_share,
         )  # fmt: skip
         self.progress = TrainingProgress()
         self.metrics_log: MetricsLog | None = None
@@ -168,17 +168,18 @@ class Trainer:
         for damage in damaged:
             yield Notice(f"{damage}; {remedy}.", serious=True)
         fingerprint = self.data.train_pairs.fingerprint
-        if path is None:
-            self.progress = TrainingProgress(data=fingerprint, longest=self.longest_source, origin=origin)
-            return
-        check_same_origin(self.run, checkpoints.read_progress(path), self.recipe, origin)
-        progress = checkpoints.load_checkpoint(path, self.model, self.optimizer)
+        progress = TrainingProgress(data=fingerprint)
+        if path is not None:
+            check_same_origin(self.run, checkpoints.read_progress(path), self.recipe, origin)
+            progress = checkpoints.load_checkpoint(path, self.model, self.optimizer)
         if progress.data != fingerprint:
             raise UserError(
                 f"{self.run}: the training text differs from the one that this run started with, so the run cannot be "
                 "resumed. Restore the text, or train into another directory with --run."
             )
-        self.progress = progress.with_changes(longest=self.longest_source, origin=origin)
+        self.progress = progress.with_changes(
+            longest=self.longest_source, paragraph_share=self.data.paragraph_share, origin=origin
+        )
 
     def _check_disk_space(self) -> None:
         size = checkpoints.checkpoint_bytes(self.model)
