@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from dragoman.decoding.sampling import SamplingOptions
+from dragoman.decoding.sampling_options import SamplingOptions
 from dragoman.recipe import Recipe
 from dragoman.recipe import TokenizerConfig as HowToCut
 from dragoman.tasks.parse import Parser

@@ -44,8 +44,9 @@ SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {  # a function or class, and 
     },
     "Options and results": {
         "dragoman.tasks.sequence_model:SearchOptions": (),
-        "dragoman.decoding.sampling:SamplingOptions": (),
+        "dragoman.decoding.sampling_options:SamplingOptions": (),
         "dragoman.tasks.sequence_model:Prediction": (),
+        "dragoman.tasks.generate:GenerationOptions": (),
         "dragoman.tasks.generate:Continuation": (),
     },
 }  # fmt: skip

@@ -7,12 +7,12 @@ WRITTEN = "wanted => document.querySelector('#target').textContent === wanted"
 PARSER = {
     "name": "parser", "source": "", "target": "", "noun": "parser", "input_hint": "Type a sentence",
     "has_language_pair": False,
-    "raw_text_io": False, "never_split": True, "is_language_model": False,
+    "raw_text_io": False, "never_split": True, "is_language_model": False, "sampling": None,
 }  # fmt: skip
 INFLECTOR = {**PARSER, "name": "inflector", "noun": "inflector", "input_hint": "lemma\tV;PST"}
 WRITER = {
     **PARSER, "name": "writer", "noun": "language model", "input_hint": "Begin", "raw_text_io": True,
-    "is_language_model": True,
+    "is_language_model": True, "sampling": {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "seed": 3},
 }  # fmt: skip
 
 
@@ -77,5 +77,5 @@ def test_a_language_model_generates_when_the_button_is_pressed(visit, served):
     page.click("#generate")
     page.wait_for_function(WRITTEN, arg=" ran away.")
     assert questions == [
-        {"text": "The dog", "model": "writer", "length": 200, "temperature": 0.5, "top_k": 0, "top_p": 1, "seed": 0}
+        {"text": "The dog", "model": "writer", "length": 200, "temperature": 0.5, "top_k": 5, "top_p": 0.9, "seed": 3}
     ]

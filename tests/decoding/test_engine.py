@@ -6,7 +6,7 @@ from toy_transducers import Toy, padded, sentences, small_transformer
 
 from dragoman.decoding.engine import Engine, batches_by_length, exact_batches
 from dragoman.decoding.hypothesis import EMPTY_HYPOTHESIS, FAILED_HYPOTHESIS
-from dragoman.decoding.sampling import SamplingOptions
+from dragoman.decoding.sampling_options import SamplingOptions
 from dragoman.decoding.search import beam_search
 from dragoman.models.transducer import Source
 from dragoman.native import functions

@@ -5,7 +5,7 @@ import torch
 
 from dragoman.decoding.generate import ContextWindow, generate_tokens
 from dragoman.decoding.hypothesis import output_log_probabilities
-from dragoman.decoding.sampling import SamplingOptions
+from dragoman.decoding.sampling_options import SamplingOptions
 from dragoman.decoding.scoring import token_losses
 from dragoman.model_config import DecoderOnlyConfig
 from dragoman.models.decoder_only import DecoderOnly

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_transducers import Toy, padded
 
-from dragoman.decoding.sampling import SamplingOptions, draw_tokens, sample
+from dragoman.decoding.sampling import draw_tokens, sample
+from dragoman.decoding.sampling_options import SamplingOptions
 from dragoman.decoding.scoring import score_targets
 from dragoman.decoding.search import beam_search
 from dragoman.errors import UserError

@@ -5,7 +5,7 @@ import torch
 from test_compiled_search import PIECES, alike, model, source
 
 from dragoman.decoding.engine import Engine
-from dragoman.decoding.sampling import SamplingOptions
+from dragoman.decoding.sampling_options import SamplingOptions
 from dragoman.decoding.search import beam_search
 from dragoman.decoding.shortlist import Shortlist, ShortlistedTransducer
 from dragoman.models.transducer import Source

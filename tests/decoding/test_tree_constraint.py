@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from toy_transducers import Toy, padded, small_transformer
 
 from dragoman.decoding.engine import Engine
-from dragoman.decoding.sampling import SamplingOptions, sample
+from dragoman.decoding.sampling import sample
+from dragoman.decoding.sampling_options import SamplingOptions
 from dragoman.decoding.search import beam_search
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.decoding.tree_constraint import MAX_OPEN_BRACKETS, MAX_OPENING_CHAIN, TreeConstraint, TreeGrammar

@@ -1,12 +1,14 @@
 """A server with models of other tasks than translation."""
 
 import json
+from dataclasses import asdict
 from xml.etree import ElementTree
 
 import pytest
 from waiting import until
 
 import dragoman
+from dragoman.decoding.sampling_options import TEXT_SAMPLING
 
 SVG = "http://www.w3.org/2000/svg"
 INPUTS = {"pronounce": "abba\nbab", "inflect": "abba\tV;PST\nbab\tV;PST", "parse": "the dog sees a cow . Yes .\na cat"}
@@ -46,6 +48,7 @@ def test_info_describes_the_tasks_of_the_models(server):
     }  # fmt: skip
     assert not any(model["languages"] for model in models.values())
     assert "tab" in models["inflect"]["input_hint"]
+    assert models["generate"]["sampling"] == asdict(TEXT_SAMPLING) and models["parse"]["sampling"] is None
 
 
 def test_a_language_model_continues_a_text(server, other_runs):

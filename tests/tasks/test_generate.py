@@ -73,14 +73,14 @@ def test_what_is_out_of_sight_is_said_once_and_the_text_goes_on(model):
     found = list(model.stream("One for", length=100, on_notice=said.append))
     assert len("".join(found)) == 100
     assert len(said) == 1 and "context window of the model is 32 tokens" in said[0]
-    assert model.generate(VERSE * 9, length=5, details=True).slid  # a prompt longer than the window
+    assert model.generate(VERSE * 9, length=5, details=True).context_truncated  # a prompt longer than the window
 
 
 def test_it_stops_before_the_string_to_stop_at(model):
     whole = model.generate("One for the", length=30, temperature=0)
     found = model.generate("One for the", length=30, temperature=0, stop=whole[10:14], details=True)
-    assert found.ended == "stop" and found.text == whole[: whole.index(whole[10:14])]
-    assert model.generate("One", length=3, details=True).ended == "length"
+    assert found.finish_reason == "stop_sequence" and found.text == whole[: whole.index(whole[10:14])]
+    assert model.generate("One", length=3, details=True).finish_reason == "length"
 
 
 def test_characters_that_it_has_never_seen_are_named_and_read_as_unknown(model):
@@ -106,7 +106,9 @@ def test_the_command_prints_the_prompt_and_what_follows(model, run, command):
     assert command("generate", run.folder, "Who", "--length", 20, "--seed", 5, "--no-stream").out == shown.out
     assert command("generate", run.folder, "--length", 20, "--seed", 5, stdin=b"Who\n").out == shown.out
     two = command("generate", run.folder, "Who", "--length", 20, "--seed", 5, "--samples", 2, "--json").out
-    assert json.loads(two.splitlines()[0]) == asdict(model.generate("Who", length=20, seed=5, details=True))
+    old_names = {"ended": "length", "slid": False}
+    expected = asdict(model.generate("Who", length=20, seed=5, details=True))
+    assert json.loads(two.splitlines()[0]) == {**expected, **old_names}
     assert len(two.splitlines()) == 2
 
 

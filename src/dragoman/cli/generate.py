@@ -3,14 +3,20 @@
 import json
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dragoman.cli.line_io import load_for_task
 from dragoman.cli.options import DeviceOption, RunArgument
 from dragoman.cli.progress import print_stderr
+from dragoman.decoding.sampling_options import TEXT_SAMPLING
 from dragoman.errors import UserError
+
+if TYPE_CHECKING:
+    from dragoman.tasks.generate import Continuation
+
+_OLD_FINISH_REASONS = {"eos_token": "end", "stop_sequence": "stop"}
 
 
 def generate(
@@ -19,16 +25,20 @@ def generate(
     length: Annotated[int, typer.Option(min=1, help="Maximum number of tokens to generate.")] = 500,
     temperature: Annotated[
         float, typer.Option(min=0.0, help="Sampling temperature; 0 always takes the most likely token.")
-    ] = 0.8,
-    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most likely tokens only; 0 means all.")] = 0,
+    ] = TEXT_SAMPLING.temperature,
+    top_k: Annotated[
+        int, typer.Option(min=0, help="Sample from the k most likely tokens only; 0 means all.")
+    ] = TEXT_SAMPLING.top_k,
     top_p: Annotated[
         float, typer.Option(help="Sample from the most likely tokens whose probabilities sum to p.")
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same text.")] = 0,
+    ] = TEXT_SAMPLING.top_p,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed; the same seed gives the same text.")
+    ] = TEXT_SAMPLING.seed,
     samples: Annotated[int, typer.Option(min=1, help="Number of texts to generate.")] = 1,
     stop: Annotated[str, typer.Option(metavar="TEXT", help="Stop before generating this text.")] = "",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per text: prompt, text, reason for stopping.")
+        bool, typer.Option("--json", help="Print one JSON object per text: prompt, text, finish reason.")
     ] = False,
     no_stream: Annotated[
         bool, typer.Option("--no-stream", help="Print each text when it is complete instead of token by token.")
@@ -53,12 +63,18 @@ def generate(
             print("-" * 20)
         if as_json or no_stream:
             text = "".join(writing)
-            print(json.dumps(asdict(writing.result()), ensure_ascii=False) if as_json else begun + text, flush=True)
+            print(json.dumps(_to_json(writing.result()), ensure_ascii=False) if as_json else begun + text, flush=True)
             continue
         print(begun, end="", flush=True)
         for piece in writing:
             print(piece, end="", flush=True)
         print(flush=True)
+
+
+def _to_json(result: "Continuation") -> dict[str, Any]:
+    """Return the fields of a text, `ended` and `slid` under their former names too, until version 0.3."""
+    ended = _OLD_FINISH_REASONS.get(result.finish_reason, result.finish_reason)
+    return {**asdict(result), "ended": ended, "slid": result.context_truncated}
 
 
 class _PrintOnce:

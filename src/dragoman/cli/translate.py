@@ -15,6 +15,7 @@ from dragoman.cli.options import (
     RunArgument,
     ShortlistOption,
 )
+from dragoman.decoding.sampling_options import OUTPUT_SAMPLING, SamplingOptions
 
 
 def translate(
@@ -29,14 +30,16 @@ def translate(
     shortlist: ShortlistOption = None,
     no_split: NoSplitOption = False,
     sample: Annotated[bool, typer.Option("--sample", help="Sample from the model instead of beam search.")] = False,
-    temperature: Annotated[float, typer.Option(help="With --sample: sampling temperature.")] = 1.0,
+    temperature: Annotated[
+        float, typer.Option(help="With --sample: sampling temperature.")
+    ] = OUTPUT_SAMPLING.temperature,
     top_k: Annotated[
         int, typer.Option(min=0, help="With --sample: use the k most likely tokens only; 0 means all.")
-    ] = 0,
+    ] = OUTPUT_SAMPLING.top_k,
     top_p: Annotated[
         float, typer.Option(help="With --sample: use the most likely tokens whose probabilities sum to p.")
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="With --sample: random seed.")] = 0,
+    ] = OUTPUT_SAMPLING.top_p,
+    seed: Annotated[int, typer.Option(min=0, help="With --sample: random seed.")] = OUTPUT_SAMPLING.seed,
     scores: Annotated[
         bool, typer.Option("--scores", help="Print the score and a tab before each translation.")
     ] = False,
@@ -63,8 +66,6 @@ def translate(
         "shortlist": shortlist, "exact": exact, "split": not no_split,
     }  # fmt: skip
     if sample:
-        from dragoman.decoding.sampling import SamplingOptions
-
         options["sampling"] = SamplingOptions(temperature, top_k, top_p, seed)
     at_once = line_by_line or is_interactive(text)
     print_outputs(model, text or stdin_lines(), options, scores=scores, as_json=as_json, one_at_a_time=at_once)

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.decoding.hypothesis import EMPTY_HYPOTHESIS, Hypothesis, output_tokens
-from dragoman.decoding.sampling import DEFAULT_SAMPLING, SamplingOptions, sample
+from dragoman.decoding.sampling import sample
+from dragoman.decoding.sampling_options import OUTPUT_SAMPLING, SamplingOptions
 from dragoman.decoding.scoring import score_targets
 from dragoman.decoding.search import OnStep, beam_search
 from dragoman.decoding.shortlist import Shortlist, ShortlistedTransducer
@@ -92,7 +93,7 @@ class Engine:
     def sample(
         self,
         sources: Sequence[_TokenIds],
-        options: SamplingOptions = DEFAULT_SAMPLING,
+        options: SamplingOptions = OUTPUT_SAMPLING,
         *,
         n: int = 1,
         exact: bool = False,

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from dragoman.decoding.hypothesis import output_log_probabilities, sum_dtype
-from dragoman.decoding.sampling import SamplingOptions, draw_tokens, seeded_generator
+from dragoman.decoding.sampling import draw_tokens, seeded_generator
+from dragoman.decoding.sampling_options import SamplingOptions
 from dragoman.models.transducer import Memory, Source, State, Transducer
 from dragoman.tokens import END, START, UNKNOWN
 

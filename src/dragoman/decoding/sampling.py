@@ -7,8 +7,6 @@ Shapes: B batch, S source positions, T target positions, V vocabulary, W outputs
 """
 
 import hashlib
-import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,6 +18,7 @@ from dragoman.decoding.hypothesis import (
     output_tokens,
     sum_dtype,
 )
+from dragoman.decoding.sampling_options import OUTPUT_SAMPLING, SamplingOptions
 from dragoman.decoding.scoring import length_penalty
 from dragoman.errors import UserError
 from dragoman.models.transducer import IncrementalDecoder, Source
@@ -27,32 +26,11 @@ from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START, token_mask
 
 
-@dataclass(frozen=True)
-class SamplingOptions:
-    """How tokens are drawn. Options out of range raise a `UserError`."""
-
-    temperature: float = 1.0  # below 1 favours likely tokens; 0 always takes the likeliest
-    top_k: int = 0  # draw from the k likeliest tokens; 0: from all
-    top_p: float = 1.0  # draw from the fewest likeliest tokens whose probabilities add up to p
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise UserError(f"temperature must be 0 or more, got {self.temperature}.")
-        if self.top_k < 0:
-            raise UserError(f"top_k must be 1 or more, or 0 for all tokens, got {self.top_k}.")
-        if not 0 < self.top_p <= 1:
-            raise UserError(f"top_p must be above 0 and at most 1, got {self.top_p}.")
-
-
-DEFAULT_SAMPLING = SamplingOptions()
-
-
 def sample(
     model: IncrementalDecoder,
     source: Source,
     config: DecodingConfig,
-    options: SamplingOptions = DEFAULT_SAMPLING,
+    options: SamplingOptions = OUTPUT_SAMPLING,
     *,
     n: int = 1,
 ) -> list[list[Hypothesis]]:

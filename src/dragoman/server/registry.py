@@ -6,13 +6,14 @@ Runs in the worker. A replaced model stays alive while something is decoded with
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from dragoman.checkpoints import checkpoint_dirs, find_damage
 from dragoman.decoding.engine import Engine
+from dragoman.decoding.sampling_options import TEXT_SAMPLING
 from dragoman.errors import UserError
 from dragoman.model_config import AttentionKind
 from dragoman.recipe import DecodingConfig, DecodingPrecision
@@ -85,6 +86,7 @@ class ServedModel:
             "never_split": task.never_split,
             "reads_sentences": self.translator.reads_sentences,
             "is_language_model": task.is_language_model,
+            "sampling": asdict(TEXT_SAMPLING) if task.is_language_model else None,  # the defaults
             "architecture": recipe.model.architecture,
             "layers": recipe.model.layers,
             "width": recipe.model.width,

@@ -316,7 +316,7 @@ def _generate_sample(
         "text": result.text,
         "score": max(result.log_probability / max(1, result.tokens), _MIN_SCORE),
         "log_probability": max(result.log_probability, _MIN_SCORE),
-        "truncated": result.ended == "length",
+        "truncated": result.finish_reason == "length",
     }
 
 

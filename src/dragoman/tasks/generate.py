@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from dragoman.data.running_text import RunningText
 from dragoman.data.split import HELD_OUT_DIVISOR, CorpusSplit, SplitPart, pair_hash
 from dragoman.data.token_windows import TRAINING_OVERLAP, tokenize_long_text, tokenize_stream
 from dragoman.decoding.generate import CausalTransducer, generate_tokens
-from dragoman.decoding.sampling import SamplingOptions
+from dragoman.decoding.sampling_options import TEXT_SAMPLING, SamplingOptions
 from dragoman.decoding.scoring import token_losses, window_stride
 from dragoman.errors import UserError
 from dragoman.evaluation.perplexity import Perplexity, TextLoss
@@ -33,14 +33,13 @@ from dragoman.text.streaming import StreamingDecoder, text_until_stop
 from dragoman.text.tokenizer import BYTE_VALUES, Tokenizer
 from dragoman.tokens import END, UNKNOWN
 
-_TEMPERATURE = 0.8  # text drawn at 1 wanders off; see docs/generation.md
 _PROMPT_CHARACTERS = 80  # of the validation text, at most, to begin a sample with
 _SAMPLE_TOKENS = 200  # of the sample that is generated at each validation
 _MAX_EVALUATED_TOKENS = 1_000_000  # of the validation text, for the model card
 _MAX_LISTED_CHARACTERS = 5
 _SPACE_LETTER = next(letter for letter, byte in BYTE_VALUES.items() if byte == ord(" "))
 
-FinishReason = Literal["length", "stop", "end"]
+_FinishReason = Literal["length", "stop_sequence", "eos_token"]
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,24 @@ class Continuation:
 
     prompt: str
     text: str  # what follows the prompt
-    ended: FinishReason  # at the length limit, before the stop string, or where the model ended the text
+    finish_reason: _FinishReason  # the length limit, the stop string, or the model's END
     tokens: int
     log_probability: float  # of all tokens
-    slid: bool  # whether the text outgrew the context window, so that its beginning was dropped
+    context_truncated: bool  # whether the text outgrew the context window, so that its beginning was dropped
+
+
+class GenerationOptions(TypedDict, total=False):
+    """Options of `LanguageModel.generate` and `stream`; `SamplingOptions` explains the last four.
+
+    Up to `length` tokens are drawn. The text ends before the string `stop`, if it is not empty.
+    """
+
+    length: int
+    stop: str
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
 
 
 def _ignore_notice(_text: str) -> None:
@@ -66,26 +79,17 @@ class LanguageModel(SequenceModel):
         self,
         prompt: str = "",
         *,
-        length: int = 500,
-        temperature: float = _TEMPERATURE,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 0,
-        stop: str = "",
         samples: int = 1,
         details: bool = False,
+        **options: Unpack[GenerationOptions],
     ) -> Any:
         """Return the text that follows `prompt`; with several `samples` a list of texts.
 
-        Up to `length` tokens are drawn. The text ends before the string `stop`, if it is not empty. With `details` each
-        text is a `Continuation`. `SamplingOptions` explains the other options.
+        With `details` each text is a `Continuation`. The other options are those of `stream`.
         """
         results: list[str | Continuation] = []
         for sample in range(samples):
-            stream = self.stream(
-                prompt, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop,
-                sample=sample,
-            )  # fmt: skip
+            stream = self.stream(prompt, sample=sample, **options)
             text = "".join(stream)
             results.append(stream.result() if details else text)
         return results if samples > 1 else results[0]
@@ -95,24 +99,25 @@ class LanguageModel(SequenceModel):
         prompt: str = "",
         *,
         length: int = 500,
-        temperature: float = _TEMPERATURE,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 0,
         stop: str = "",
+        temperature: float = TEXT_SAMPLING.temperature,
+        top_k: int = TEXT_SAMPLING.top_k,
+        top_p: float = TEXT_SAMPLING.top_p,
+        seed: int = TEXT_SAMPLING.seed,
         sample: int = 0,
         on_notice: OnNotice = _ignore_notice,
     ) -> "ContinuationStream":
-        """Return an iterator over the text that follows `prompt`, piece by piece; see `generate` for the options.
+        """Return an iterator over the text that follows `prompt`, token by token.
 
-        Each number of `sample` draws another text. `on_notice` is called with messages for the user.
+        Up to `length` tokens are drawn, as `SamplingOptions` explains. The text ends before the string `stop`, if it is
+        not empty. Each number of `sample` draws another text. `on_notice` is called with messages for the user.
         """
         options = SamplingOptions(temperature, top_k, top_p, seed)
         return ContinuationStream(self, prompt, options, length=length, stop=stop, sample=sample, on_notice=on_notice)
 
     def search(self, texts: Sequence[str], *, n_best: int = 1, **options: Any) -> list[list[Prediction]]:
         """Return `n_best` continuations of each text, of as many tokens as the recipe's `extra_length`."""
-        sampling = options.get("sampling") or SamplingOptions(_TEMPERATURE)
+        sampling = options.get("sampling") or TEXT_SAMPLING
         return [
             [self._predict_continuation(options.get("prefix", "") + text, sampling, sample) for sample in range(n_best)]
             for text in texts
@@ -134,7 +139,7 @@ class LanguageModel(SequenceModel):
         stream = ContinuationStream(self, prompt, sampling, length=self.recipe.decoding.extra_length, sample=sample)
         text, total = "".join(stream), sum(stream.log_probabilities)
         pieces = tuple(self.target_tokenizer.spell(stream.tokens))
-        truncated = stream.result().ended == "length"
+        truncated = stream.result().finish_reason == "length"
         return Prediction(text, total / max(1, len(pieces)), total, pieces, truncated=truncated)
 
 
@@ -159,7 +164,7 @@ class ContinuationStream:
         self.tokens: list[int] = []
         self.log_probabilities: list[float] = []
         self.texts: list[str] = []
-        self.has_slid = self.found_stop = False
+        self.context_truncated = self.found_stop = False
 
     def __iter__(self) -> Iterator[str]:
         """Yield text as soon as it is complete: never an empty string, never half a character."""
@@ -170,10 +175,18 @@ class ContinuationStream:
 
     def result(self) -> Continuation:
         """Return what was generated so far."""
-        at_end: FinishReason = "end" if self.tokens and self.tokens[-1] == END else "length"
-        ended: FinishReason = "stop" if self.found_stop else at_end
+        finish_reason: _FinishReason = "length"
+        if self.found_stop:
+            finish_reason = "stop_sequence"
+        elif self.tokens and self.tokens[-1] == END:
+            finish_reason = "eos_token"
         return Continuation(
-            self.prompt, "".join(self.texts), ended, len(self.tokens), sum(self.log_probabilities), self.has_slid
+            prompt=self.prompt,
+            text="".join(self.texts),
+            finish_reason=finish_reason,
+            tokens=len(self.tokens),
+            log_probability=sum(self.log_probabilities),
+            context_truncated=self.context_truncated,
         )
 
     def _text_until_stop(self) -> Iterator[str]:
@@ -201,13 +214,13 @@ class ContinuationStream:
         yield decoder.end()
 
     def _notice_slide(self) -> None:
-        if not self.has_slid:
+        if not self.context_truncated:
             window = self.model.max_length
             self.on_notice(
                 f"The context window of the model is {window} tokens. The text is longer, so the model continues from "
                 f"its last {window // 2} tokens and ignores the text before them."
             )
-        self.has_slid = True
+        self.context_truncated = True
 
 
 class GenerationTask(BaseTask):

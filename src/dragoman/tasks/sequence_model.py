@@ -19,7 +19,7 @@ from torch import Tensor
 from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, find_damage, newest_checkpoint, read_progress
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.hypothesis import Hypothesis
-from dragoman.decoding.sampling import SamplingOptions
+from dragoman.decoding.sampling_options import SamplingOptions
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.errors import UserError
 from dragoman.model_config import HeadIndex, ModelConfig, TransformerConfig

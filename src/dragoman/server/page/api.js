@@ -3,7 +3,7 @@
 /**
  * @typedef {{ name: string, source: string, target: string, source_name?: string, target_name?: string, noun: string,
  *   input_hint: string, has_language_pair: boolean, raw_text_io: boolean, never_split: boolean,
- *   is_language_model: boolean }} Model
+ *   is_language_model: boolean, sampling: Record<string, number> | null }} Model
  * @typedef {{ code: string, name: string, targets?: string[] }} Language
  * @typedef {{ charLimit?: number, frontendTimeout?: number }} Settings
  * @typedef {{ text: string, score: number, log_probability: number, pictures?: string[] | null }} Translation

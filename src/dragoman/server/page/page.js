@@ -33,6 +33,7 @@ const runLatestStart = latestOnly();
 const STALE_AFTER = 150; // milliseconds: a fast response should not flicker
 const DETECTION_LENGTH = 300; // characters that are enough to detect a language
 const MIN_CONFIDENCE = 80; // percent
+const SAMPLING_OPTIONS = ["length", "temperature", "top_k", "top_p", "seed"]; // the ids of their inputs
 const formatNumber = new Intl.NumberFormat("en").format;
 
 const state = {
@@ -140,9 +141,8 @@ async function requestLatest(body) {
 
 /** Return the sampling options whose inputs are valid. */
 function samplingOptions() {
-  const ids = /** @type {const} */ ({ length: "length", temperature: "temperature", top_k: "top-k", top_p: "top-p", seed: "seed" });
-  const options = Object.entries(ids).flatMap(([name, id]) => {
-    const input = find(id, HTMLInputElement);
+  const options = SAMPLING_OPTIONS.flatMap((name) => {
+    const input = find(name, HTMLInputElement);
     return input.value && input.checkValidity() ? [[name, input.valueAsNumber]] : [];
   });
   return Object.fromEntries(options);
@@ -361,6 +361,9 @@ function onModelChange() {
   source.placeholder = model.input_hint.replace("\t", "⇥") + tabNote;
   find("source-label", HTMLElement).textContent = model.input_hint.replace("\t", " tab ");
   find("translator", HTMLElement).setAttribute("aria-label", model.noun);
+  for (const [name, value] of Object.entries(model.sampling ?? {})) {
+    find(name, HTMLInputElement).defaultValue = String(value); // keeps what the user has entered
+  }
   for (const id of ["generate", "sampling"]) find(id, HTMLElement).hidden = !model.is_language_model;
   const label = hasAlternativeWords(model) ? "Translation; arrow keys move between words, Enter shows alternatives" : "Output";
   find("target", HTMLElement).setAttribute("aria-label", label);
