@@ -11,12 +11,9 @@ from dragoman.lab.driver import (
     EXPERIMENT_SECONDS,
     EXPERIMENTS,
     LabOptions,
-    check_budget,
-    check_model_is_used,
-    default_budget,
     parse_budget,
+    plan_experiments,
     run_experiments,
-    select_experiments,
 )
 from dragoman.report import ExperimentReport, ReportPicture, ReportTable
 from dragoman.run import Run
@@ -69,19 +66,24 @@ def test_a_budget_that_is_not_a_duration_is_an_error(text):
         parse_budget(text)
 
 
-def test_an_unknown_experiment_names_the_nearest_known_one():
-    with pytest.raises(UserError, match=r'Unknown experiment "posiions"; choose from .* Did you mean "positions"'):
-        select_experiments("posiions")
-
-
-def test_a_budget_that_is_too_small_is_an_error():
-    with pytest.raises(UserError, match="A budget of 5 seconds is too small for variations: at least 210 sec"):
-        check_budget(select_experiments("variations"), 5)
+@pytest.mark.parametrize(
+    ("name", "budget", "message"),
+    [
+        ("posiions", None, r'Unknown experiment "posiions"; choose from .* Did you mean "positions"'),
+        ("variations", "5s", "A budget of 5 seconds is too small for variations: at least 210 seconds are needed"),
+        ("all", "1m", "A budget of 60 seconds is too small for these experiments"),
+        ("masks", None, "--run is supported only by heads and alignment; masks trains its own models. Remove --run."),
+    ],
+)
+def test_what_cannot_be_run_is_an_error(name, budget, message):
+    with pytest.raises(UserError, match=message):
+        plan_experiments(name, budget, has_model=True)
 
 
 def test_all_experiments_have_a_share_of_ninety_minutes():
     assert set(EXPERIMENTS) == set(EXPERIMENT_SECONDS)
-    assert default_budget(select_experiments("all")) <= 5400
+    assert plan_experiments("all", None, has_model=True) == (EXPERIMENTS, 5250)
+    assert plan_experiments("heads", "20m", has_model=True) == ({"heads": EXPERIMENTS["heads"]}, 1200)
 
 
 def test_time_is_divided_in_proportion_and_unused_time_goes_to_later_experiments(order):
@@ -143,12 +145,6 @@ def test_measurements_are_repeated_for_another_model(order, trained, tmp_path):
     (other / "model.safetensors").unlink()
     with pytest.raises(UserError, match=r"model\.safetensors cannot be read: .* --run must name a trained model"):
         run_all({"heads": experiment}, order(given=Run(other)))
-
-
-def test_a_model_that_no_experiment_inspects_is_an_error():
-    check_model_is_used(select_experiments("all"))
-    with pytest.raises(UserError, match="--run is supported only by heads and alignment; masks trains its"):
-        check_model_is_used(select_experiments("masks"))
 
 
 def test_a_report_has_the_facts_needed_to_repeat_it(order):

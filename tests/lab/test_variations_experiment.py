@@ -1,9 +1,11 @@
 """Table 3: only significant differences are reported."""
 
 import pytest
+from small_lab import check_report, shrink
 from toy_lab import toy_lab
 
 from dragoman.lab import variations
+from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.variations import (
     VARIATIONS,
     compare_with_base,
@@ -65,8 +67,23 @@ def test_a_model_is_scored_once(tmp_path, corpus):
     assert row == score_model(lab, "base-1", None, [], settings)
 
 
-@pytest.mark.long
-def test_the_experiment_trains_all_variations(tmp_path, corpus):
-    report = variations.run(toy_lab(tmp_path, corpus, seconds=60.0))
-    assert len(report.results["rows"]) == len(VARIATIONS)
-    assert (tmp_path / "toy" / "variations.png").exists()
+def test_the_experiment_trains_every_variation_with_every_seed(tmp_path, corpus, monkeypatch):
+    """The trainings run one after another here; test_laboratory.py runs some in parallel."""
+
+    def train_in_turn(lab, variants):
+        return {
+            name: lab.train_model(name, settings, seconds=60, seed=seed) for name, (settings, seed) in variants.items()
+        }
+
+    shrink(monkeypatch)
+    base = {**variations.BASE_SETTINGS, "model.width": 16, "model.inner_width": 16, "model.layers": 1}
+    monkeypatch.setattr(variations, "BASE_SETTINGS", base)
+    monkeypatch.setattr(variations, "VARIATIONS", VARIATIONS[:2])
+    monkeypatch.setattr(variations, "_affordable_steps", lambda _lab: 6)
+    monkeypatch.setattr(Laboratory, "train_in_parallel", train_in_turn)
+    lab = toy_lab(tmp_path, corpus)
+    report = variations.run(lab)
+    check_report(report, lab, tables=1, pictures=1)
+    rows = report.results["rows"]
+    assert {name: len(scores) for name, scores in rows.items()} == {"base": 3, "1 head": 3}
+    assert len({row["perplexity"] for scores in rows.values() for row in scores}) == 6

@@ -48,24 +48,13 @@ def lab(
     from dragoman.cli.display import TerminalDisplay
     from dragoman.cli.signals import stop_on_signals
     from dragoman.lab.corpus import find_corpus
-    from dragoman.lab.driver import (
-        LabOptions,
-        check_budget,
-        check_model_is_used,
-        default_budget,
-        parse_budget,
-        run_experiments,
-        select_experiments,
-    )
+    from dragoman.lab.driver import LabOptions, plan_experiments, run_experiments
     from dragoman.run import Run
     from dragoman.storage import make_directory
 
-    experiments = select_experiments(experiment)
-    seconds = default_budget(experiments) if budget is None else parse_budget(budget)
-    check_budget(experiments, seconds)
+    experiments, seconds = plan_experiments(experiment, budget, has_model=run is not None)
     given_run = None if run is None else Run(run)
     if given_run is not None:
-        check_model_is_used(experiments)
         given_run.read_recipe()
     make_directory(folder)
     command = shlex.join(["dragoman", *sys.argv[1:]])

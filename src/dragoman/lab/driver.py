@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import file_digest
 from pathlib import Path
 from shutil import rmtree
@@ -97,14 +98,27 @@ def parse_budget(text: str) -> float:
     return 3600 * hours + 60 * minutes + seconds
 
 
-def select_experiments(name: str) -> dict[str, Experiment]:
-    """Return the experiment with this name, or all experiments for "all"."""
-    if name == "all":
-        return EXPERIMENTS
-    if name not in EXPERIMENTS:
-        known = [*EXPERIMENTS, "all"]
+def plan_experiments(name: str, budget: str | None, *, has_model: bool = False) -> tuple[dict[str, Experiment], float]:
+    """Return the experiment with this name, or all, and the seconds of the budget or else of the default.
+
+    Raise for an unknown name, for a budget that is too small to train anything, and for a model that is not used.
+    """
+    if name not in (known := [*EXPERIMENTS, "all"]):
         raise UserError(f'Unknown experiment "{name}"; choose from {", ".join(known)}.{did_you_mean(name, known)}')
-    return {name: EXPERIMENTS[name]}
+    experiments = EXPERIMENTS if name == "all" else {name: EXPERIMENTS[name]}
+    default_seconds = default_budget(experiments)
+    seconds = default_seconds if budget is None else parse_budget(budget)
+    minimum = _MIN_BUDGET_SHARE * default_seconds
+    if seconds < minimum:
+        subject = "these experiments" if name == "all" else name
+        raise UserError(
+            f"A budget of {seconds:g} seconds is too small for {subject}: at least {minimum:.0f} seconds are "
+            f"needed, and {default_seconds / 60:.0f} minutes give results like those in docs/results.md."
+        )
+    if has_model and not experiments.keys() & set(_INSPECTING_EXPERIMENTS):
+        users = " and ".join(_INSPECTING_EXPERIMENTS)
+        raise UserError(f"--run is supported only by {users}; {name} trains its own models. Remove --run.")
+    return experiments, seconds
 
 
 def default_budget(names: Iterable[str]) -> float:
@@ -112,27 +126,6 @@ def default_budget(names: Iterable[str]) -> float:
     names = list(names)
     reference = _REFERENCE_SECONDS if any(name in _INSPECTING_EXPERIMENTS for name in names) else 0
     return reference + sum(EXPERIMENT_SECONDS[name] for name in names)
-
-
-def check_budget(names: Iterable[str], budget_seconds: float) -> None:
-    """Raise if a budget is too small to train anything."""
-    names = list(names)
-    default_seconds = default_budget(names)
-    minimum = _MIN_BUDGET_SHARE * default_seconds
-    if budget_seconds < minimum:
-        subject = "these experiments" if len(names) > 1 else names[0]
-        raise UserError(
-            f"A budget of {budget_seconds:g} seconds is too small for {subject}: at least {minimum:.0f} seconds are "
-            f"needed, and {default_seconds / 60:.0f} minutes give results like those in docs/results.md."
-        )
-
-
-def check_model_is_used(names: Iterable[str]) -> None:
-    """Raise if none of the experiments inspects the model that --run names."""
-    names = list(names)
-    if not any(name in _INSPECTING_EXPERIMENTS for name in names):
-        users = " and ".join(_INSPECTING_EXPERIMENTS)
-        raise UserError(f"--run is supported only by {users}; {names[0]} trains its own models. Remove --run.")
 
 
 def run_experiments(
@@ -145,7 +138,6 @@ def run_experiments(
     now: Callable[[], float] = time.monotonic,
 ) -> list[ReportSection]:
     """Run experiments in order within a common budget; time that one does not use is given to the later ones."""
-    check_budget(experiments, budget_seconds)
     torch.set_num_threads(available_cores())
     remaining, sections = list(experiments), []
     deadline = now() + budget_seconds
@@ -174,10 +166,8 @@ def _open_laboratory(
     file = folder / "plan.json"
     plan = read_json(file)
     if not isinstance(plan, dict) or {key: plan[key] for key in plan if key not in _TIME_KEYS} != identity:
-        seconds = {
-            "seconds": EXPERIMENT_SECONDS[name] * time_scale, "reference_seconds": _REFERENCE_SECONDS * time_scale,
-        }  # fmt: skip
-        plan = {**seconds, **identity}
+        times = EXPERIMENT_SECONDS[name] * time_scale, _REFERENCE_SECONDS * time_scale
+        plan = {**dict(zip(_TIME_KEYS, times, strict=True)), **identity}
         (folder / "results.json").unlink(missing_ok=True)
         rmtree(folder / "parts", ignore_errors=True)  # measured with another text or another model
         write_atomically(file, to_json(plan))
@@ -199,10 +189,13 @@ def _model_fingerprint(run: Run) -> dict[str, str]:
 
 def _run_experiment(experiment: Experiment, lab: Laboratory, options: LabOptions) -> ReportSection:
     """Run an experiment and write its report, or read the stored results if it is finished."""
+    section = partial(
+        ReportSection, lab.name, experiment.TITLE, experiment.QUESTION, lab.folder, claim=experiment.CLAIM
+    )
     stored = read_json(lab.folder / "results.json")
     if isinstance(stored, dict):
         lab.on_event(Notice(f"{lab.folder} is already finished; use --overwrite to run it again."))
-        return _report_section(experiment, lab, ExperimentReport.from_json(stored), stored["facts"])
+        return section(ExperimentReport.from_json(stored), stored["facts"])
     started_at = time.monotonic()
     report = experiment.run(lab)
     facts = {
@@ -215,13 +208,6 @@ def _run_experiment(experiment: Experiment, lab: Laboratory, options: LabOptions
         "time taken": f"{time.monotonic() - started_at:.0f} s, not counting parts finished before an interruption",
         "machine": str(describe_machine(torch.get_num_threads(), available_cores())),
     }
-    section = _report_section(experiment, lab, report, facts)
-    write_reports(experiment.TITLE, [section], lab.folder)
+    write_reports(experiment.TITLE, [section(report, facts)], lab.folder)
     write_atomically(lab.folder / "results.json", to_json({"experiment": lab.name, "facts": facts, **report.to_json()}))
-    return section
-
-
-def _report_section(
-    experiment: Experiment, lab: Laboratory, report: ExperimentReport, facts: dict[str, str]
-) -> ReportSection:
-    return ReportSection(lab.name, experiment.TITLE, experiment.QUESTION, lab.folder, report, facts, experiment.CLAIM)
+    return section(report, facts)

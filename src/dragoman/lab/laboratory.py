@@ -215,34 +215,27 @@ class Laboratory:
 
     def _train_to_the_end(self, recipe: Recipe, name: str) -> bool:
         """Train, from a checkpoint if there is one, and return whether the training diverged."""
-        progress, resume = _StepProgress(self, name, 60 * recipe.training.minutes), _can_resume(recipe)
+        seconds, started_at, resume = int(60 * recipe.training.minutes), time.monotonic(), _can_resume(recipe)
+
+        def on_event(event: TrainingEvent | ProgressUpdate | TrainingPlan | TrainingFinished) -> None:
+            nonlocal started_at
+            match event:
+                case TrainingPlan():
+                    started_at = time.monotonic() - max(0.0, 60 * recipe.training.minutes - event.seconds_left)
+                case TrainingStep():
+                    spent = min(int(time.monotonic() - started_at), seconds)
+                    self.on_event(ProgressUpdate(f"{self.name}: training {name}, seconds", spent, seconds))
+                case Notice(serious=True):
+                    self.on_event(replace(event, text=f"{self.name}, {name}: {event.text}"))
+
         try:
-            train(recipe, resume=resume, overwrite=not resume, on_event=progress, stop=self.stop)
+            train(recipe, resume=resume, overwrite=not resume, on_event=on_event, stop=self.stop)
         except TrainingDiverged as error:
             self.on_event(Notice(f"{self.name}, {name}: {error}", serious=True))
             return True
         except TrainingStopped:
             raise _stop_error(f"{self.name}, {name}") from None
         return False
-
-
-class _StepProgress:
-    """Passes on the progress and the warnings of a training."""
-
-    def __init__(self, lab: Laboratory, name: str, seconds: float) -> None:
-        self.lab, self.name, self.seconds = lab, name, seconds
-        self.started_at = time.monotonic()
-
-    def __call__(self, event: TrainingEvent | ProgressUpdate | TrainingPlan | TrainingFinished) -> None:
-        match event:
-            case TrainingPlan():
-                self.started_at = time.monotonic() - max(0.0, self.seconds - event.seconds_left)
-            case TrainingStep():
-                spent = min(int(time.monotonic() - self.started_at), int(self.seconds))
-                description = f"{self.lab.name}: training {self.name}, seconds"
-                self.lab.on_event(ProgressUpdate(description, spent, int(self.seconds)))
-            case Notice(serious=True):
-                self.lab.on_event(replace(event, text=f"{self.lab.name}, {self.name}: {event.text}"))
 
 
 def _stop_error(where: str) -> TrainingStopped:
@@ -252,20 +245,19 @@ def _stop_error(where: str) -> TrainingStopped:
 def _load_finished(recipe: Recipe) -> TrainedModel | None:
     """Return the model of a recipe if its training is finished and its training text has not changed."""
     stored = read_json(Path(recipe.run) / FINISHED_FILE)
-    expected = {"recipe": recipe.to_toml(), "sizes": _training_file_sizes(recipe)}
-    if not isinstance(stored, dict) or {key: stored.get(key) for key in expected} != expected:
+    if not isinstance(stored, dict) or stored != {**_training_facts(recipe), "diverged": stored.get("diverged")}:
         return None
     return TrainedModel(Run(recipe.run), stored["diverged"])
 
 
 def _mark_finished(recipe: Recipe, *, diverged: bool) -> TrainedModel:
-    facts = {"recipe": recipe.to_toml(), "sizes": _training_file_sizes(recipe), "diverged": diverged}
-    write_atomically(Path(recipe.run) / FINISHED_FILE, to_json(facts))
+    write_atomically(Path(recipe.run) / FINISHED_FILE, to_json({**_training_facts(recipe), "diverged": diverged}))
     return TrainedModel(Run(recipe.run), diverged)
 
 
-def _training_file_sizes(recipe: Recipe) -> list[int]:
-    return [Path(name).stat().st_size for name in (recipe.data.source, recipe.data.target) if name]
+def _training_facts(recipe: Recipe) -> dict[str, Json]:
+    files = (Path(name) for name in (recipe.data.source, recipe.data.target) if name)
+    return {"recipe": recipe.to_toml(), "sizes": [file.stat().st_size for file in files]}
 
 
 def _can_resume(recipe: Recipe) -> bool:
@@ -300,52 +292,46 @@ def read_json(file: Path) -> Json:
 # Several trainings at once: each is `dragoman train` in a process with one thread
 
 
-@dataclass(frozen=True)
-class _TrainingProcess:
-    name: str
-    process: "subprocess.Popen[bytes]"
-    log: Path
-
-
 def _train_in_processes(recipes: Mapping[str, Recipe], stop: StopRequest) -> Iterator[tuple[str, int]]:
     """Train all recipes, one per core at a time; yield the name and exit code of each that is finished or diverged."""
-    waiting, running = list(recipes), list[_TrainingProcess]()
+    waiting, running = list(recipes), dict[str, subprocess.Popen[bytes]]()
     stop.deferred = True
     try:
         while waiting or running:
             while waiting and len(running) < available_cores():
-                running.append(_start_training(waiting[0], recipes[waiting.pop(0)]))
-            for training in [candidate for candidate in running if candidate.process.poll() is not None]:
-                running.remove(training)
-                yield training.name, _check_exit_code(training)
+                name = waiting.pop(0)
+                running[name] = _start_training(recipes[name])
+            for name in [name for name, process in running.items() if process.poll() is not None]:
+                code = running.pop(name).returncode
+                if code not in (0, TrainingDiverged.exit_code):
+                    raise _training_error(name, code, _log_file(recipes[name]))
+                yield name, code
             if stop.requested:
                 raise TrainingStopped("Stopped; everything is saved.")
             time.sleep(_POLL_SECONDS)
     finally:
         stop.deferred = False
-        terminate((training.process for training in running), _GRACE_SECONDS)
+        terminate(running.values(), _GRACE_SECONDS)
 
 
-def _start_training(name: str, recipe: Recipe) -> _TrainingProcess:
-    folder = Path(recipe.run)
-    make_directory(folder.parent)
-    file, log = folder.with_suffix(".toml"), folder.with_suffix(".log")
+def _start_training(recipe: Recipe) -> "subprocess.Popen[bytes]":
+    file = Path(recipe.run).with_suffix(".toml")
+    make_directory(file.parent)
     file.write_text(recipe.to_toml(), encoding="utf-8")
     option = "--resume" if _can_resume(recipe) else "--overwrite"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
+    with _log_file(recipe).open("wb") as output:
+        return subprocess.Popen(
             [sys.executable, "-m", "dragoman", "train", str(file), option],
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             env=child_environment(threads=1), start_new_session=True,
         )  # fmt: skip
-    return _TrainingProcess(name, process, log)
 
 
-def _check_exit_code(training: _TrainingProcess) -> int:
-    """Return the exit code of a training that has ended; raise with its last line if it failed."""
-    code = training.process.returncode
-    if code not in (0, TrainingDiverged.exit_code):
-        last = training.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        message = last[0].removeprefix("dragoman: ") if last else f"exit code {code} without a message"
-        raise UserError(f"Training {training.name} failed: {message} (full output: {training.log})")
-    return code
+def _log_file(recipe: Recipe) -> Path:
+    return Path(recipe.run).with_suffix(".log")
+
+
+def _training_error(name: str, code: int, log: Path) -> UserError:
+    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    message = last[0].removeprefix("dragoman: ") if last else f"exit code {code} without a message"
+    return UserError(f"Training {name} failed: {message} (full output: {log})")

@@ -7,6 +7,7 @@ ordinary loop. Decoding is the same for all, since no token follows the last one
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import cast
 
@@ -146,13 +147,11 @@ def _train_for(trainer: Trainer, seconds: float) -> list[tuple[int, float]]:
     """Train for so many seconds; return each step with its loss per token, without label smoothing."""
     curve: list[tuple[int, float]] = []
     deadline = time.monotonic() + seconds
-    try:
+    with suppress(TrainingDiverged):
         for step in trainer.steps():
             curve.append((step.number, step.nll))
             if time.monotonic() > deadline:
                 break
-    except TrainingDiverged:
-        pass
     return curve
 
 
@@ -190,10 +189,8 @@ def _final_loss(row: Json) -> float:
 
 def _draw(lab: Laboratory, results: dict[str, Json]) -> ReportPicture:
     figure, (curves, bars) = subplots(2, height=3.8)
-    lines = {}
-    for name, row in results.items():
-        steps, losses = zip(*row["curve"], strict=True) if row["curve"] else ((), ())
-        lines[name] = steps, running_mean(losses)
+    curve = {name: tuple(zip(*row["curve"], strict=True)) or ((), ()) for name, row in results.items()}
+    lines = {name: (steps, running_mean(losses)) for name, (steps, losses) in curve.items()}
     draw_lines(curves, lines, title="training", x_label="step", y_label="training loss, nats", markers=False)
     curves.set_yscale("log")
     container = bars.barh(list(results), [row["bleu beam"] for row in results.values()], color=COLOURS[: len(results)])
@@ -207,32 +204,27 @@ def _draw(lab: Laboratory, results: dict[str, Json]) -> ReportPicture:
 
 def _sample_table(results: dict[str, Json]) -> ReportTable:
     source, reference, _ = results[_PAPER]["samples"][0]
-    translations = ((name, _shorten(row["samples"][0][2])) for name, row in results.items())
-    return ReportTable("A sample", ("", "text"), (("source", source), ("reference", reference), *translations))
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 120 else text[:119] + "…"
+    rows = [("source", source), ("reference", reference)]
+    for name, row in results.items():
+        text = row["samples"][0][2]
+        rows.append((name, text[:120] + "…" * (len(text) > 120)))
+    return ReportTable("A sample", ("", "text"), rows)
 
 
 def _findings(results: dict[str, Json]) -> tuple[str, ...]:
-    paper = results[_PAPER]
+    paper, causal = results[_PAPER], "validation loss, causal mask"
     others = {name: row for name, row in results.items() if name != _PAPER}
     lower = [row for row in others.values() if _final_loss(row) < _final_loss(paper)]
     worse = [row for row in lower if row["bleu beam"] < paper["bleu beam"]]
     return (
         f"With the paper’s mask, the final training loss is {_final_loss(paper):.3f} nats per token and the BLEU is "
         f"{paper['bleu beam']:.1f} (greedy {paper['bleu greedy']:.1f}).",
-        *(_mask_finding(name, row, paper) for name, row in others.items()),
+        *(
+            f"{name[0].upper()}{name[1:]}: the final training loss is {_final_loss(row):.3f} ({_final_loss(paper):.3f} "
+            f"with the paper’s mask), the validation loss with the causal mask {row[causal]:.3f} "
+            f"({paper[causal]:.3f}), and BLEU {row['bleu beam']:.1f} ({paper['bleu beam']:.1f})."
+            for name, row in others.items()
+        ),
         f"Of the {len(others)} other masks, {len(lower)} reached a lower training loss than the paper’s; {len(worse)} "
         "of these have a lower BLEU. Each mask was trained once, so differences may be due to chance.",
-    )
-
-
-def _mask_finding(name: str, row: Json, paper: Json) -> str:
-    causal = "validation loss, causal mask"
-    return (
-        f"{name[0].upper()}{name[1:]}: the final training loss is {_final_loss(row):.3f} ({_final_loss(paper):.3f} "
-        f"with the paper’s mask), the validation loss with the causal mask {row[causal]:.3f} ({paper[causal]:.3f}), "
-        f"and BLEU {row['bleu beam']:.1f} ({paper['bleu beam']:.1f})."
     )

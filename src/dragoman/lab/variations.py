@@ -1,5 +1,6 @@
 """Table 3: variations of the Transformer, one setting changed at a time, scaled down to the budget."""
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,31 +74,23 @@ def run(lab: Laboratory) -> ExperimentReport:
     """Train every variation with several seeds for the same number of steps."""
     steps = lab.measure_once("steps", lambda: _affordable_steps(lab))
     pairs = lab.corpus.pairs("test")
-    names = {
-        variation.name: [f"{_folder_name(variation)}-{seed + 1}" for seed in range(_SEEDS)] for variation in VARIATIONS
+    trainings = {  # all variations with one seed before any with the next
+        f"{re.sub('[()]', '', variation.name).replace(' ', '-')}-{seed + 1}": (variation, lab.seed + seed)
+        for seed in range(_SEEDS)
+        for variation in VARIATIONS
     }
     models = lab.train_in_parallel(
         {
-            names[variation.name][seed]: (
-                {**BASE_SETTINGS, **variation.settings, "training.steps": steps}, lab.seed + seed,
-            )
-            for seed in range(_SEEDS)
-            for variation in VARIATIONS
+            name: ({**BASE_SETTINGS, **variation.settings, "training.steps": steps}, seed)
+            for name, (variation, seed) in trainings.items()
         }
-    )  # fmt: skip
-    rows = {
-        variation.name: [
-            score_model(lab, name, models[name], pairs, {**variation.settings, "training.steps": steps})
-            for name in names[variation.name]
-        ]
-        for variation in VARIATIONS
-    }
+    )
+    rows: dict[str, list[dict[str, Json]]] = {variation.name: [] for variation in VARIATIONS}
+    for name, (variation, _) in trainings.items():
+        settings = {**variation.settings, "training.steps": steps}
+        rows[variation.name].append(score_model(lab, name, models[name], pairs, settings))
     parts = (_explanation(steps), variations_table(rows), _draw(lab, rows))
     return ExperimentReport(variation_findings(rows), parts, {"steps": steps, "rows": rows})
-
-
-def _folder_name(variation: Variation) -> str:
-    return variation.name.replace(" ", "-").replace("(", "").replace(")", "")
 
 
 def _affordable_steps(lab: Laboratory) -> int:
@@ -108,17 +101,13 @@ def _affordable_steps(lab: Laboratory) -> int:
         {f"pilot-{core + 1}": (settings, lab.seed + core) for core in range(available_cores())}
     )
     vocabulary = len(pilots["pilot-1"].translator.target_tokenizer)
-    flops = [_variation_flops(lab, variation, vocabulary) for variation in VARIATIONS]
+    configs = (lab.build_recipe("none", {**BASE_SETTINGS, **variation.settings}).model for variation in VARIATIONS)
+    flops = [count_flops_per_token(config, vocabulary, vocabulary) for config in configs]
     costs = [max(1.0, cost / flops[0]) for cost in flops]  # relative to the base
     core_seconds = (lab.budget_seconds - (time.monotonic() - started_at)) * available_cores()
     seconds_per_step = max(pilot.seconds / max(pilot.steps, 1) for pilot in pilots.values())
     training_seconds = core_seconds - _SEEDS * len(VARIATIONS) * _OVERHEAD_SECONDS
     return max(_MIN_STEPS, int(training_seconds / (_SEEDS * sum(costs) * seconds_per_step)))
-
-
-def _variation_flops(lab: Laboratory, variation: Variation, vocabulary: int) -> float:
-    config = lab.build_recipe("none", {**BASE_SETTINGS, **variation.settings}).model
-    return count_flops_per_token(config, vocabulary, vocabulary)
 
 
 def score_model(
@@ -132,8 +121,7 @@ def score_model(
             "seconds": model.seconds, "settings": dict(settings),
         }  # fmt: skip
 
-    scores: dict[str, Json] = lab.measure_once(f"score {name}", measure, settings=dict(settings))
-    return scores
+    return lab.measure_once(f"score {name}", measure, settings=dict(settings))  # type: ignore[no-any-return]
 
 
 # Report
