@@ -63,6 +63,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_curves() -> Iterator[None]:
+    """Draw no curves.png after a training: that takes longer than the training of a toy. One story draws them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dragoman.training.trainer.draw_curves", lambda _run: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Compute with one thread: several tests run side by side, and threads that wait for each other are slow."""

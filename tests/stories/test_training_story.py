@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from dragoman.training.metrics_log import draw_curves
 
-def test_training_says_what_it_does_and_leaves_a_model_with_its_card(command, toy_recipe, tmp_path):
+
+def test_training_says_what_it_does_and_leaves_a_model_with_its_card(command, toy_recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("dragoman.training.trainer.draw_curves", draw_curves)
     (tmp_path / "recipe.toml").write_text(
         toy_recipe(tmp_path / "run", "training.steps=12", "training.validate_every=6").to_toml()
     )
