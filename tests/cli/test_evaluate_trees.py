@@ -87,13 +87,13 @@ def test_an_empty_line_counts_where_a_tree_was_expected_and_not_after_the_last(e
 def test_a_parameter_file_says_what_counts(evaluated, tmp_path):
     (tmp_path / "my.prm").write_text("## mine\nDELETE_LABEL X\nDELETE_LABEL .\nEQ_WORD cats dogs\nCUTOFF_LEN 1\n")
     outcome = evaluated(FOUND, RIGHT, "--parameters", "my.prm")
-    assert "up to 1 words" in outcome.out
+    assert "up to 1 word" in outcome.out
     assert "labelled brackets; without X .; cats = dogs" in outcome.out
     assert outcome.err == "found: line 3: not scored (skipped): it has no scored words.\n"
 
 
 REFUSED = {
-    "fewer trees": (FOUND[:2], RIGHT, "found has 2 sentences but right has 3; tree n of both must have the same words"),
+    "fewer trees": (FOUND[:2], RIGHT, "found has 2 sentences but right has 3; both must have the same sentences in"),
     "a broken reference": (FOUND, ["(S (V run))", "(S (V run)", "(S (V run))"], "right: line 2: the tree that begins"),
     "a broken file over several lines": (
         ["(S", "(V run))", "(S", "(NP", "(V run))"], ["(S (V run))"] * 2, "found: line 3: the tree that begins here",

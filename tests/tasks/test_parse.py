@@ -183,7 +183,7 @@ def test_a_text_must_have_the_words_of_its_trees(treebank, tmp_path):
     with pytest.raises(UserError, match=r'line 2: the words "The cat runs ." differ from those of tree 2'):
         ParsingTask().read_examples(str(source), str(bank), print)
     source.write_text("The dog runs .\n")
-    with pytest.raises(UserError, match=r"has 1 lines but .* has 2 trees"):
+    with pytest.raises(UserError, match=r"has 1 line but .* has 2 trees"):
         ParsingTask().read_examples(str(source), str(bank), print)
     with pytest.raises(UserError, match="--reference is missing"):
         ParsingTask().read_examples(None, None, print)

@@ -28,6 +28,7 @@ from dragoman.bench.report import BenchmarkReport
 from dragoman.bench.stats import SampleStats
 from dragoman.bench.training import TrainingResult, measure_training
 from dragoman.bench.workers import EngineProcess, engine_spec, start_engines
+from dragoman.errors import format_count
 from dragoman.model_files import read_tokenizers
 from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
@@ -158,7 +159,9 @@ class _Benchmark:
         else:
             sentences = tokenize_sentences(self.text_to_decode, translator, self.config, self.add_note)
             weights = "trained weights"
-        self.add_note(f"Decoding, {name}: {weights}; {len(sentences.sources):,} sentences of {sentences.origin}.")
+        self.add_note(
+            f"Decoding, {name}: {weights}; {format_count(len(sentences.sources), 'sentence')} of {sentences.origin}."
+        )
         rounds = self.count_rounds(f"Decoding, {name}", peak)
         return measure_decoding(name, run.folder, sentences, self.config, rounds, self.add_note)
 

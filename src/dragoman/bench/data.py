@@ -14,7 +14,7 @@ from dragoman.corpora.phrasebook import phrasebook
 from dragoman.data.arrays import TokenPairs, open_arrays, tokenize_corpus
 from dragoman.data.corpus import ParallelCorpus
 from dragoman.data.lines import read_lines
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 from dragoman.model_files import read_tokenizers, write_tokenizers, write_weights
 from dragoman.models.architectures import build_model
 from dragoman.models.weights import named_weights
@@ -105,8 +105,8 @@ def load_decoding_text(config: BenchmarkConfig) -> BenchmarkText:
         references = list(read_lines(config.target)) if config.target else None
         if references is not None and len(sources) != len(references):
             raise UserError(
-                f"{config.source} has {len(sources):,} lines but {config.target} has {len(references):,}; the "
-                "files must be aligned line by line."
+                f"{config.source} has {format_count(len(sources), 'line')} but {config.target} has "
+                f"{len(references):,}; the files must be aligned line by line."
             )
         return BenchmarkText(config.source, sources, references)
     valid = _existing_corpus(Run(config.run).read_recipe().data, "valid_") if config.run else None

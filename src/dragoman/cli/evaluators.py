@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dragoman
 from dragoman.cli.progress import print_stderr, progress_bar, status_spinner
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 
 if TYPE_CHECKING:
     from dragoman.evaluation.brackets import BracketScores
@@ -134,7 +134,7 @@ def _translate_sources(run: Path, sources: list[str] | None, expected: int, opti
     assert sources is not None, "_check_translate_options requires it"
     if len(sources) != expected:
         raise UserError(
-            f"--source has {len(sources):,} lines but --reference has {expected:,}; the files must "
+            f"--source has {format_count(len(sources), 'line')} but --reference has {expected:,}; the files must "
             "be aligned line by line."
         )
     model = dragoman.load(run, device=options.device)
@@ -190,7 +190,7 @@ def _read_tree_pairs(options: EvaluateOptions) -> tuple[list[int], list[str], li
     if len(trees) != len(gold):
         trees = well_formed_treebank_sentences(lines, hypotheses)  # raises if malformed brackets are the cause
         raise UserError(
-            f"{hypotheses} has {len(trees):,} sentences but {reference} has {len(gold):,}; both must "
+            f"{hypotheses} has {format_count(len(trees), 'sentence')} but {reference} has {len(gold):,}; both must "
             "have the same sentences in the same order. Use an empty line for a missing tree."
         )
     return [line for line, _ in trees], [text for _, text in trees], [text for _, text in gold]

@@ -6,6 +6,7 @@ import typer
 
 from dragoman.cli.options import RunArgument
 from dragoman.cli.progress import print_stderr
+from dragoman.errors import format_count
 
 
 def shortlist(
@@ -28,6 +29,6 @@ def shortlist(
     with TerminalDisplay() as display:
         pairs = write_shortlist(run, display, likely=likely, common=common)
     print_stderr(
-        f"{Run(run).shortlist_file}: learned from {pairs:,} sentence pairs. "
+        f"{Run(run).shortlist_file}: learned from {format_count(pairs, 'sentence pair')}. "
         f"Use it with `dragoman translate {run} --shortlist`."
     )

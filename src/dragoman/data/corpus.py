@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.data.lines import OnFileNotice, read_line_blocks, read_lines
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 
 FilePath = str | PathLike[str]
 Pair = tuple[str, str]
@@ -180,7 +180,7 @@ def _wrong_columns_error(file: Path, number: int, line: str, columns: int) -> Us
 
 def _different_line_counts_error(files: tuple[Path, ...], counts: list[int]) -> UserError:
     source, target = files
-    message = f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}"
+    message = f"{source} has {format_count(counts[0], 'line')} but {target} has {counts[1]:,}"
     matching = _find_misalignment(
         [len(line) for line in read_lines(source)], [len(line) for line in read_lines(target)]
     )

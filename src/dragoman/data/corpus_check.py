@@ -13,7 +13,7 @@ from typing import Literal
 
 from dragoman.data.corpus import ParallelCorpus
 from dragoman.data.split import pair_hash
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 
 Severity = Literal["error", "warning", "note"]
 _TrigramCounts = Counter[str]
@@ -186,7 +186,7 @@ def _run_checks(corpus: ParallelCorpus, name: str, checks: list[_PairCheck]) -> 
             continue
         for check in checks:
             check.inspect(number, source, target)
-    summary = Finding("note", f"{name}: {total:,} pairs in {corpus}", total)
+    summary = Finding("note", f"{name}: {format_count(total, 'pair')} in {corpus}", total)
     notices = [Finding("note", notice, 1) for notice in corpus.notices()]
     findings = [check.finding(name, total) for check in [empty, *checks]]
     return [summary, *notices, *(finding for finding in findings if finding)]

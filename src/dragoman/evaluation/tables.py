@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from dragoman.errors import format_count
 from dragoman.evaluation.brackets import BracketScores, SentenceCounts, percentage
 from dragoman.evaluation.error_rates import Confusion, ErrorRates, WordResult
 from dragoman.evaluation.scores import LengthRangeScores, SentenceScore, TranslationScores
@@ -65,7 +66,8 @@ def confusions_table(confusions: Sequence[Confusion]) -> str:
 def worst_words_table(judgements: Sequence[WordResult]) -> str:
     """Return a block per word: its number and edits, then the output and every reference."""
     return "\n\n".join(
-        f"word {result.number}, {result.source.replace(_TAB, ' ')}: {result.edits} edits in {result.length}\n"
+        f"word {result.number}, {result.source.replace(_TAB, ' ')}: "
+        f"{format_count(result.edits, 'edit')} in {result.length}\n"
         f"  output     {result.output}\n" + "\n".join(f"  reference  {reference}" for reference in result.references)
         for result in judgements
     )
@@ -79,7 +81,10 @@ def brackets_table(scores: BracketScores) -> str:
     names = {name: name.replace("_", " ").replace("f1", "F1") for name in (*_COUNT_FIELDS, *_METRIC_FIELDS)}
     width = max(map(len, names.values()))
     body = [[names[name].ljust(width), *numbers] for name, *numbers in [*counts, *measures]]
-    return align_columns([["", "all", f"up to {scores.rules.cutoff} words"], *body], right=True) + f"\n\n{scores.rules}"
+    return (
+        align_columns([["", "all", f"up to {format_count(scores.rules.cutoff, 'word')}"], *body], right=True)
+        + f"\n\n{scores.rules}"
+    )
 
 
 def sentence_counts_table(lines: Sequence[int], sentences: Sequence[SentenceCounts]) -> str:

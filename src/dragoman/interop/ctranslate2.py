@@ -314,7 +314,7 @@ CTranslate2 adds `{end}` after the source and `{start}` before the target automa
 The recipe uses a beam of {beam} and a length penalty of {penalty:g}. CTranslate2 uses a different formula for the
 length penalty, so its `length_penalty` has a different value; the options above approximate the recipe.
 
-The model was trained on texts of up to {longest} pieces. Split longer texts into sentences; otherwise the translations
+The model was trained on texts of up to {longest} tokens. Split longer texts into sentences; otherwise the translations
 are poor.
 """
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dragoman.corpora.stories import PEOPLE, PLACES, SPLITS, THINGS, Story, stories, story_words
-from dragoman.errors import TrainingStopped
+from dragoman.errors import TrainingStopped, format_count
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.memory_training import (
     EncodedStories,
@@ -333,7 +333,7 @@ def _starts_table(
 
 
 def _format_hops(hops: int) -> str:
-    return f"{hops} hop" if hops == 1 else f"{hops} hops"
+    return format_count(hops, "hop")
 
 
 def _format_percent(share: float) -> str:

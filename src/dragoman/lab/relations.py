@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.corpora.phrasebook import PhrasebookPair, split_words
+from dragoman.errors import format_count
 from dragoman.model_config import AttentionKind
 from dragoman.viewer.record import ATTENTION_KINDS, AttentionRecord, AttentionWeights
 from dragoman.viewer.words import WordSpan, group_words
@@ -256,7 +257,7 @@ def _describe_offset(offset: int) -> str:
     """Name a fixed distance."""
     if not offset:
         return "the same position"
-    return f"{abs(offset)} word{'s' if abs(offset) > 1 else ''} {'before' if offset < 0 else 'after'}"
+    return f"{format_count(abs(offset), 'word')} {'before' if offset < 0 else 'after'}"
 
 
 # Rules that know positions only, and rules that also know the nouns.

@@ -228,7 +228,7 @@ class GenerationTask(BaseTask):
 
     name, noun, gerund, validation_metric = "generate", "language model", "Predicting", "bits per character"
     model_class = "dragoman.tasks.generate:LanguageModel"
-    unit = "windows"
+    unit = "window"
     is_language_model = True
     input_hint = "Enter the beginning of a text"
     usage_examples = ('dragoman generate {run} "…"', "dragoman evaluate {run} --reference FILE")

@@ -11,7 +11,7 @@ from torch import Tensor
 from dragoman.data.corpus import Pair
 from dragoman.data.lines import read_lines
 from dragoman.decoding.tree_constraint import TreeConstraint, TreeGrammar
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 from dragoman.evaluation import brackets
 from dragoman.evaluation.brackets import BracketScores
 from dragoman.evaluation.trees import WHITESPACE, Tree, read_tree, well_formed_treebank_sentences
@@ -47,7 +47,7 @@ class ParsingTask(BaseTask):
 
     name, noun, gerund, validation_metric = "parse", "parser", "Parsing", "F1"
     model_class = "dragoman.tasks.parse:Parser"
-    unit = "trees"
+    unit = "tree"
     input_hint = "Type sentences, one per line, with spaces between words and punctuation: It works ."
     usage_examples = ('dragoman parse {run} "The words of a sentence ."', "dragoman evaluate {run} --reference TREES")
 
@@ -78,8 +78,9 @@ class ParsingTask(BaseTask):
         lines = [self.to_model_input(line) for line in read_lines(source, on_notice)]
         if len(lines) != len(examples):
             raise UserError(
-                f"{source} has {len(lines):,} lines but {reference} has {len(examples):,} trees; line n must have the "
-                "words of tree n. --source is optional: without it, the words of the trees are parsed."
+                f"{source} has {format_count(len(lines), 'line')} but {reference} has "
+                f"{format_count(len(examples), 'tree')}; line n must have the words of tree n. "
+                "--source is optional: without it, the words of the trees are parsed."
             )
         for number, (line, example) in enumerate(zip(lines, examples, strict=True), start=1):
             if line != example.source:

@@ -68,7 +68,7 @@ class EvaluationScores(Protocol):
 class DataReader(Protocol):
     """How the data of a task is read."""
 
-    unit: str  # plural noun for what the model is trained on: "pairs"
+    unit: str  # noun for what the model is trained on: "pair"
 
     def configure(self, config: DataConfig) -> Self:
         """Return the task configured for a recipe's files."""
@@ -170,7 +170,7 @@ class BaseTask:
 
     name: str
     model_class = "dragoman.tasks.translate:Translator"
-    unit = "pairs"
+    unit = "pair"
     input_hint = "Type or paste text"
     usage_examples: tuple[str, ...] = ()
     never_split = True

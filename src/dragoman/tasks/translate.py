@@ -6,7 +6,7 @@ from typing import cast
 from dragoman.data.corpus import Pair, ParallelCorpus, TextPairs
 from dragoman.data.corpus_check import check_corpus, format_finding
 from dragoman.data.lines import read_lines
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 from dragoman.evaluation import scores
 from dragoman.recipe import DataConfig
 from dragoman.tasks.sequence_model import SequenceModel
@@ -57,7 +57,7 @@ class TranslationTask(BaseTask):
         sources, references = list(read_lines(source, on_notice)), list(read_lines(reference, on_notice))
         if len(sources) != len(references):
             raise UserError(
-                f"{source} has {len(sources):,} lines but {reference} has {len(references):,}; the files "
+                f"{source} has {format_count(len(sources), 'line')} but {reference} has {len(references):,}; the files "
                 "must be aligned line by line."
             )
         return self.examples_from_pairs(zip(sources, references, strict=True))

@@ -1,5 +1,6 @@
 """The model card: the README.md of a run directory."""
 
+from dragoman.errors import format_count
 from dragoman.recipe import Recipe
 from dragoman.tasks.info import describe_model, describe_vocabulary
 from dragoman.tasks.registry import get_task
@@ -28,18 +29,18 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         "",
         "## Data",
         "",
-        f"- Trained on {plan.pairs:,} {plan.unit}: {trained_on}",
-        f"- Validated on {plan.valid_pairs:,} {plan.unit}: {validated_on or 'held out from the training text'}",
+        f"- Trained on {format_count(plan.pairs, plan.unit)}: {trained_on}",
+        f"- Validated on {format_count(plan.valid_pairs, plan.unit)}: "
+        f"{validated_on or 'held out from the training text'}",
         f"- Vocabulary: {describe_vocabulary(recipe.tokenizer, *plan.vocabulary_sizes)}",
         "",
         "## Training",
         "",
-        f"- {progress.step:,} steps in {progress.seconds / 60:.1f} minutes on {plan.device} ({plan.threads} threads), "
-        f"{progress.step / plan.steps_per_epoch:.1f} epochs",
+        f"- {format_count(progress.step, 'step')} in {format_count(progress.seconds / 60, 'minute')} on {plan.device} "
+        f"({format_count(plan.threads, 'thread')}), {format_count(progress.step / plan.steps_per_epoch, 'epoch')}",
         f"- Best validation loss {unknown if progress.best_loss is None else f'{progress.best_loss:.3f}'} "
         f"at step {progress.best_step:,}",
-        f"- The weights are the mean of {finished.averaged_checkpoints} "
-        f"checkpoint{'s' if finished.averaged_checkpoints > 1 else ''}",
+        f"- The weights are the mean of {format_count(finished.averaged_checkpoints, 'checkpoint')}",
         "",
         "![curves](curves.png)",
         "",

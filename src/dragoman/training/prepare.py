@@ -12,7 +12,7 @@ from dragoman.checkpoints import TrainingProgress
 from dragoman.data.arrays import TokenPairs
 from dragoman.data.corpus import TextPairs, select_pairs
 from dragoman.data.split import SplitPart
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 from dragoman.model_files import read_tokenizers, write_tokenizers
 from dragoman.recipe import Recipe, recipe_differences
 from dragoman.run import Run
@@ -116,9 +116,8 @@ def prepare_data(
         on_event(Notice(*remark))
     split = None if valid else task.split_validation(corpus, recipe)
     if split:
-        held_out = (
-            f"No validation files are given: {split.held_out:,} pairs of the training text are held out for validation."
-        )
+        pairs = format_count(split.held_out, "pair")
+        held_out = f"No validation files are given: holding out {pairs} of the training text for validation."
         on_event(Notice(split.notice or held_out))
     train_part, valid_part = (split.training, split.validation) if split else (None, None)
     source, target = _load_or_train_tokenizers(run, recipe, corpus, train_part, on_event)
@@ -172,17 +171,14 @@ def _load_or_train_tokenizers(
     names = ("",) if config.joint else ("source ", "target ")
     for name, tokenizer, side in zip(names, (source, target), config.sides, strict=False):
         if side.kind in ("bpe", "wordpiece") and len(tokenizer) < config.size:
-            on_event(
-                Notice(
-                    f"The {name}vocabulary has {len(tokenizer):,} tokens, not {config.size:,}: the text is too small."
-                )
-            )
+            tokens = format_count(len(tokenizer), "token")
+            on_event(Notice(f"The {name}vocabulary has {tokens}, not {config.size:,}: the text is too small."))
     write_tokenizers(run, source, target, config.joint)
     return source, target
 
 
 def _report_dropped_pairs(pairs: TokenPairs, corpus: TextPairs, longest: int, on_event: OnEvent) -> None:
     if pairs.dropped_empty:
-        on_event(Notice(f"{corpus}: {pairs.dropped_empty:,} pairs with an empty side are skipped."))
+        on_event(Notice(f"{corpus}: skipped {format_count(pairs.dropped_empty, 'pair')} with an empty side."))
     if pairs.dropped_long:
-        on_event(Notice(f"{corpus}: {pairs.dropped_long:,} pairs of more than {longest} tokens are skipped."))
+        on_event(Notice(f"{corpus}: skipped {format_count(pairs.dropped_long, 'pair')} of more than {longest} tokens."))
