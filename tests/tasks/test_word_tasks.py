@@ -42,10 +42,10 @@ def test_what_the_model_wrote_is_shown_as_a_person_writes_it():
 
 
 MISREAD = {
-    "a tab without labels": (PronunciationTask(), "fre\teau", '"fre⇥eau": expected the word, without tabs'),
-    "no label": (JOINT, "eau", "expected a label and the word, separated by tabs.*fre⇥word.*--label.*fre, ger"),
+    "a tab without labels": (PronunciationTask(), "fre\teau", '"fre<tab>eau": expected the word, without tabs'),
+    "no label": (JOINT, "eau", "expected a label and the word, separated by tabs.*fre<tab>word.*--label.*fre, ger"),
     "an unknown label": (JOINT, "gre\teau", 'no label "gre"; it has fre, ger. Did you mean'),
-    "an empty word": (JOINT, "fre\t", '"fre⇥": expected a label and the word'),
+    "an empty word": (JOINT, "fre\t", '"fre<tab>": expected a label and the word'),
     "no tags": (InflectionTask(), "gehen", '"gehen": expected the lemma and the tags, separated by .* or give --tags'),
     "tags without a tag": (InflectionTask(), "gehen\t;", '"gehen" has no tags'),
     "a whole line of a table": (InflectionTask(), "gehen\tging\tV;PST", "expected the lemma and the tags"),
@@ -143,8 +143,8 @@ def test_an_answer_is_written_as_a_line_of_a_lexicon_that_can_be_read_back(tmp_p
 def test_answers_that_do_not_fit_the_words_are_refused(dev, tmp_path):
     examples, file = PronunciationTask().read_examples(None, dev, print), tmp_path / "found"
     for lines, words in (
-        ("A\n", "has 1 lines but the reference has 2 different words"),
-        ("read\tR\n", 'no line for 1 words; the first is "the"'),
+        ("A\n", "has 1 line but the reference has 2 different words"),
+        ("read\tR\n", 'no line for 1 word; the first is "the"'),
         ("read\tR\tx\n", "line 1: expected word, phones"),
     ):
         file.write_text(lines)

@@ -36,7 +36,7 @@ def pronounce(
 ) -> None:
     """Pronounce each WORD, or every line of standard input, with the model in RUN: one output line per input line.
 
-    A model trained on several languages expects "fre⇥word", with a tab, or plain words with --label fre."""
+    A model trained on several languages expects "fre<tab>word", or plain words with --label fre."""
     model = load_for_task(run, "pronounce", device)
     options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision}
     lines = warn_unknown(model, add_columns(word or stdin_lines(), before=label))

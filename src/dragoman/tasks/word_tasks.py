@@ -15,7 +15,7 @@ from unicodedata import normalize
 from dragoman.data.corpus import Pair, TextPairs
 from dragoman.data.lines import read_lines
 from dragoman.data.split import CorpusSplit, split_held_out
-from dragoman.errors import UserError, did_you_mean
+from dragoman.errors import UserError, did_you_mean, format_count
 from dragoman.evaluation import error_rates
 from dragoman.evaluation.error_rates import INFLECTION, PRONUNCIATION, ErrorRates, ScoringScheme
 from dragoman.recipe import DataConfig, Recipe
@@ -175,8 +175,9 @@ class WordTask(BaseTask, ABC):
         if not any("\t" in line for line in lines):
             if len(lines) != len(examples):
                 raise UserError(
-                    f"{path} has {len(lines):,} lines but the reference has {len(examples):,} different words; write "
-                    "one line per word, or put the word and a tab before its output."
+                    f"{path} has {format_count(len(lines), 'line')} but the reference has "
+                    f"{format_count(len(examples), 'different word')}; write one line per word, or put "
+                    "the word and a tab before its output."
                 )
             return lines
         answers: dict[str, str] = {}
@@ -190,7 +191,9 @@ class WordTask(BaseTask, ABC):
             answers.setdefault(self.decode_columns(self.encode_columns(columns)), answer)
         missing = [example.source for example in examples if example.source not in answers]
         if missing:
-            raise UserError(f'{path} has no line for {len(missing):,} words; the first is "{_show_tabs(missing[0])}".')
+            raise UserError(
+                f'{path} has no line for {format_count(len(missing), "word")}; the first is "{_show_tabs(missing[0])}".'
+            )
         return [answers[example.source] for example in examples]
 
     def format_entry(self, example: Example, output: str) -> str:
@@ -229,7 +232,7 @@ def _distinct_symbols(sources: Iterable[str]) -> set[str]:
 
 def _show_tabs(text: str) -> str:
     """Return a text with visible tabs."""
-    return text.replace("\t", "⇥")
+    return text.replace("\t", "<tab>")
 
 
 def _pronunciation_pair(columns: Sequence[str]) -> Pair:
@@ -297,7 +300,7 @@ def _inflection_pair(columns: Sequence[str]) -> Pair:
 
 
 class Inflector(SequenceModel):
-    """A model of inflection: `inflect` returns the form for "lemma⇥tags", or for each of a list."""
+    """A model of inflection: `inflect` returns the form for "lemma<tab>tags", or for each of a list."""
 
     inflect = SequenceModel.predict
 
@@ -321,7 +324,7 @@ class InflectionTask(WordTask):
         """Return lemma and tags as the model reads them."""
         lemma, tags = columns
         if not tags.strip(" ;"):
-            raise UserError(f'"{lemma}" has no tags; write "lemma⇥V;PST", or give --tags.')
+            raise UserError(f'"{lemma}" has no tags; write "lemma<tab>V;PST", or give --tags.')
         return _spell_with_tags(lemma, tags)
 
     def decode_columns(self, source: str) -> str:

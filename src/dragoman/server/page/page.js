@@ -356,9 +356,9 @@ async function start() {
 function onModelChange() {
   const model = state.chooser?.chosen;
   if (!model) return;
-  const tabNote = model.input_hint.includes("\t") ? " (⇥: a tab, or two spaces)" : "";
+  const tabNote = model.input_hint.includes("\t") ? " (<tab>: a tab, or two spaces)" : "";
   source.lang = model.source;
-  source.placeholder = model.input_hint.replace("\t", "⇥") + tabNote;
+  source.placeholder = model.input_hint.replace("\t", "<tab>") + tabNote;
   find("source-label", HTMLElement).textContent = model.input_hint.replace("\t", " tab ");
   find("translator", HTMLElement).setAttribute("aria-label", model.noun);
   for (const [name, value] of Object.entries(model.sampling ?? {})) {
