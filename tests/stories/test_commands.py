@@ -157,7 +157,9 @@ def test_the_quick_start_trains_translates_scores_and_draws(one_core, command, m
     first = command("quickstart", "--run", tmp_path / "run")
     assert first.code == 0
     assert first.out.count("→") == quickstart.SHOWN_SENTENCES
-    assert "BLEU" in first.out
+    assert "Test set: BLEU" in first.out
+    assert "Run the same command to continue." in first.err and "--resume" not in first.err
+    assert "no checkpoint to resume" not in first.err
     assert (tmp_path / "run" / "attention.html").stat().st_size > 5000
     again = command("quickstart", "--run", tmp_path / "run")
     assert again.out == first.out

@@ -7,6 +7,7 @@ import pytest
 
 import dragoman
 from dragoman.errors import TrainingStopped, UserError
+from dragoman.tasks.events import Notice
 from dragoman.training.events import CheckpointSaved, StopRequest
 
 
@@ -125,6 +126,22 @@ def test_a_file_that_no_training_wrote_is_never_replaced(toy_recipe, tmp_path, n
     )
     assert [path.name for path in file.parent.iterdir()] == [name]
     assert file.read_text() == "# my own\n"
+
+
+def test_a_run_with_nothing_to_resume_starts_at_the_first_step_and_says_so(begun, toy_recipe, tmp_path):
+    """A training that was killed before its first checkpoint is started with the same command; a typo is noticed."""
+    new, events = tmp_path / "runn", []
+    dragoman.train(toy_recipe(new, "training.steps=1"), resume=True, on_event=events.append)
+    hint = f'Did you mean "{tmp_path / "run"}"?'
+    assert events[0].text == f"{new} has no checkpoint to resume: training starts at step 1. {hint}"
+
+
+def test_a_training_that_ends_in_its_warm_up_says_so(toy_recipe, tmp_path):
+    recipe = toy_recipe(tmp_path / "run", "training.steps=2", "training.warmup=30")
+    events = []
+    dragoman.train(recipe, on_event=events.append)
+    notices = [event.text for event in events if isinstance(event, Notice)]
+    assert any("training.warmup is 30, but training ends at step 2." in text for text in notices)
 
 
 def test_a_run_that_was_copied_without_its_hidden_files_is_still_a_run(begun, tmp_path):

@@ -6,6 +6,7 @@ import time
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from dragoman.cli.progress import console, format_duration, print_stderr
+from dragoman.errors import format_count
 from dragoman.tasks.events import Notice, ProgressUpdate
 from dragoman.training.events import CheckpointSaved, TrainingEvent, TrainingFinished, TrainingPlan, ValidationResult
 from dragoman.training.loop import TrainingStep
@@ -18,7 +19,8 @@ _SMOOTHING = 0.95  # decay of the moving averages of loss and speed
 class TerminalDisplay:
     """An event callback that prints to standard error; a context manager that starts and stops the progress bar."""
 
-    def __init__(self) -> None:
+    def __init__(self, resume_hint: str = "") -> None:
+        self.resume_hint = resume_hint  # a sentence that says how to continue a stopped training
         self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -73,19 +75,19 @@ class TerminalDisplay:
     def _show_plan(self, plan: TrainingPlan) -> None:
         """Print the training plan."""
         self.plan = plan
-        remaining = plan.steps - plan.steps_done
         source, target = plan.vocabulary_sizes
-        pieces = f"{source:,} tokens" if source == target else f"{source:,} and {target:,} tokens"
+        vocabulary = format_count(target, "token") if source == target else f"{source:,} and {target:,} tokens"
         print_stderr(
-            f"Training run {plan.run}: {plan.pairs:,} {plan.unit}, {plan.valid_pairs:,} for validation; "
-            f"vocabulary {pieces}; {plan.parameters / 1e6:.1f} million parameters; "
-            f"{plan.device} with {plan.threads} thread{'s' if plan.threads > 1 else ''}."
+            f"Training run {plan.run}: {format_count(plan.pairs, plan.unit)}, {plan.valid_pairs:,} for validation; "
+            f"vocabulary {vocabulary}; {format_count(plan.parameters, 'parameter')}; "
+            f"{plan.device} with {format_count(plan.threads, 'thread')}."
         )
+        remaining, steps = plan.steps - plan.steps_done, format_count(plan.steps, "step")
         soon = format_duration(min(remaining * plan.seconds_per_step, plan.seconds_left))
-        begun = f"{remaining:,} of {plan.steps:,} steps left" if plan.steps_done else f"{plan.steps:,} steps"
         print_stderr(
-            f"{begun}, {plan.steps / plan.steps_per_epoch:.1f} epochs; estimated time {soon}. "
-            "Ctrl-C saves a checkpoint and stops; --resume continues."
+            f"{f'{remaining:,} of {steps} left' if plan.steps_done else steps}, "
+            f"{format_count(plan.steps / plan.steps_per_epoch, 'epoch')}; estimated time {soon}. "
+            f"Ctrl-C saves a checkpoint and stops. {self.resume_hint}"
         )
         self.step_at = self.line_at = time.monotonic()
         self.ends_at = self.step_at + plan.seconds_left
@@ -137,17 +139,15 @@ class TerminalDisplay:
 
     def _show_finished(self, finished: TrainingFinished) -> None:
         """Print the result of the training."""
-        progress = finished.progress
-        mean = (
-            f"the average of {finished.averaged_checkpoints} checkpoints"
-            if finished.averaged_checkpoints > 1
-            else "the last checkpoint"
-        )
+        progress, averaged = finished.progress, finished.averaged_checkpoints
+        weights = f"the average of {averaged} checkpoints" if averaged > 1 else "the last checkpoint"
         print_stderr(
-            f"Trained {progress.step:,} steps in {format_duration(progress.seconds)}. {finished.run} contains {mean}."
+            f"Trained {format_count(progress.step, 'step')} in {format_duration(progress.seconds)}. "
+            f"{finished.run} contains {weights}."
         )
         if progress.skipped_ever:
-            print_stderr(f"{progress.skipped_ever:,} steps were skipped because their loss was not finite.", "yellow")
+            skipped = format_count(progress.skipped_ever, "step")
+            print_stderr(f"Skipped {skipped} because the loss was not finite.", "yellow")
         print_stderr("On the validation set:")
         for score in finished.scores:
             print_stderr(f"  {score}")

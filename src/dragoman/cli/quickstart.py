@@ -1,15 +1,14 @@
 """`dragoman quickstart`: train, score and inspect a small translation model in a few minutes."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.progress import format_duration, print_stderr, progress_bar
+from dragoman.cli.progress import print_stderr, progress_bar
 from dragoman.cli.train import train_with_display
-from dragoman.errors import TrainingStopped
 from dragoman.recipe import Recipe
+from dragoman.run import Run
 
 if TYPE_CHECKING:
     from dragoman.tasks.translate import Translator
@@ -30,22 +29,23 @@ def quickstart(
     A second call reuses the trained model; an interrupted training is resumed."""
     from dragoman.tasks.translate import Translator
 
-    began_at = time.monotonic()
     corpus = run / "corpus"
     if overwrite or not (corpus / "test.de").exists():
         _write_corpus(corpus)
     if overwrite or not (run / "README.md").exists():
-        try:
-            train_with_display(_quickstart_recipe(run, corpus), resume=not overwrite, overwrite=overwrite)
-        except TrainingStopped:
-            raise TrainingStopped("Stopped; everything is saved. Run the same command to continue.") from None
+        train_with_display(
+            _quickstart_recipe(run, corpus),
+            resume=Run(run).exists and not overwrite,
+            overwrite=overwrite,
+            resume_hint="Run the same command to continue.",
+        )
     else:
         print_stderr(f"{run} is already trained; --overwrite trains it again.")
     model = Translator.load(run)
     _print_translations(model, corpus)
     page = run / "attention.html"
     _write_attention_page(model, page)
-    print_stderr(f"\nDone in {format_duration(time.monotonic() - began_at)}. What to try next:")
+    print_stderr("\nDone. What to try next:")
     print_stderr(f'  dragoman translate {run} "The woman who reads the book is not tired."')
     print_stderr(f"  open {page} in a browser: the attention of every head for “{_ATTENTION_SENTENCE}”")
     print_stderr(f"  dragoman evaluate {run} --source {corpus}/test.en --reference {corpus}/test.de --worst 5")
@@ -92,11 +92,11 @@ def _print_translations(model: "Translator", corpus: Path) -> None:
     for source, translation, reference in list(zip(sources, translations, references, strict=True))[:SHOWN_SENTENCES]:
         right = "" if translation == reference else f"\n     expected: {reference}"
         print(f"{source}\n  → {translation}{right}")
-    print(score_translations(translations, references, intervals=False).bleu)
+    print(f"Test set: {score_translations(translations, references, intervals=False).bleu}")
 
 
 def _write_attention_page(model: "Translator", page: Path) -> None:
     """Write the attention page of a sentence with a pronoun."""
-    from dragoman.viewer.page import render_page as drawn
+    from dragoman.viewer.page import render_page
 
-    page.write_text(drawn(model.inspect(_ATTENTION_SENTENCE)), encoding="utf-8")
+    page.write_text(render_page(model.inspect(_ATTENTION_SENTENCE)), encoding="utf-8")

@@ -7,19 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.cli.check import (
+from dragoman.cli.options import (
     PairsOption,
+    PresetOption,
+    SetOption,
     SourceOption,
     TargetOption,
     ValidPairsOption,
     ValidSourceOption,
     ValidTargetOption,
+    check_task,
 )
-from dragoman.cli.options import PresetOption, SetOption
+from dragoman.cli.progress import print_stderr
 from dragoman.cli.watch import DEFAULT_PORT, watch_in_background
-from dragoman.errors import UserError
+from dragoman.errors import TrainingStopped, UserError
 from dragoman.presets import default_preset
 from dragoman.recipe import Recipe, apply_preset, merge_tables
+from dragoman.run import Run
 from dragoman.toml import read_toml
 
 
@@ -50,6 +54,8 @@ def train(
     ] = DEFAULT_PORT,
 ) -> None:
     """Train a model from RECIPE, or without a recipe from --source and --target (or --task and --file)."""
+    if task is not None:
+        check_task(task)
     files = {
         "source": source, "target": target, "pairs": pairs,
         "valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs,
@@ -81,11 +87,21 @@ def build_recipe(recipe: Path | None, given: dict[str, Any], preset: str | None,
     return Recipe.from_table(table, overrides, origin=str(recipe or "options"))
 
 
-def train_with_display(recipe: Recipe, *, resume: bool = False, overwrite: bool = False) -> None:
+def train_with_display(
+    recipe: Recipe, *, resume: bool = False, overwrite: bool = False, resume_hint: str = "Continue with --resume."
+) -> None:
     """Train and show progress on the terminal; Ctrl-C and SIGTERM save a checkpoint and stop."""
-    import dragoman
-    from dragoman.cli.display import TerminalDisplay
-    from dragoman.cli.signals import stop_on_signals
+    try:
+        import dragoman
+        from dragoman.cli.display import TerminalDisplay
+        from dragoman.cli.signals import stop_on_signals
 
-    with stop_on_signals() as stop, TerminalDisplay() as display:
-        dragoman.train(recipe, resume=resume, overwrite=overwrite, on_event=display, stop=stop)
+        with stop_on_signals() as stop, TerminalDisplay(resume_hint) as display:
+            dragoman.train(recipe, resume=resume, overwrite=overwrite, on_event=display, stop=stop)
+    except TrainingStopped as stopped:
+        raise TrainingStopped(f"{stopped} {resume_hint}") from None
+    except KeyboardInterrupt:  # before the first step, or for the second time
+        steps = Run(recipe.run).complete_checkpoints()
+        kept = f"The newest checkpoint is at step {steps[-1]:,}. {resume_hint}" if steps else "Nothing was saved yet."
+        print_stderr(f"Interrupted. {kept}")
+        raise typer.Exit(130) from None

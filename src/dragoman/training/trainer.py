@@ -17,7 +17,7 @@ from dragoman import checkpoints
 from dragoman.checkpoints import TrainingProgress
 from dragoman.data.arrays import TokenPairs
 from dragoman.data.batches import IndexArray, Order, collate
-from dragoman.errors import TrainingStopped, UserError
+from dragoman.errors import TrainingStopped, UserError, did_you_mean_path, format_count
 from dragoman.malloc import keep_freed_memory
 from dragoman.models.transducer import Source
 from dragoman.models.weights import running_statistics
@@ -79,6 +79,9 @@ def train(
     select_device(recipe.training.device)  # raises before anything is written
     if world.is_main_process:
         check_run_directory(run, recipe, resume, overwrite)
+        if resume and not run.exists:
+            hint = did_you_mean_path(run.folder)
+            on_event(Notice(f"{run} has no checkpoint to resume: training starts at step 1.{hint}", serious=True))
     else:
         on_event = ignore_event  # only the main process reports
     with run.lock() if world.is_main_process else nullcontext():
@@ -145,8 +148,15 @@ class Trainer:
         self._check_disk_space()
         if self.world.size > self.config.accumulate:
             yield Notice(
-                f"{self.world.size} processes share the {self.config.accumulate} micro-batches of an update, so some "
-                f"have nothing to do. Set training.accumulate to a multiple of {self.world.size}.",
+                f"There are {self.world.size} processes but training.accumulate is {self.config.accumulate}, so some "
+                f"have nothing to do. Set it to a multiple of {self.world.size}.",
+                serious=True,
+            )
+        if self.config.warmup > self.config.steps:
+            yield Notice(
+                f"The learning rate will not reach its peak: training.warmup is {self.config.warmup:,}, but training "
+                f"ends at step {self.config.steps:,}. Set a shorter warm-up, such as --set training.warmup="
+                f"{max(1, self.config.steps // 10)}.",
                 serious=True,
             )
         yield self._training_plan(self.progress.step, self.progress.seconds)
@@ -155,9 +165,7 @@ class Trainer:
             try:
                 yield self._finish()
             except KeyboardInterrupt:
-                raise TrainingStopped(
-                    "Stopped before the model was scored; everything is saved. Continue with --resume."
-                ) from None
+                raise TrainingStopped("Stopped before the model was scored; everything is saved.") from None
 
     # Before the first step
 
@@ -299,7 +307,7 @@ class Trainer:
             self.metrics_log.write_skipped(step.number, step.loss, step.line_numbers)
         return Notice(
             f"Step {step.number} was skipped: its loss is {step.loss} and its gradient norm is {step.gradient_norm}. "
-            f"The line numbers of its {len(step.line_numbers)} pairs are in {self.run.skipped_file}.",
+            f"The line numbers of its {format_count(len(step.line_numbers), 'pair')} are in {self.run.skipped_file}.",
             serious=True,
         )
 
@@ -398,9 +406,7 @@ class Trainer:
         is_saved = self.world.is_main_process and self._last_saved_step == self.progress.step
         is_saved_anywhere = self.world.all_reduce_sum(float(is_saved)) > 0
         if is_saved_anywhere and self._is_stop_requested():
-            raise TrainingStopped(
-                f"Stopped after step {self.progress.step}; everything is saved. Continue with --resume."
-            )
+            raise TrainingStopped(f"Stopped after step {self.progress.step}; everything is saved.")
 
     def _is_last_step(self) -> bool:
         return self.progress.step == self.config.steps or self._ends_early()
@@ -416,8 +422,9 @@ class Trainer:
 
     def _early_end_reason(self) -> str:
         if self._is_out_of_time():
-            return f"The time limit of {self.config.minutes:g} minutes was reached at step {self.progress.step}"
-        return f"The validation loss has not improved in the last {self.progress.stale} validations"
+            limit = format_count(self.config.minutes, "minute")
+            return f"The time limit of {limit} was reached at step {self.progress.step}"
+        return f"The validation loss has not improved in {format_count(self.progress.stale, 'validation')}"
 
     def _finish(self) -> TrainingFinished:
         # Average the checkpoints into the model, score it, and write the model card.
