@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from dragoman.errors import did_you_mean
 from dragoman.model_config import DEFAULT_ARCHITECTURE, MODEL_CONFIGS, renamed_setting
+from dragoman.presets import TASKS
 from dragoman.toml import display_value
 
 _ConfigClass = type[BaseModel]
@@ -84,7 +85,8 @@ def _format_error(
     if renamed:
         return [f"{section}{path[1]} = {display_value(value)} was replaced by {renamed}."]
     if kind == "union_tag_invalid":
-        return [f"[model] architecture is {display_value(value)}; it must be one of {_joined(MODEL_CONFIGS)}."]
+        hint = did_you_mean(str(value), MODEL_CONFIGS)
+        return [f"[model] architecture is {display_value(value)}; it must be one of {_joined(MODEL_CONFIGS)}.{hint}"]
     if kind == "extra_forbidden":
         return [_format_unknown_setting(root, path, architecture)]
     if len(path) < 2 and (field is None or section_classes(root, path[0])):
@@ -93,9 +95,16 @@ def _format_error(
         return [f"{section}must be a table of settings; found {display_value(item['input'])}."]
     assert field is not None, f"pydantic reports an error in a setting that does not exist: {path}"
     wrong = f"{section if path[1:] else ''}{path[-1]} is {display_value(value)}"
+    hint = (
+        did_you_mean(value, TASKS if path == ("task",) else _choices(field.annotation))
+        if isinstance(value, str)
+        else ""
+    )
     if kind == "value_error":
-        return [f"{wrong}; {item['ctx']['error']}."]
-    return [f"{wrong}; it must be {_describe_type(field.annotation, field.metadata)}{_integer_hint(value, kind)}."]
+        return [f"{wrong}; {item['ctx']['error']}.{hint}"]
+    return [
+        f"{wrong}; it must be {_describe_type(field.annotation, field.metadata)}{_integer_hint(value, kind)}.{hint}"
+    ]
 
 
 def _format_corpus_error(item: Any) -> str:
@@ -156,6 +165,12 @@ def _describe_type(kind: Any, limits: Sequence[Any] = ()) -> str:
     words = " and ".join(f"{_LIMIT_WORDS[name]} {bound}" for name, bound in bounds.items())
     noun = "a finite number" if kind is float and not bounds.keys() & {"le", "lt"} else _TYPE_WORDS[kind]
     return f"{noun}, {words}" if words else noun
+
+
+def _choices(kind: Any) -> list[str]:
+    """Return the texts that a Literal type allows, alone or in a union; empty for other types."""
+    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return [value for option in options if get_origin(option) is Literal for value in get_args(option)]
 
 
 def _joined(values: Any) -> str:

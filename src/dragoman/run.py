@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dragoman.errors import UserError
+from dragoman.errors import UserError, did_you_mean_path
 from dragoman.recipe import Recipe
 from dragoman.storage import make_directory
 from dragoman.toml import read_toml
@@ -94,7 +94,8 @@ class Run:
     def read_recipe(self) -> Recipe:
         """Read the recipe that this run was trained with."""
         if not self.folder.is_dir():
-            raise UserError(f"{self}: no such run directory. `dragoman train` creates one.")
+            hint = did_you_mean_path(self.folder) or " `dragoman train` creates one."
+            raise UserError(f"{self}: no such run directory.{hint}")
         if not self.recipe_file.exists():
             raise UserError(f"{self} is not a run directory: it has no recipe.toml. `dragoman train` creates one.")
         table = read_toml(self.require_inside(self.recipe_file))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dragoman.errors import UserError
+from dragoman.errors import UserError, did_you_mean_path
 
 _BARE_FLOAT = re.compile(r"[+-]?(\.\d+|\d+\.)([eE][+-]?\d+)?")  # a number that is not valid TOML
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
@@ -17,7 +17,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file. Run `dragoman init translate > {path}` to create one.") from None
+        hint = did_you_mean_path(path) or f" Run `dragoman init translate > {path}` to create one."
+        raise UserError(f"{path}: no such file.{hint}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:

@@ -90,3 +90,19 @@ def test_what_is_no_command_is_refused_with_how_it_is_used(command, arguments):
     refused = command(*arguments)
     assert refused.code == 2
     assert "Usage: " in refused.err + refused.out
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["init", "--preset", "smal"], '--preset: unknown preset "smal"; expected one of'),
+        (["train", "--task", "translat", "--file", "words"], 'Unknown task "translat"; expected one of'),
+        (["evaluate", "--task", "pars"], 'Unknown task "pars"; expected one of'),
+        (["train", "--file", "words", "--set", "model.norm=pree"], 'one of "post", "pre". Did you mean "pre"?'),
+        (["train", "--file", "words", "--set", "task=pars"], 'Did you mean "parse"?'),
+    ],
+)
+def test_an_unknown_choice_is_refused_where_it_was_given(arguments, words, command):
+    refused = command(*arguments)
+    assert refused.code == 2
+    assert words in refused.err and "Did you mean" in refused.err

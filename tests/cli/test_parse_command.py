@@ -84,6 +84,7 @@ def test_what_does_not_go_together_is_refused(command, parser, trained):
         in command("parse", parser, DOG, "--format", "html", "--json").err
     )
     assert "is a translator; use `dragoman translate`" in command("parse", trained, DOG).err
+    assert "is a parser; use `dragoman parse`" in command("translate", parser, DOG).err
 
 
 def test_a_run_is_scored_on_the_words_of_a_treebank(command, parser, treebank, tmp_path):

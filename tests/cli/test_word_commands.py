@@ -128,7 +128,7 @@ def test_the_worst_words_and_what_was_taken_for_what_are_shown(command, found):
     rates, confusions, first, second = command("evaluate", *found, "--worst", 5).out.strip().split("\n\n")
     assert "2 of 11 words wrong" in rates
     assert confusions.splitlines()[1].split() == ["AH1", "AH0", "1"]
-    assert first == "word 1, ab: 1 edits in 2\n  output     AH0 P\n  reference  AH0 B"
+    assert first == "word 1, ab: 1 edit in 2\n  output     AH0 P\n  reference  AH0 B"
     assert second.startswith("word 2, ba")
 
 
@@ -141,13 +141,14 @@ def test_stress_can_be_ignored(command, found):
 
 def test_what_cannot_be_asked_is_refused_with_what_can(command, speaker, inflector, lexicon):
     for arguments, words in (
-        (("pronounce", speaker, "de\tab"), '"de⇥ab": expected the word, without tabs'),
-        (("inflect", inflector, "ab", "--label", "de"), '"de⇥ab": expected a label and the lemma and the tags'),
+        (("pronounce", speaker, "de\tab"), '"de<tab>ab": expected the word, without tabs'),
+        (("inflect", inflector, "ab", "--label", "de"), '"de<tab>ab": expected a label and the lemma and the tags'),
         (
             ("inflect", inflector, "ab", "--label", "dee", "--tags", "N"),
             'no label "dee"; it has de, en. Did you mean "de"?',
         ),
         (("inflect", speaker, "ab", "--tags", "N"), "is a pronouncer; use `dragoman pronounce`"),
+        (("translate", speaker, "ab"), "is a pronouncer; use `dragoman pronounce`"),
         (("evaluate", speaker), "--reference is missing: give a lexicon"),
         (("evaluate", "--task", "pronounce", "--reference", lexicon), "Give either a RUN"),
         (("evaluate", speaker, "--reference", lexicon, "--source", lexicon), "--source is not supported for"),

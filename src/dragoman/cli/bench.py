@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.check import SourceOption
+from dragoman.cli.options import SourceOption
 from dragoman.cli.progress import print_stderr
 from dragoman.errors import UserError
 

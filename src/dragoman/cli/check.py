@@ -1,17 +1,16 @@
 """`dragoman check`: validate a parallel corpus before training."""
 
-from typing import Annotated
-
 import typer
 
+from dragoman.cli.options import (
+    PairsOption,
+    SourceOption,
+    TargetOption,
+    ValidPairsOption,
+    ValidSourceOption,
+    ValidTargetOption,
+)
 from dragoman.cli.progress import status_spinner
-
-SourceOption = Annotated[str | None, typer.Option(help="Source text, one sentence per line; may be gzipped (.gz).")]
-TargetOption = Annotated[str | None, typer.Option(help="Target text, aligned line by line.")]
-PairsOption = Annotated[str | None, typer.Option(help="Source and target in one tab-separated file.")]
-ValidSourceOption = Annotated[str | None, typer.Option(help="Source text of the validation set.")]
-ValidTargetOption = Annotated[str | None, typer.Option(help="Target text of the validation set.")]
-ValidPairsOption = Annotated[str | None, typer.Option(help="Validation set in one tab-separated file.")]
 
 
 def check(

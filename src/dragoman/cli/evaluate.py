@@ -10,12 +10,14 @@ from dragoman.cli.evaluators import EvaluateOptions
 from dragoman.cli.options import (
     BeamOption,
     DeviceOption,
+    JsonObjectOption,
     LengthPenaltyOption,
     NoSplitOption,
     PrecisionOption,
     ShortlistOption,
+    check_task,
 )
-from dragoman.errors import UserError, did_you_mean
+from dragoman.errors import UserError
 from dragoman.presets import TASKS, import_object
 
 
@@ -49,7 +51,7 @@ def evaluate(
     ignore_stress: Annotated[
         bool, typer.Option("--ignore-stress", help="Pronunciation: treat AH0 and AH1 as AH.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonObjectOption = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Translate --source with the model in RUN and score the output against --reference (or score --hypotheses).
@@ -58,8 +60,7 @@ def evaluate(
     see docs/pronunciation.md.
     """
     named = task or _task_of_run(run)
-    if named not in TASKS:
-        raise UserError(f'Unknown task "{named}"; expected one of {", ".join(TASKS)}.{did_you_mean(named, [*TASKS])}')
+    check_task(named)
     decoding: dict[str, Any] = {
         "beam": beam, "length_penalty": length_penalty, "precision": precision, "shortlist": shortlist
     }  # fmt: skip

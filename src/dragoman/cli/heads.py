@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dragoman.cli.options import RunArgument
+from dragoman.cli.options import JsonObjectOption, RunArgument
 from dragoman.cli.progress import print_stderr
+from dragoman.errors import format_count
 
 if TYPE_CHECKING:
     from dragoman.data.corpus import ParallelCorpus
@@ -30,7 +31,7 @@ def heads(
     history: Annotated[
         bool, typer.Option("--history", help="Also measure every saved checkpoint, without importance.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonObjectOption = False,
 ) -> None:
     """Classify each attention head of the model in RUN on the validation set, and measure its importance.
 
@@ -70,7 +71,7 @@ def _print_report(report: dict[str, Any]) -> None:
     rows = align_columns([heading, *(_report_row(head) for head in report["heads"])])
     print(rows)
     data = report["data"]
-    print(f"loss {report['loss']:.4f} on {data['sentences']:,} pairs of {data['name']}")
+    print(f"loss {report['loss']:.4f} on {format_count(data['sentences'], 'pair')} of {data['name']}")
 
 
 def _report_row(head: dict[str, Any]) -> list[str]:

@@ -1,16 +1,12 @@
 """`dragoman info`: describe a run directory."""
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from dragoman.cli.options import RunArgument
+from dragoman.cli.options import JsonObjectOption, RunArgument
 
 
-def info(
-    run: RunArgument, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
-) -> None:
+def info(run: RunArgument, as_json: JsonObjectOption = False) -> None:
     """Describe the model in RUN: its size, its training data and its training progress."""
     from dragoman.tasks.info import run_info
 

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 _MAX_LINE_BYTES = 64 << 20  # longer lines are no sentences, and might not fit into memory
 _TAB = "\t"
+_TASK_COMMANDS = ("generate", "inflect", "parse", "pronounce")  # `dragoman translate` is for all other tasks
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def load_for_task(run: Path, task: str, device: str) -> "SequenceModel":
-    """Load the model in a run; raise a UserError if it was trained for another task."""
+    """Load the model in a run; raise a UserError if it was trained for a task that another command is for."""
     model = dragoman.load(run, device=device)
-    if model.task.name != task:
-        raise UserError(f"{run} is a {model.task.noun}; use `dragoman {model.task.name}`.")
+    command = model.task.name if model.task.name in _TASK_COMMANDS else "translate"
+    if command != task:
+        raise UserError(f"{run} is a {model.task.noun}; use `dragoman {command}`.")
     return model
 
 
@@ -89,7 +91,7 @@ def warn_unknown(model: "SequenceModel", lines: Iterable[str]) -> Iterator[str]:
         if new:
             reported.update(new)
             listed = " ".join(map(visible_letter, new))
-            print_stderr(f'"{line.replace(_TAB, "⇥")}": not in the vocabulary, treated as unknown: {listed}')
+            print_stderr(f'"{line.replace(_TAB, "<tab>")}": not in the vocabulary, treated as unknown: {listed}')
         yield line
 
 

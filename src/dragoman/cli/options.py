@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from dragoman.errors import UserError, did_you_mean
+from dragoman.presets import TASKS
+
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory written by `dragoman train`.")]
 BeamOption = Annotated[int | None, typer.Option(min=1, max=512, help="Beam width; 1 is greedy search.")]
 LengthPenaltyOption = Annotated[
@@ -39,3 +42,17 @@ LineByLineOption = Annotated[
 LabelOption = Annotated[
     str | None, typer.Option(help="Label to use for all lines, if the model was trained with labels.")
 ]
+
+SourceOption = Annotated[str | None, typer.Option(help="Source text, one sentence per line; may be gzipped (.gz).")]
+TargetOption = Annotated[str | None, typer.Option(help="Target text, aligned line by line.")]
+PairsOption = Annotated[str | None, typer.Option(help="Source and target in one tab-separated file.")]
+ValidSourceOption = Annotated[str | None, typer.Option(help="Source text of the validation set.")]
+ValidTargetOption = Annotated[str | None, typer.Option(help="Target text of the validation set.")]
+ValidPairsOption = Annotated[str | None, typer.Option(help="Validation set in one tab-separated file.")]
+JsonObjectOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def check_task(name: str) -> None:
+    """Raise a UserError for an unknown task."""
+    if name not in TASKS:
+        raise UserError(f'Unknown task "{name}"; expected one of {", ".join(TASKS)}.{did_you_mean(name, TASKS)}')

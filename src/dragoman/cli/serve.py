@@ -13,6 +13,7 @@ import typer
 from dragoman.cli.options import DeviceOption, PrecisionOption
 from dragoman.cli.progress import print_stderr
 from dragoman.errors import UserError
+from dragoman.run import Run
 
 _LANGUAGES = re.compile(r"(.+)=([A-Za-z][A-Za-z0-9-]{0,30}):([A-Za-z][A-Za-z0-9-]{0,30})")
 
@@ -59,7 +60,8 @@ def serve(
     from dragoman.server.serve import serve as serve_until_stopped
 
     _check_token(host, token, confirmed=without_token and open_to_all)
-    _check_runs(runs)
+    for run in runs:
+        Run(run).read_recipe()  # report at once what the worker would report after seconds
     config = ServerConfig(
         tuple(map(str, runs)),
         host,
@@ -97,15 +99,6 @@ def _check_token(host: str, token: str | None, *, confirmed: bool) -> None:
             f"--host {host} is reachable from other machines, and without --token anyone can use the server. "
             "Set --token, or give both --without-token and --open-to-all."
         )
-
-
-def _check_runs(runs: list[Path]) -> None:
-    """Check at once what the worker would check after seconds."""
-    for run in runs:
-        if not run.is_dir():
-            raise UserError(f"{run}: no such run directory. `dragoman train` creates one.")
-        if not (run / "recipe.toml").exists():
-            raise UserError(f"{run} is not a run directory: it has no recipe.toml. `dragoman train` creates one.")
 
 
 def _parse_languages(languages: list[str]) -> dict[str, tuple[str, str]]:

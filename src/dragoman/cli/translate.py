@@ -4,15 +4,18 @@ from typing import Annotated, Any
 
 import typer
 
-import dragoman
-from dragoman.cli.line_io import is_interactive, print_outputs, stdin_lines
+from dragoman.cli.line_io import is_interactive, load_for_task, print_outputs, stdin_lines
 from dragoman.cli.options import (
     BeamOption,
     DeviceOption,
+    JsonOption,
     LengthPenaltyOption,
+    LineByLineOption,
+    NBestOption,
     NoSplitOption,
     PrecisionOption,
     RunArgument,
+    ScoresOption,
     ShortlistOption,
 )
 from dragoman.decoding.sampling_options import OUTPUT_SAMPLING, SamplingOptions
@@ -24,7 +27,7 @@ def translate(
         list[str] | None, typer.Argument(help="Text to translate; default: lines of standard input.")
     ] = None,
     beam: BeamOption = None,
-    n_best: Annotated[int, typer.Option(min=1, max=512, help="Number of translations per line, best first.")] = 1,
+    n_best: NBestOption = 1,
     length_penalty: LengthPenaltyOption = None,
     precision: PrecisionOption = None,
     shortlist: ShortlistOption = None,
@@ -40,27 +43,19 @@ def translate(
         float, typer.Option(help="With --sample: use the most likely tokens whose probabilities sum to p.")
     ] = OUTPUT_SAMPLING.top_p,
     seed: Annotated[int, typer.Option(min=0, help="With --sample: random seed.")] = OUTPUT_SAMPLING.seed,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Print the score and a tab before each translation.")
-    ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON list per input line: its translations, with scores and tokens."),
-    ] = False,
+    scores: ScoresOption = False,
+    as_json: JsonOption = False,
     exact: Annotated[
         bool, typer.Option("--exact", help="Make scores independent of the batch, bit for bit (slower).")
     ] = False,
-    line_by_line: Annotated[
-        bool,
-        typer.Option("--line-by-line", help="Translate each line before reading the next one (slower for many lines)."),
-    ] = False,
+    line_by_line: LineByLineOption = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Translate TEXT, or every line of standard input, with the model in RUN: one output line per input line.
 
     A line of several sentences is translated sentence by sentence, unless the model was trained on such lines.
     With --n-best N, each input line gives up to N output lines, best first; --json keeps them together."""
-    model = dragoman.load(run, device=device)
+    model = load_for_task(run, "translate", device)
     options: dict[str, Any] = {
         "beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision,
         "shortlist": shortlist, "exact": exact, "split": not no_split,

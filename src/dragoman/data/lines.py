@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
-from dragoman.errors import UserError
+from dragoman.errors import UserError, did_you_mean_path
 
 BLOCK_BYTES = 1 << 20  # read at a time
 # Only the beginning of a longer line is kept: no use needs more, and a file may be one line of gigabytes.
@@ -128,7 +128,7 @@ def open_bytes(path: Path) -> Iterator[ByteStream]:
             else:
                 yield raw
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file.{_suggest_file_name(path)}") from None
+        raise UserError(f"{path}: no such file.{did_you_mean_path(path)}") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a directory; expected a text file.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -140,11 +140,6 @@ def open_bytes(path: Path) -> Iterator[ByteStream]:
 def _lowercase_first(error: BaseException) -> str:
     message = str(error).rstrip(".")
     return message[:1].lower() + message[1:]
-
-
-def _suggest_file_name(path: Path) -> str:
-    other = path.with_name(path.name.removesuffix(".gz") if path.suffix == ".gz" else path.name + ".gz")
-    return f' Did you mean "{other}"?' if other.name and other.is_file() else ""
 
 
 def _whole_line_blocks(stream: ByteStream) -> Iterator[tuple[int, bytes]]:
