@@ -56,7 +56,7 @@ def test_n_best_with_scores_are_sorted_and_different(command, trained):
 
 def test_json_holds_text_score_and_pieces(command, trained):
     (best,) = json.loads(command("translate", trained, "--json", "a b c").out)
-    assert set(best) == {"text", "score", "log_probability", "tokens", "truncated", "parts"}
+    assert set(best) == {"text", "score", "log_probability", "tokens", "truncated", "parts", "long_sentences"}
     assert best["text"] + "\n" == command("translate", trained, "a b c").out
 
 
@@ -207,11 +207,12 @@ def test_a_text_longer_than_any_in_training_is_translated_in_parts(trained):
     model = dragoman.load(trained)
     assert model.max_length <= 8
     text = ". ".join(["a b c d e"] * 14) + "."
-    assert all(len(part.split()) <= 8 for part in model.split_text(text))
-    assert "".join(model.split_text(text)) == text
+    segmented = model.split_text(text)
+    assert all(len(part.split()) <= 8 for part in segmented.sentences)
+    assert segmented.fill(segmented.sentences) == text
 
 
 def test_a_text_that_had_to_be_cut_is_told_of(command, trained):
     told = command("translate", trained, "--json", ". ".join(["a b c d e"] * 3), "a b")
     assert [json.loads(line)[0]["parts"] > 1 for line in told.out.splitlines()] == [True, False]
-    assert "1 line exceeded the maximum training length and was translated in parts" in told.err
+    assert "1 sentence is longer than any in the training data and was translated in parts" in told.err

@@ -1,6 +1,9 @@
 """A text of several sentences is translated sentence by sentence, wherever it is translated."""
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -8,6 +11,7 @@ from typer.testing import CliRunner
 
 import dragoman
 from dragoman.cli.main import app
+from dragoman.errors import UserError
 from dragoman.tasks.sequence_model import SequenceModel
 
 SENTENCES = ["A b c.", "D e?", "F g h!"]
@@ -95,3 +99,30 @@ def test_training_records_the_share_of_lines_with_several_sentences(toy_recipe, 
     assert dragoman.load(run.folder).search(["A a. B a."])[0][0].parts == 1
     checkpoint = int(max(run.checkpoints_dir.iterdir()).name)
     assert dragoman.load(run.folder, checkpoint=checkpoint).search(["A a. B a."])[0][0].parts == 1
+
+
+def test_lines_before_one_that_cannot_be_read_are_translated(model):
+    def lines():
+        yield from ["A b."] * 5
+        raise UserError("line 6 is not UTF-8")
+
+    outputs = []
+    with pytest.raises(UserError, match="line 6"):
+        outputs.extend(model.predict_lines(lines(), chunk_size=3))
+    assert outputs == model.translate(["A b."] * 5)
+
+
+@pytest.mark.slow
+def test_the_command_ends_quietly_if_nobody_reads_its_output(trained):
+    """As in `dragoman translate RUN < FILE | head -1`; the exit code is that of a program ended by SIGPIPE."""
+    command = [sys.executable, "-m", "dragoman", "translate", str(trained), "--line-by-line"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        process.stdin.write(b"a b\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b"a b\nc d\n")
+        process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 128 + signal.SIGPIPE

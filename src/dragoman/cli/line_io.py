@@ -39,17 +39,17 @@ def print_outputs(
     as_json: bool,
     one_at_a_time: bool,
 ) -> None:
-    """Print the outputs for each line, and at the end the number of lines that were split."""
-    in_parts = 0
+    """Print the outputs for each line, and at the end the number of sentences that were too long to be read at once."""
+    long_sentences = 0
     for prediction in model.predict_lines(lines, details=True, chunk_size=1 if one_at_a_time else None, **options):
         ranked = prediction if isinstance(prediction, list) else [prediction]
         _print_hypotheses(ranked, scores=scores, as_json=as_json)
-        in_parts += ranked[0].parts > 1
-    if in_parts:
-        lines_were = "1 line exceeded the maximum training length and was"
-        if in_parts > 1:
-            lines_were = f"{in_parts:,} lines exceeded the maximum training length and were"
-        print_stderr(f"{lines_were} translated in parts of at most {model.max_length} tokens.")
+        long_sentences += ranked[0].long_sentences
+    if long_sentences:
+        were = "1 sentence is longer than any in the training data and was"
+        if long_sentences > 1:
+            were = f"{long_sentences:,} sentences are longer than any in the training data and were"
+        print_stderr(f"{were} translated in parts of at most {model.max_length} tokens.")
 
 
 def is_interactive(text: list[str] | None) -> bool:

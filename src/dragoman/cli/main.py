@@ -2,7 +2,9 @@
 
 import io
 import os
+import signal
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -59,7 +61,7 @@ def dragoman(
 
 def main() -> None:
     """Run the program. A UserError is printed without a traceback; Ctrl-C exits with code 130."""
-    _write_utf8()
+    _replace_stdout()
     keep_freed_memory()
     try:
         app()
@@ -70,10 +72,35 @@ def main() -> None:
         sys.exit(_print_error(f"{prefix}{error.strerror or error}.", UserError.exit_code))
 
 
-def _write_utf8() -> None:
-    """Write standard output as UTF-8 in every locale; file names in other encodings keep their bytes."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+class _StandardOutput(io.TextIOWrapper):
+    """Standard output as UTF-8 in every locale; file names in other encodings keep their bytes.
+
+    If its reader has gone, as in `dragoman translate RUN < FILE | head -1`, the program ends quietly.
+    """
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            self._exit()
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            self._exit()
+
+    def _exit(self) -> NoReturn:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # for what is still in the buffer
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _replace_stdout() -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
+        buffered = sys.stdout.line_buffering
+        sys.stdout = _StandardOutput(
+            sys.stdout.detach(), encoding="utf-8", errors="surrogateescape", line_buffering=buffered
+        )
 
 
 def _print_error(text: str, code: int) -> int:

@@ -54,6 +54,7 @@ class Prediction:
     tokens: tuple[str, ...]  # the pieces of the output
     truncated: bool  # whether the output was cut at the maximum length
     parts: int = 1  # in how many segments the text was read: sentences, and parts of very long ones
+    long_sentences: int = 0  # sentences that were read in several parts, because they are longer than any in training
 
 
 class SearchOptions(TypedDict, total=False):
@@ -178,10 +179,23 @@ class SequenceModel:
         details: bool = False,
         **options: Unpack[SearchOptions],
     ) -> Iterator[Any]:
-        """Yield the output for each line of a stream, in order; lines are read and decoded `chunk_size` at a time."""
-        stream = iter(lines)
-        while chunk := list(islice(stream, chunk_size or _LINES_PER_CHUNK)):
+        """Yield the output for each line of a stream, in order; lines are read and decoded `chunk_size` at a time.
+
+        If reading a line fails, the outputs for all lines before it are yielded first.
+        """
+        stream, size = iter(lines), chunk_size or _LINES_PER_CHUNK
+        error: UserError | None = None
+        chunk = [""] * size
+        while len(chunk) == size and not error:
+            chunk = []
+            try:
+                for line in islice(stream, size):
+                    chunk.append(line)  # keep the lines before one that cannot be read
+            except UserError as caught:
+                error = caught
             yield from self.predict(chunk, n_best=n_best, details=details, **options)
+        if error:
+            raise error
 
     def search(
         self,
@@ -405,12 +419,13 @@ def select_device(name: str) -> torch.device:
 def _join_predictions(text: SegmentedText, parts: list[Prediction]) -> Prediction:
     """Return the outputs for consecutive segments of a text as one; that of a blank text is empty."""
     return Prediction(
-        text=text.fill([part.text for part in parts]),
+        text=text.fill([part.text for part in parts]) if parts else "",
         score=sum(part.score for part in parts) / max(1, len(parts)),
         log_probability=sum(part.log_probability for part in parts),
         tokens=tuple(token for part in parts for token in part.tokens),
         truncated=any(part.truncated for part in parts),
         parts=len(parts),
+        long_sentences=text.long_sentences,
     )
 
 

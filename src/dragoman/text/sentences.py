@@ -7,7 +7,7 @@ clauses, then at spaces, then anywhere. No character is lost by either.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 CountTokens = Callable[[str], int]
@@ -59,6 +59,7 @@ class SegmentedText:
 
     sentences: tuple[str, ...]
     gaps: tuple[str, ...]  # one more than there are sentences
+    long_sentences: int = 0  # that `split_long` has split
 
     def fill(self, translations: Sequence[str]) -> str:
         """Return the text with each sentence replaced by its translation."""
@@ -71,10 +72,9 @@ class SegmentedText:
 
     def split_long(self, max_tokens: int, count: CountTokens) -> "SegmentedText":
         """Return the text with its sentences split further where they have more than `max_tokens` tokens."""
-        pairs = zip(self.gaps, [*self.sentences, ""], strict=True)
-        return _segmented_text(
-            part for gap, sentence in pairs for part in (gap, *split_long_text(sentence, max_tokens, count))
-        )
+        parts = [split_long_text(sentence, max_tokens, count) for sentence in self.sentences]
+        segments = chain.from_iterable((gap, *row) for gap, row in zip(self.gaps, [*parts, []], strict=True))
+        return replace(_segmented_text(segments), long_sentences=sum(len(row) > 1 for row in parts))
 
 
 def split_sentences(text: str, *, lines_only: bool = False) -> SegmentedText:
