@@ -185,6 +185,7 @@ def test_everything_can_be_written_as_json():
     written = json.loads(json.dumps(to_json(found, worst=1), allow_nan=False))
     assert written["wer"]["value"] == found.rates[0].value
     assert written["edit_distance"]["signature"] == found.rates[0].signature
+    assert written["wer"].keys() == {"name", "value", "interval", "counted", "signature"}
     assert written["words"] == 3
     assert written["confusions"] == [{"expected": "AH", "found": "IY", "times": 1}]
     assert written["worst"][0]["source"] == "the"

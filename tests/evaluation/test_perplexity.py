@@ -5,7 +5,8 @@ import math
 import pytest
 
 from dragoman.errors import UserError
-from dragoman.evaluation.perplexity import Perplexity, PerplexityMetric, TextLoss, perplexity_table, to_json
+from dragoman.evaluation.perplexity import Perplexity, TextLoss, perplexity_table, to_json
+from dragoman.evaluation.score import Score
 
 TEXT = "wär\nes so\n"
 
@@ -31,11 +32,16 @@ def test_a_text_that_was_hopeless_to_predict_has_a_number_all_the_same():
     assert math.isfinite(Perplexity.from_loss(TextLoss(1e9, 10, 0, 8, 4), TEXT).per_word)
 
 
+def test_a_small_number_has_four_decimals():
+    numbers = {score.name: score.number for score in Perplexity.from_loss(TextLoss(24.0, 10, 0, 8, 4), TEXT)}
+    assert (numbers["nats per token"], numbers["perplexity per token"]) == ("2.4000", "11.02")
+
+
 def test_there_is_nothing_to_predict_in_an_empty_text():
     with pytest.raises(UserError, match="The text is empty"):
         Perplexity.from_loss(TextLoss(0.0, 0, 0, 8, 4), "")
 
 
 def test_a_huge_number_is_not_written_digit_by_digit():
-    assert PerplexityMetric("perplexity per word", 3.21e40).number == "3.2e+40"
-    assert PerplexityMetric("perplexity per word", 123456.789).number == "123456.79"
+    assert Score("perplexity per word", 3.21e40).number == "3.2e+40"
+    assert Score("perplexity per word", 123456.789).number == "123456.79"

@@ -219,4 +219,5 @@ def test_every_result_can_be_written_as_json(sources, hypotheses, references):
     written = json.loads(json.dumps([to_json(result) for result in results], allow_nan=False))
     assert written[0]["bleu"]["value"] == scores.bleu.value
     assert written[0]["chrf"]["signature"] == scores.chrf.signature
+    assert written[0]["ter"].keys() == {"name", "value", "interval", "signature"}
     assert "verdict" in written[1]

@@ -1,5 +1,6 @@
-from dragoman.evaluation.error_rates import Confusion, ErrorRate, ErrorRates, WordResult
-from dragoman.evaluation.scores import LengthRangeScores, MetricScore, SentenceScore, TranslationScores
+from dragoman.evaluation.error_rates import Confusion, ErrorRates, WordResult
+from dragoman.evaluation.score import Score
+from dragoman.evaluation.scores import LengthRangeScores, SentenceScore, TranslationScores
 from dragoman.evaluation.tables import (
     confusions_table,
     labels_table,
@@ -13,10 +14,10 @@ from dragoman.evaluation.tables import (
 
 def test_scores_stand_under_one_another():
     scores = TranslationScores(
-        bleu=MetricScore("BLEU", 33.14, 0.93, "nrefs:1"),
-        bleu_lowercase=MetricScore("BLEU lower-cased", 34.0, 1.0, "case:lc"),
-        chrf=MetricScore("chrF2", 60.0, 0.5, "nc:6"),
-        ter=MetricScore("TER", 45.0, None, "tok:tercom"),
+        bleu=Score("BLEU", 33.14, 0.93, signature="nrefs:1", decimals=1),
+        bleu_lowercase=Score("BLEU lower-cased", 34.0, 1.0, signature="case:lc", decimals=1),
+        chrf=Score("chrF2", 60.0, 0.5, signature="nc:6", decimals=1),
+        ter=Score("TER", 45.0, None, signature="tok:tercom", decimals=1),
         sentences=2,
     )
     assert scores_table(scores).split("\n") == [
@@ -48,8 +49,8 @@ def test_the_worst_sentences_are_blocks_with_their_line():
 
 def test_rates_stand_under_one_another():
     rates = (
-        ErrorRate("WER", 30.126, 1.4, "3 of 10 words wrong", "nrefs:1"),
-        ErrorRate("edit distance", 0.3, None, "3 edits", "nrefs:1"),
+        Score("WER", 30.126, 1.4, "3 of 10 words wrong", "nrefs:1"),
+        Score("edit distance", 0.3, None, "3 edits", "nrefs:1"),
     )
     assert rates_table(ErrorRates(rates, ())).split("\n") == [
         "WER            30.13 ± 1.40  3 of 10 words wrong  nrefs:1",
@@ -59,7 +60,7 @@ def test_rates_stand_under_one_another():
 
 def test_the_mean_counts_every_label_alike():
     few, many = (
-        ErrorRates((ErrorRate("WER", value, None, "", ""),), (WordResult(1, "", "", ("",), "", 0, 1, ()),) * words)
+        ErrorRates((Score("WER", value, None, "", ""),), (WordResult(1, "", "", ("",), "", 0, 1, ()),) * words)
         for value, words in ((10.0, 1), (20.0, 3))
     )
     assert labels_table({"fre": few, "dut": many}).split("\n") == [

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from dragoman.errors import UserError, did_you_mean
+from dragoman.evaluation.score import Score
 from dragoman.evaluation.trees import MalformedTreeError, TreeEvent, read_events
 
 _SymbolPairs = tuple[tuple[str, str], ...]
@@ -310,23 +311,6 @@ class BracketSummary:
 
 
 @dataclass(frozen=True)
-class BracketMetric:
-    """One score of a set of trees, a percentage, and the rules it was computed with."""
-
-    name: str
-    value: float
-    signature: str
-
-    @property
-    def number(self) -> str:
-        """Return the value with two decimals, as EVALB prints it."""
-        return f"{self.value:.2f}"
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.number}  {self.signature}"
-
-
-@dataclass(frozen=True)
 class BracketScores:
     """The scores of a set of trees: overall, for sentences up to the cut-off, and the counts of each sentence."""
 
@@ -335,12 +319,12 @@ class BracketScores:
     sentences: tuple[SentenceCounts, ...]
     rules: BracketRules
 
-    def __iter__(self) -> Iterator[BracketMetric]:
+    def __iter__(self) -> Iterator[Score]:
         overall = self.overall
         unscored = f" ({overall.sentences - overall.scored:,} of {overall.sentences:,} not scored)"
         rules = str(self.rules) + (unscored if overall.scored < overall.sentences else "")
         for name in ("f1", "precision", "recall", "exact_match", "no_crossing", "tagging_accuracy"):
-            yield BracketMetric(name.replace("_", " ").replace("f1", "F1"), getattr(overall, name), rules)
+            yield Score(name.replace("_", " ").replace("f1", "F1"), getattr(overall, name), signature=rules)
 
     def __str__(self) -> str:
         return f"F1 {self.overall.f1:.2f}  {self.rules}"

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from jiwer.process import AlignmentChunk
 
 from dragoman.errors import UserError
+from dragoman.evaluation.score import Score
 
 _SEED = 12345
 _RESAMPLES = 1000
@@ -70,25 +71,6 @@ class ScoringScheme:
 
 
 @dataclass(frozen=True)
-class ErrorRate:
-    """A score with its confidence interval, the counts behind it, and the signature that makes it reproducible."""
-
-    name: str
-    value: float
-    interval: float | None  # half the width of the 95 % confidence interval; None if not computed
-    counted: str
-    signature: str
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.number}  {self.counted}  {self.signature}"
-
-    @property
-    def number(self) -> str:
-        """Return the value, and the interval if there is one, with two decimals."""
-        return f"{self.value:.2f}" if self.interval is None else f"{self.value:.2f} ± {self.interval:.2f}"
-
-
-@dataclass(frozen=True)
 class WordResult:
     """One word with its output, and the edits to the nearest reference."""
 
@@ -115,10 +97,10 @@ class Confusion:
 class ErrorRates:
     """The scores of a set of words, and the result of each word."""
 
-    rates: tuple[ErrorRate, ...]
+    rates: tuple[Score, ...]
     word_results: tuple[WordResult, ...]
 
-    def __iter__(self) -> Iterator[ErrorRate]:
+    def __iter__(self) -> Iterator[Score]:
         return iter(self.rates)
 
     def __str__(self) -> str:
@@ -262,7 +244,7 @@ def _bootstrap_counts(counts: npt.NDArray[np.int64], seed: int) -> list[_ErrorCo
 
 def _error_rate(
     metric: _ErrorMetric, counts: npt.NDArray[np.int64], drawn: list[_ErrorCounts] | None, units: str, signature: str
-) -> ErrorRate:
+) -> Score:
     """Compute one score, with its confidence interval if there are resamples."""
     sums = _ErrorCounts(*counts.sum(axis=0).tolist())
     counted = metric.counts_template.format(**sums._asdict(), right=sums.words - sums.wrong, units=units)
@@ -270,7 +252,7 @@ def _error_rate(
     if drawn is not None:
         low, high = np.percentile([metric.compute(resample) for resample in drawn], [2.5, 97.5])
         interval = float(high - low) / 2
-    return ErrorRate(metric.name, float(metric.compute(sums)), interval, counted, signature)
+    return Score(metric.name, float(metric.compute(sums)), interval, counted, signature)
 
 
 def _signature(judgements: Sequence[WordResult], scheme: ScoringScheme, seed: int | None) -> str:
@@ -288,7 +270,7 @@ def _signature(judgements: Sequence[WordResult], scheme: ScoringScheme, seed: in
 def to_json(scores: ErrorRates, *, worst: int = 0, confusions: int = 10) -> dict[str, Any]:
     """Return the scores as a JSON object, with the worst words and the most frequent confusions."""
     return {
-        **{rate.name.lower().replace(" ", "_"): asdict(rate) for rate in scores},
+        **{rate.name.lower().replace(" ", "_"): rate.to_json() for rate in scores},
         "words": len(scores.word_results),
         "confusions": [asdict(item) for item in scores.confusions(confusions)],
         "worst": [asdict(item) for item in scores.worst(worst)],

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dragoman.errors import UserError
+from dragoman.evaluation.score import Score
 
-_HUGE = 1e7  # larger values are printed in scientific notation
 _MAX_NATS = 700.0  # exp of more overflows a float
 
 
@@ -24,25 +24,6 @@ class TextLoss:
     unknown: int  # of these, tokens that are not in the vocabulary
     window: int  # tokens in the context window
     stride: int  # tokens predicted per window; the others are context
-
-
-@dataclass(frozen=True)
-class PerplexityMetric:
-    """One score of a language model."""
-
-    name: str
-    value: float
-    signature: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.number}" + (f"  {self.signature}" if self.signature else "")
-
-    @property
-    def number(self) -> str:
-        """Return the value with the usual number of decimals."""
-        if self.value >= _HUGE:
-            return f"{self.value:.2g}"
-        return f"{self.value:.4f}" if self.value < 10 else f"{self.value:.2f}"
 
 
 @dataclass(frozen=True)
@@ -61,13 +42,18 @@ class Perplexity:
             raise UserError("The text is empty; give a text to score.")
         return cls(loss, len(text), len(text.split()), len(text.encode("utf-8", "replace")))
 
-    def __iter__(self) -> Iterator[PerplexityMetric]:
-        yield PerplexityMetric("bits per character", self.bits_per_character, self.signature)
-        yield PerplexityMetric("nats per character", self.nats_per_character)
-        yield PerplexityMetric("bits per byte", self.loss.nats / math.log(2) / self.bytes)
-        yield PerplexityMetric("perplexity per token", self.per_token)
-        yield PerplexityMetric("nats per token", self.nats_per_token)
-        yield PerplexityMetric("perplexity per word", self.per_word)
+    def __iter__(self) -> Iterator[Score]:
+        values = {
+            "bits per character": self.bits_per_character,
+            "nats per character": self.nats_per_character,
+            "bits per byte": self.loss.nats / math.log(2) / self.bytes,
+            "perplexity per token": self.per_token,
+            "nats per token": self.nats_per_token,
+            "perplexity per word": self.per_word,
+        }
+        for number, (name, value) in enumerate(values.items()):
+            signature = "" if number else self.signature  # it is the same for all
+            yield Score(name, value, signature=signature, decimals=4 if value < 10 else 2)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self))

@@ -6,7 +6,7 @@ Every score carries sacrebleu's signature, and resampling is reproducible. Input
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sacrebleu.metrics.base import Metric
@@ -16,6 +16,7 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
 from dragoman.errors import UserError
+from dragoman.evaluation.score import Score
 
 _SEED = 12345  # sacrebleu's own default, so that its command line gives the same intervals
 _RESAMPLES = 1000
@@ -26,34 +27,16 @@ MetricName = Literal["bleu", "chrf", "ter"]
 
 
 @dataclass(frozen=True)
-class MetricScore:
-    """A score with its confidence interval and the signature that makes it reproducible."""
-
-    name: str
-    value: float
-    interval: float | None  # half the width of the 95 % confidence interval; None if not computed
-    signature: str
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.number}  {self.signature}"
-
-    @property
-    def number(self) -> str:
-        """Return the value, and the interval if there is one, with one decimal."""
-        return f"{self.value:.1f}" if self.interval is None else f"{self.value:.1f} ± {self.interval:.1f}"
-
-
-@dataclass(frozen=True)
 class TranslationScores:
     """The scores of a set of translations; higher is better, except for TER."""
 
-    bleu: MetricScore
-    bleu_lowercase: MetricScore
-    chrf: MetricScore
-    ter: MetricScore
+    bleu: Score
+    bleu_lowercase: Score
+    chrf: Score
+    ter: Score
     sentences: int
 
-    def __iter__(self) -> Iterator[MetricScore]:
+    def __iter__(self) -> Iterator[Score]:
         yield from (self.bleu, self.bleu_lowercase, self.chrf, self.ter)
 
     def __str__(self) -> str:
@@ -86,8 +69,8 @@ class SentenceScore:
 class SystemComparison:
     """The comparison of two systems on the same references, with a significance test."""
 
-    ours: MetricScore
-    theirs: MetricScore
+    ours: Score
+    theirs: Score
     p_value: float  # probability of such a difference by chance
     verdict: str
 
@@ -101,11 +84,11 @@ def score_translations(
     """Score `hypotheses` with BLEU (cased and lower-cased), chrF and TER."""
     _check_counts(hypotheses=hypotheses, references=references)
 
-    def ask(metric: Metric) -> MetricScore:
+    def ask(metric: Metric) -> Score:
         if intervals:
             return _bootstrap_scores(metric, [hypotheses], references)[0][0]
         result = metric.corpus_score(hypotheses, [references])
-        return MetricScore(result.name, float(result.score), None, str(metric.get_signature()))
+        return _to_score(result.name, result.score, None, str(metric.get_signature()))
 
     with _sacrebleu_seed(seed):
         return TranslationScores(
@@ -179,7 +162,7 @@ def compare_systems(
 
 def to_json(result: TranslationScores | LengthRangeScores | SentenceScore | SystemComparison) -> dict[str, Any]:
     """Return a result as a JSON object."""
-    return asdict(result)
+    return {name: value.to_json() if isinstance(value, Score) else value for name, value in vars(result).items()}
 
 
 def _check_counts(**lists: Sequence[str]) -> None:
@@ -198,7 +181,7 @@ def _check_counts(**lists: Sequence[str]) -> None:
 
 def _bootstrap_scores(
     metric: Metric, systems: Sequence[Sequence[str]], references: Sequence[str]
-) -> list[tuple[MetricScore, float | None]]:
+) -> list[tuple[Score, float | None]]:
     """Score each system with its confidence interval; systems after the first get a p-value against the first."""
     # `corpus_score(n_bootstrap=…)` finds the same interval, but fails on mixed number types if a resample happens to
     # hold empty references only. sacrebleu's other test, approximate randomisation, calls a difference in one single
@@ -207,7 +190,7 @@ def _bootstrap_scores(
     signatures, table = PairedTest(named, {"metric": metric}, [references], "bs", _RESAMPLES)()
     ((name, signature),) = signatures.items()
     results = [result for result in table[name] if isinstance(result, Result)]
-    return [(_to_score(name, result, str(signature)), _to_float(result.p_value)) for result in results]
+    return [(_to_score(name, result.score, result.ci, str(signature)), _to_float(result.p_value)) for result in results]
 
 
 def _length_range_scores(words: str, hypotheses: Sequence[str], references: Sequence[str]) -> LengthRangeScores:
@@ -224,9 +207,9 @@ def _length_range(least: int, most: int | None) -> str:
     return f"{least}" if least == most else f"{least}–{most}"
 
 
-def _to_score(name: str, result: Result, signature: str) -> MetricScore:
-    """Make one result of resampling a Score."""
-    return MetricScore(name, float(result.score), _to_float(result.ci), signature)
+def _to_score(name: str, value: float, interval: float | None, signature: str) -> Score:
+    """Return one of sacrebleu's results as a score."""
+    return Score(name, float(value), _to_float(interval), signature=signature, decimals=1)
 
 
 def _to_float(number: float | None) -> float | None:
@@ -234,7 +217,7 @@ def _to_float(number: float | None) -> float | None:
     return None if number is None else float(number)
 
 
-def _verdict(ours: MetricScore, theirs: MetricScore, p_value: float) -> str:
+def _verdict(ours: Score, theirs: Score, p_value: float) -> str:
     """Return the result of a comparison as a sentence."""
     difference = ours.value - theirs.value
     facts = f"{ours.name} {ours.value:.1f} (ours) and {theirs.value:.1f} (theirs), p = {p_value:.3f}"

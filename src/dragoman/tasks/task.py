@@ -8,7 +8,7 @@ how its data is read (`DataReader`), what a person sees (`TextFormat`), and how 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from dragoman.data.arrays import OnLinesDone, TokenPairs, tokenize_corpus
 from dragoman.data.corpus import Pair, TextPairs
 from dragoman.data.split import CorpusSplit, SplitPart, split_held_out
+from dragoman.evaluation.score import Score
 from dragoman.models.transducer import IncrementalDecoder
 from dragoman.recipe import DataConfig, DecodingConfig, Recipe
 from dragoman.text.tokenizer import Tokenizer
@@ -61,7 +62,7 @@ class SampleResult(NamedTuple):
 class EvaluationScores(Protocol):
     """All scores of a set of outputs; each prints with its signature."""
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Score]:
         """Yield every score."""
 
 
