@@ -50,7 +50,7 @@ class EvaluateOptions:
         if self.output:
             self.output.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), encoding="utf-8")
 
-    def model_outputs(self, model: "SequenceModel", examples: "list[Example]") -> list[str]:
+    def model_outputs(self, model: "SequenceModel", examples: "list[Example[Any]]") -> list[str]:
         """Return a model's outputs for the examples."""
         with progress_bar(f"{model.task.gerund} with {model.run}", len(examples)) as progress:
             outputs: list[str] = model.predict(
@@ -68,14 +68,18 @@ def _reject_given(task: str, options: dict[str, Any]) -> None:
 
 def evaluate_examples(options: EvaluateOptions) -> None:
     """Print the scores of a run, one per line."""
+    from dragoman.tasks.task import TransductionTask
+
     options.reject("hypotheses", "against", "parameters", "worst", "sentences", "ignore_stress")
     if options.run is None:
         raise UserError(f"--task {options.task} needs a RUN, whose outputs are scored.")
     model = dragoman.load(options.run, device=options.device)
-    examples = model.task.read_examples(options.source, options.reference, print_stderr)
+    task = model.task
+    assert isinstance(task, TransductionTask), f"{task.name} has no scores of outputs"
+    examples = task.read_examples(options.source, options.reference, print_stderr)
     outputs = options.model_outputs(model, examples)
     options.write_outputs(outputs)
-    scores = list(model.task.score(examples, outputs))
+    scores = list(task.score(examples, outputs))
     if options.as_json:
         print(json.dumps({score.name: score.value for score in scores}, ensure_ascii=False, indent=2))
         return

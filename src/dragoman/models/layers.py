@@ -1,6 +1,7 @@
 """Layers that the architectures share: embeddings, feed-forward, dropout, norms, residuals, initialisation."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,7 +33,7 @@ class Embedding(nn.Module):
         return vectors.masked_fill((tokens == PAD)[..., None], 0.0)
 
 
-class VocabularyModel(nn.Module):
+class VocabularyModel(nn.Module, ABC):
     """The embeddings and the output projection that all architectures have (section 3.4)."""
 
     def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
@@ -65,9 +66,9 @@ class VocabularyModel(nn.Module):
         """Return the logits (B T V) of the token after each position of `prefix` (B T)."""
         return self.logits(self.hidden_states(prefix, memory))
 
+    @abstractmethod
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
         """Return the last hidden states (B T D) over `prefix` (B T)."""
-        raise NotImplementedError
 
 
 _dropout_generator: ContextVar[torch.Generator | None] = ContextVar("generator", default=None)

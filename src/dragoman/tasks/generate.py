@@ -21,11 +21,11 @@ from dragoman.evaluation.perplexity import Perplexity, TextLoss
 from dragoman.recipe import DataConfig, Recipe
 from dragoman.tasks.sequence_model import Prediction, SequenceModel
 from dragoman.tasks.task import (
-    BaseTask,
     Example,
     OnNotice,
     OnProgress,
     SampleResult,
+    Task,
     ValidationData,
     accumulate_progress,
 )
@@ -223,7 +223,7 @@ class ContinuationStream:
         self.context_truncated = True
 
 
-class GenerationTask(BaseTask):
+class GenerationTask(Task):
     """From the beginning of a text to what may follow."""
 
     name, noun, gerund, validation_metric = "generate", "language model", "Predicting", "bits per character"
@@ -264,11 +264,11 @@ class GenerationTask(BaseTask):
         """Tokenize the text and cut it into windows."""
         return tokenize_stream(cast(RunningText, corpus), tokenizers[1], longest, on_lines_done=on_progress, part=part)
 
-    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
+    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example[str]]:
         """Make an example of each chunk: its first line is the prompt, the rest the reference."""
         return [_prompt_example(text) for _, text in pairs if text.strip()]
 
-    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
+    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example[str]]:
         """Read the text to predict from the reference file."""
         if source is not None or reference is None:
             raise UserError(
@@ -297,7 +297,7 @@ class GenerationTask(BaseTask):
         return model.perplexity(text, accumulate_progress(on_progress, len(tokens)))
 
 
-def _prompt_example(text: str) -> Example:
+def _prompt_example(text: str) -> Example[str]:
     """Split a chunk into its first line, as the prompt, and the rest."""
     first = text.strip().split("\n", 1)[0][:_PROMPT_CHARACTERS]
     return Example(first, (text.strip()[len(first) :],))

@@ -18,7 +18,7 @@ from dragoman.evaluation.trees import WHITESPACE, Tree, read_tree, well_formed_t
 from dragoman.models.transducer import IncrementalDecoder
 from dragoman.recipe import DataConfig, DecodingConfig
 from dragoman.tasks.sequence_model import SequenceModel
-from dragoman.tasks.task import BaseTask, Example, OnNotice
+from dragoman.tasks.task import Example, OnNotice, TransductionTask
 from dragoman.tasks.treebank import (
     Treebank,
     attach_words,
@@ -42,7 +42,7 @@ class Parser(SequenceModel):
     parse = SequenceModel.predict
 
 
-class ParsingTask(BaseTask):
+class ParsingTask(TransductionTask):
     """From words to a tree over them."""
 
     name, noun, gerund, validation_metric = "parse", "parser", "Parsing", "F1"
@@ -57,11 +57,11 @@ class ParsingTask(BaseTask):
             raise UserError("The recipe has no training treebank: set [data] file.")
         return Treebank(Path(config.file)), Treebank(Path(config.valid_file)) if config.valid_file else None
 
-    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
+    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example[str]]:
         """Make an example of each sentence and its tree."""
         return [Example(source, (self.from_model_output(source, target),)) for source, target in pairs]
 
-    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
+    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example[str]]:
         """Read a treebank, and check that the text, if given, has its words."""
         if reference is None:
             raise UserError("--reference is missing: give a file of trees; their words are parsed.")
@@ -73,7 +73,7 @@ class ParsingTask(BaseTask):
             self._check_words(examples, source, reference, on_notice)
         return examples
 
-    def _check_words(self, examples: Sequence[Example], source: str, reference: str, on_notice: OnNotice) -> None:
+    def _check_words(self, examples: Sequence[Example[str]], source: str, reference: str, on_notice: OnNotice) -> None:
         """Raise an error unless line n of a text has the words of tree n."""
         lines = [self.to_model_input(line) for line in read_lines(source, on_notice)]
         if len(lines) != len(examples):
@@ -116,11 +116,11 @@ class ParsingTask(BaseTask):
         """Draw the tree."""
         return tree_svg(read_tree(text)) if text else None
 
-    def validation_score(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
+    def validation_score(self, examples: Sequence[Example[str]], outputs: Sequence[str]) -> float:
         """Return the F1 of the brackets."""
         return self.score(examples, outputs).overall.f1
 
-    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> BracketScores:
+    def score(self, examples: Sequence[Example[str]], outputs: Sequence[str]) -> BracketScores:
         """Return precision, recall, F1 and more, as EVALB computes them."""
         return brackets.score_brackets(outputs, [example.references[0] for example in examples])
 
@@ -136,7 +136,7 @@ class ParsingTask(BaseTask):
         return word_start_counts(source), _tree_grammar(target).tags
 
 
-def _tree_example(text: str, where: str) -> Example:
+def _tree_example(text: str, where: str) -> Example[str]:
     """Return the words of a tree and the cleaned tree as an example."""
     tree = _read_one_tree(text, where)
     return Example(" ".join(tree.words), (str(tree),))

@@ -10,7 +10,7 @@ from dragoman.errors import UserError, format_count
 from dragoman.evaluation import scores
 from dragoman.recipe import DataConfig
 from dragoman.tasks.sequence_model import SequenceModel
-from dragoman.tasks.task import BaseTask, DataWarning, Example, OnNotice
+from dragoman.tasks.task import DataWarning, Example, OnNotice, TransductionTask
 
 
 class Translator(SequenceModel):
@@ -20,7 +20,7 @@ class Translator(SequenceModel):
     translate_lines = SequenceModel.predict_lines
 
 
-class TranslationTask(BaseTask):
+class TranslationTask(TransductionTask):
     """From sentences to sentences; a text that is too long for the model is translated in segments."""
 
     name, noun, gerund, validation_metric = "translate", "translator", "Translating", "BLEU"
@@ -46,11 +46,11 @@ class TranslationTask(BaseTask):
             if finding.severity != "note":
                 yield DataWarning("\n".join(format_finding(finding)))
 
-    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
+    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example[str]]:
         """Make an example of each pair."""
         return [Example(source, (target,)) for source, target in pairs]
 
-    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
+    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example[str]]:
         """Read a text and its translation."""
         if source is None or reference is None:
             raise UserError("Give both --source, a text to translate, and --reference, its translation line by line.")
@@ -62,10 +62,10 @@ class TranslationTask(BaseTask):
             )
         return self.examples_from_pairs(zip(sources, references, strict=True))
 
-    def validation_score(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
+    def validation_score(self, examples: Sequence[Example[str]], outputs: Sequence[str]) -> float:
         """Return cased BLEU."""
         return scores.corpus_bleu(outputs, [example.references[0] for example in examples])
 
-    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> scores.TranslationScores:
+    def score(self, examples: Sequence[Example[str]], outputs: Sequence[str]) -> scores.TranslationScores:
         """Return BLEU, chrF and TER."""
         return scores.score_translations(outputs, [example.references[0] for example in examples])

@@ -4,7 +4,7 @@ They share lexicons, labels, several references per word, and error rates.
 """
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -32,17 +32,17 @@ from dragoman.tasks.lexicon import (
     visible_letter,
 )
 from dragoman.tasks.sequence_model import SequenceModel
-from dragoman.tasks.task import BaseTask, DataWarning, Example, OnNotice
+from dragoman.tasks.task import DataWarning, Example, OnNotice, TransductionTask
 
 _MAX_LISTED_LETTERS = 12  # letters that a remark lists, at most
 
 
 @dataclass(frozen=True)
-class WordTask(BaseTask, ABC):
+class WordTask(TransductionTask):
     """A task whose source is the letters of a word; with labels, one model serves several languages or kinds."""
 
-    labels: tuple[str, ...]  # each word has one; none if the model was trained on one file
-    scheme: ScoringScheme  # of scoring
+    labels: tuple[str, ...] = ()  # each word has one; none if the model was trained on one file
+    scheme: ScoringScheme = PRONUNCIATION
 
     max_scored_examples = 20_000  # words are short, and a model may have ten languages
     layout: ClassVar[LexiconLayout]
@@ -89,7 +89,7 @@ class WordTask(BaseTask, ABC):
         """Hold out some words, each with all of its references."""
         return split_held_out(corpus, recipe.data.held_out, recipe.training.seed, by_source=True)
 
-    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example]:
+    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example[str]]:
         """Make one example of all lines of a word."""
         answers: dict[str, list[str]] = {}
         for source, target in pairs:
@@ -103,7 +103,7 @@ class WordTask(BaseTask, ABC):
         name, _, rest = source.partition(" ")
         return f"{name[1:-1]}\t{self.decode_columns(rest)}"
 
-    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example]:
+    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example[str]]:
         """Read a lexicon, or several with labels, as in fre=french.tsv,dut=dutch.tsv."""
         if source is not None or reference is None:
             raise UserError(
@@ -169,7 +169,7 @@ class WordTask(BaseTask, ABC):
         """The labels, for a message."""
         return ", ".join(self.labels)
 
-    def read_outputs(self, path: str, examples: Sequence[Example], on_notice: OnNotice) -> list[str]:
+    def read_outputs(self, path: str, examples: Sequence[Example[str]], on_notice: OnNotice) -> list[str]:
         """Read outputs of another program: one line per word, or a lexicon with a word and its output per line."""
         lines = list(read_lines(path, on_notice))
         if not any("\t" in line for line in lines):
@@ -196,31 +196,31 @@ class WordTask(BaseTask, ABC):
             )
         return [answers[example.source] for example in examples]
 
-    def format_entry(self, example: Example, output: str) -> str:
+    def format_entry(self, example: Example[str], output: str) -> str:
         """Return an output as a line of a lexicon, after its label if there are labels."""
         columns = example.source.split("\t")
         columns.insert(self.output_column + bool(self.labels), output)
         return "\t".join(columns)
 
-    def validation_score(self, examples: Sequence[Example], outputs: Sequence[str]) -> float:
+    def validation_score(self, examples: Sequence[Example[str]], outputs: Sequence[str]) -> float:
         """Return the value of the task's validation metric."""
         rates = self._error_rates(examples, outputs, intervals=False)
         return next(rate.value for rate in rates if rate.name == self.validation_metric)
 
-    def score(self, examples: Sequence[Example], outputs: Sequence[str]) -> ErrorRates:
+    def score(self, examples: Sequence[Example[str]], outputs: Sequence[str]) -> ErrorRates:
         """Return error rates with confidence intervals."""
         return self._error_rates(examples, outputs, intervals=True)
 
-    def score_by_label(self, examples: Sequence[Example], outputs: Sequence[str]) -> dict[str, ErrorRates]:
+    def score_by_label(self, examples: Sequence[Example[str]], outputs: Sequence[str]) -> dict[str, ErrorRates]:
         """Return the scores of each label; an empty dictionary if there are no labels."""
         if not self.labels:
             return {}
-        parts: dict[str, list[tuple[Example, str]]] = {}
+        parts: dict[str, list[tuple[Example[str], str]]] = {}
         for example, output in zip(examples, outputs, strict=True):
             parts.setdefault(example.source.partition("\t")[0], []).append((example, output))
         return {name: self.score(*zip(*part, strict=True)) for name, part in parts.items()}
 
-    def _error_rates(self, examples: Sequence[Example], outputs: Sequence[str], *, intervals: bool) -> ErrorRates:
+    def _error_rates(self, examples: Sequence[Example[str]], outputs: Sequence[str], *, intervals: bool) -> ErrorRates:
         sources, references = [example.source for example in examples], [example.references for example in examples]
         return error_rates.score_words(sources, outputs, references, self.scheme, intervals=intervals)
 
@@ -252,22 +252,16 @@ class Pronouncer(SequenceModel):
     pronounce = SequenceModel.predict
 
 
-@dataclass(frozen=True)
 class PronunciationTask(WordTask):
     """From the letters of a word to its phones."""
-
-    labels: tuple[str, ...] = ()
-    scheme: ScoringScheme = PRONUNCIATION
 
     name, noun, gerund, validation_metric = "pronounce", "pronouncer", "Pronouncing", "WER"
     model_class = "dragoman.tasks.word_tasks:Pronouncer"
     input_hint = "Type words, one per line"
     usage_examples = ('dragoman pronounce {run} "word"', "dragoman evaluate {run} --reference LEXICON")
-    layout: ClassVar[LexiconLayout] = LexiconLayout(
-        ("word", "phones"), _pronunciation_pair, split_untabbed=split_cmudict, comments=(";;;",)
-    )
-    input_columns: ClassVar[tuple[str, ...]] = ("word",)
-    input_example: ClassVar[str] = "word"
+    layout = LexiconLayout(("word", "phones"), _pronunciation_pair, split_untabbed=split_cmudict, comments=(";;;",))
+    input_columns = ("word",)
+    input_example = "word"
 
     def encode_columns(self, columns: Sequence[str]) -> str:
         """Return the letters of the word."""
@@ -309,16 +303,15 @@ class Inflector(SequenceModel):
 class InflectionTask(WordTask):
     """From a lemma to one of its forms."""
 
-    labels: tuple[str, ...] = ()
     scheme: ScoringScheme = INFLECTION
 
     name, noun, gerund, validation_metric = "inflect", "morphological inflector", "Inflecting", "accuracy"
     model_class = "dragoman.tasks.word_tasks:Inflector"
     input_hint = "Type a lemma, a tab and its tags: lemma\tV;PST"
     usage_examples = ('dragoman inflect {run} "lemma" --tags "V;PST"', "dragoman evaluate {run} --reference TABLE")
-    layout: ClassVar[LexiconLayout] = LexiconLayout(("lemma", "form", "tags"), _inflection_pair)
-    input_columns: ClassVar[tuple[str, ...]] = ("lemma", "tags")
-    input_example: ClassVar[str] = "lemma\tV;PST"
+    layout = LexiconLayout(("lemma", "form", "tags"), _inflection_pair)
+    input_columns = ("lemma", "tags")
+    input_example = "lemma\tV;PST"
 
     def encode_columns(self, columns: Sequence[str]) -> str:
         """Return lemma and tags as the model reads them."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 
@@ -441,10 +442,12 @@ class Trainer:
         return finished
 
 
-def select_samples(examples: Sequence[Example], outputs: Sequence[str]) -> tuple[ValidationSample, ...]:
+def select_samples(examples: Sequence[Example[Any]], outputs: Sequence[str]) -> tuple[ValidationSample, ...]:
     """Return up to `MAX_SAMPLES` examples with their outputs, the first one and others spread evenly."""
     stride = max(1, -(-len(examples) // MAX_SAMPLES))
     return tuple(
-        ValidationSample(*(text[:MAX_SAMPLE_CHARACTERS] for text in (example.source, example.references[0], output)))
+        ValidationSample(
+            *(str(value)[:MAX_SAMPLE_CHARACTERS] for value in (example.source, example.references[0], output))
+        )
         for example, output in list(zip(examples, outputs, strict=True))[::stride]
     )
