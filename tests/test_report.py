@@ -21,7 +21,9 @@ def section(tmp_path):
     (tmp_path / "p.png").write_bytes(b"\x89PNG")
     table = ReportTable("<T>", ("a|b", "c"), (("<script>", 0.00012), (None, 123456)), note="A & B")
     report = ExperimentReport(("1 < 2",), ("a paragraph", table, ReportPicture("p.png", 'a "quoted" caption')), {})
-    return ReportSection("name", "Title", "Why?", tmp_path, report, {"command": "dragoman lab name"}, "It is < 3.")
+    return ReportSection(
+        "name", "Title", "Why?", tmp_path, report, {"command": "dragoman lab name"}, "section 3: it is < 3 %."
+    )
 
 
 def test_a_page_loads_nothing_else_and_escapes_its_text(section):
@@ -42,8 +44,8 @@ def test_markdown_has_the_table_the_picture_and_the_command(section, tmp_path):
 
 
 def test_the_claim_of_the_paper_is_shown_with_the_findings(section, tmp_path):
-    assert "The paper: It is < 3.\n\n- 1 < 2" in render_markdown([section], tmp_path)
-    assert "<p>The paper: It is &lt; 3.</p>" in render_html("Title", [section])
+    assert "The paper, section 3: it is < 3 %.\n\n- 1 < 2" in render_markdown([section], tmp_path)
+    assert "<p>The paper, section 3: it is &lt; 3&nbsp;%.</p>" in render_html("Title", [section])
 
 
 def test_a_page_has_one_title_and_a_heading_per_section(section):
@@ -53,10 +55,10 @@ def test_a_page_has_one_title_and_a_heading_per_section(section):
 
 
 def test_text_is_aligned_left_and_numbers_right(tmp_path):
-    rows = (("a", "1.0 (0.9–1.1)", None, "no difference"), ("b", "−2", 3, "1 better"))
+    rows = (("a", "1.0 (0.9–1.1)", None, "2 words before"), ("b", "−2 to 3 %", 3, "1 better"))
     found = html_part(ReportTable("T", ("what", "median", "count", "verdict"), rows), tmp_path)
     assert found.count('class="words"') == 2 * 3  # the first and the last column, and their headings
-    assert '<td>1.0 (0.9–1.1)</td><td></td><td class="words">no difference</td>' in found
+    assert '<td>1.0 (0.9–1.1)</td><td></td><td class="words">2 words before</td>' in found
     assert "<tbody></tbody>" in html_part(ReportTable("T", ("nothing",), ()), tmp_path)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 Json = Any
 Cell = str | int | float | None
 
-_NUMBER = re.compile(r"[+−-]?\d|not finite|$")  # the start of a cell that is a number or empty
+_NUMBER = re.compile(r"([+−-]?\d(?!.*[a-z]{2} [a-z]{2})|not finite|$)")  # a number with at most one word, or nothing
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def markdown_table(table: ReportTable) -> str:
 
 
 def _markdown_section(section: ReportSection, folder: Path) -> str:
-    blocks = [f"# {section.title}", f"*{section.question}*", f"The paper: {section.claim}" if section.claim else ""]
+    blocks = [f"# {section.title}", f"*{section.question}*", f"The paper, {section.claim}" if section.claim else ""]
     blocks += ["\n".join(f"- {finding}" for finding in section.report.findings)]
     blocks += [_markdown_part(part, section.folder, folder) for part in section.report.parts]
     blocks += ["\n".join(f"- {name}: {fact}" for name, fact in section.facts.items())]
@@ -162,22 +162,28 @@ h2 { font-size: 1.3rem; }
 figure img { max-width: 100%; background: #fff; border-radius: 6px; }
 figcaption, caption, .note, dl { color: var(--soft); font-size: .9rem; } caption { text-align: left; padding: .4rem 0; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child, .words { text-align: left; } thead th { border-bottom-width: 2px; }
-td.words { white-space: normal; min-width: 7rem; }
+thead th { white-space: normal; vertical-align: bottom; }
+td.words { white-space: normal; min-width: 6rem; }
 .findings { background: var(--tint); border-radius: 6px; padding: .8rem 1rem .8rem 2rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .8rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
 """
 
 
+def _escape(text: str) -> str:
+    """Escape text for HTML; a number stays on one line with its percent sign."""
+    return escape(text).replace(" %", "&nbsp;%")
+
+
 def render_html(title: str, sections: Sequence[ReportSection]) -> str:
     """Render sections as one HTML page that loads nothing else; several sections get a table of contents."""
-    contents = "".join(f'<li><a href="#{section.name}">{escape(section.title)}</a></li>' for section in sections)
+    contents = "".join(f'<li><a href="#{section.name}">{_escape(section.title)}</a></li>' for section in sections)
     index = f"<nav><ol>{contents}</ol></nav>" if len(sections) > 1 else ""
-    heading = f"<h1>{escape(title)}</h1>" if index else ""  # a single section has a title of its own
+    heading = f"<h1>{_escape(title)}</h1>" if index else ""  # a single section has a title of its own
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{_escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{_STYLE}</style></head><body>{heading}{index}"
         + "\n".join(_html_section(section, "h2" if index else "h1") for section in sections)
@@ -186,12 +192,12 @@ def render_html(title: str, sections: Sequence[ReportSection]) -> str:
 
 
 def _html_section(section: ReportSection, heading: str) -> str:
-    findings = "".join(f"<li>{escape(finding)}</li>" for finding in section.report.findings)
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(fact)}</dd>" for name, fact in section.facts.items())
-    claim = f"<p>The paper: {escape(section.claim)}</p>" if section.claim else ""
+    findings = "".join(f"<li>{_escape(finding)}</li>" for finding in section.report.findings)
+    facts = "".join(f"<dt>{_escape(name)}</dt><dd>{_escape(fact)}</dd>" for name, fact in section.facts.items())
+    claim = f"<p>The paper, {_escape(section.claim)}</p>" if section.claim else ""
     return (
-        f'<section id="{section.name}"><{heading}>{escape(section.title)}</{heading}>'
-        f'<p class="question">{escape(section.question)}</p>{claim}<ul class="findings">{findings}</ul>'
+        f'<section id="{section.name}"><{heading}>{_escape(section.title)}</{heading}>'
+        f'<p class="question">{_escape(section.question)}</p>{claim}<ul class="findings">{findings}</ul>'
         + "\n".join(html_part(part, section.folder) for part in section.report.parts)
         + f"<dl>{facts}</dl></section>"
     )
@@ -200,25 +206,25 @@ def _html_section(section: ReportSection, heading: str) -> str:
 def html_part(part: ReportPart, folder: Path) -> str:
     """Render a paragraph, a table, or a picture with its bytes embedded."""
     if isinstance(part, str):
-        return f"<p>{escape(part)}</p>"
+        return f"<p>{_escape(part)}</p>"
     if isinstance(part, ReportPicture):
         kind = guess_type(part.file)[0] or "image/png"
         data = b64encode((folder / part.file).read_bytes()).decode()
         return (
-            f'<figure><img src="data:{kind};base64,{data}" alt="{escape(part.caption)}">'
-            f"<figcaption>{escape(part.caption)}</figcaption></figure>"
+            f'<figure><img src="data:{kind};base64,{data}" alt="{_escape(part.caption)}">'
+            f"<figcaption>{_escape(part.caption)}</figcaption></figure>"
         )
     classes = [' class="words"' if part.is_text_column(column) else "" for column in range(len(part.header))]
     head = "".join(
-        f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(part.header, classes, strict=True)
+        f'<th scope="col"{kind}>{_escape(name)}</th>' for name, kind in zip(part.header, classes, strict=True)
     )
     body = "".join(f"<tr>{_html_cells(row, classes)}</tr>" for row in part.rows)
-    note = f'<p class="note">{escape(part.note)}</p>' if part.note else ""
+    note = f'<p class="note">{_escape(part.note)}</p>' if part.note else ""
     return (
-        f'<div class="wide"><table><caption>{escape(part.title)}</caption><thead><tr>{head}</tr></thead>'
+        f'<div class="wide"><table><caption>{_escape(part.title)}</caption><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{note}"
     )
 
 
 def _html_cells(row: tuple[Cell, ...], classes: list[str]) -> str:
-    return "".join(f"<td{kind}>{escape(format_cell(cell))}</td>" for cell, kind in zip(row, classes, strict=True))
+    return "".join(f"<td{kind}>{_escape(format_cell(cell))}</td>" for cell, kind in zip(row, classes, strict=True))

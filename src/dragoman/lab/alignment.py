@@ -29,7 +29,7 @@ from dragoman.viewer.words import word_numbers
 TITLE = "Word alignment from cross-attention"
 QUESTION = "How accurate is word alignment from each layer and head, when a word is generated and one step later?"
 CLAIM = (
-    "Section 3.2.3: in encoder–decoder attention, every decoder position attends to all source positions, as in the "
+    "section 3.2.3: in encoder–decoder attention, every decoder position attends to all source positions, as in the "
     "recurrent models of Bahdanau et al. (2014), who show alignments. The paper measures none."
 )
 

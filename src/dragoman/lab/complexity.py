@@ -39,7 +39,7 @@ from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
 TITLE = "Table 1: cost per layer, sequential operations, path length"
 QUESTION = "How do time and memory of a layer grow with length and width, and how long are the paths of gradients?"
 CLAIM = (
-    "Section 4: self-attention costs O(n²·d) per layer and connects any two positions by a constant number of "
+    "section 4: self-attention costs O(n²·d) per layer and connects any two positions by a constant number of "
     "operations; restricted to r neighbours it costs O(r·n·d), with paths of O(n/r). A recurrent layer costs O(n·d²) "
     "and has O(n) sequential operations."
 )
@@ -205,11 +205,11 @@ def _introduction(lengths: _LayerTimes, width: int, n: int) -> str:
     rounds = len(next(iter(lengths[min(lengths)].values()))["forward"])
     return (
         f"One sequence, one head; threads: {torch.get_num_threads()}. Lengths n from {min(lengths)} to "
-        f"{max(lengths):,} at width d = {width}; widths at n = {n:,}. All sizes and layers were measured in turn, in "
-        f"{rounds} rounds; times are medians. “Self-attention” is equation 1 itself, softmax(QKᵀ/√d_k)V with its n × n "
-        "matrices, as table 1 counts it; the four projections around it cost 4·n·d² more multiplications and are part "
-        "of the whole layers. The two products of equation 1 cost 2·n²·d, so the projections dominate a whole layer "
-        "while n is below 2·d."
+        f"{max(lengths):,} at width d = {width}; widths at n = {n:,}. All sizes and layers were measured in turn "
+        f"(rounds: {rounds}); times are medians. “Self-attention” is equation 1 itself, softmax(QKᵀ/√d_k)V with its "
+        "n × n matrices, as table 1 counts it; the four projections around it cost 4·n·d² more multiplications and are "
+        "part of the whole layers. The two products of equation 1 cost 2·n²·d, so the projections dominate a whole "
+        "layer while n is below 2·d."
     )
 
 
@@ -338,12 +338,12 @@ def _findings(fits: _Fits, ratios: Mapping[str, SampleStats], memory: Json, grad
         "with backward; table 1 gives 2.",
         f"The time of restricted self-attention (r = {WINDOW_SIZE}) grows with n to the power "
         f"{window['forward']:,.2f} forward and {window['both']:,.2f} with backward; table 1 gives 1.",
-        f"At n = {n:,} restricted attention is {ratios['attention, forward']:,.1f} times faster than full attention "
+        f"At n = {n:,} restricted attention is {ratios['attention, forward']:,.1f} times as fast as full attention "
         f"forward and {ratios['attention, forward and backward']:,.1f} times with backward; compared with torch’s "
         f"fused kernel, {ratios['fused kernel, forward']:,.1f} and {ratios['fused kernel, forward and backward']:,.1f} "
         "times.",
         f"At n = {n:,} full attention needs {mebibytes[SELF_ATTENTION]:,.0f} MiB with backward and restricted "
-        f"attention {mebibytes[RESTRICTED]:,.1f} MiB: {both:.1f} times less ({forward:.1f} times forward); the fused "
+        f"attention {mebibytes[RESTRICTED]:,.1f} MiB, a ratio of {both:.1f} ({forward:.1f} forward); the fused "
         f"kernel, which does not store the whole matrix either, needs {mebibytes[FUSED]:,.1f} MiB.",
         f"Gradient path length from the last of {gradients[RECURRENT]['places']} positions to the first, with the "
         f"formula of table 1: {steps}.",

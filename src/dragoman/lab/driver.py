@@ -47,7 +47,7 @@ class Experiment(Protocol):
 
     TITLE: str
     QUESTION: str
-    CLAIM: str  # of the paper
+    CLAIM: str  # of the paper, from its section on: "section 4: …"
 
     def run(self, lab: Laboratory) -> ExperimentReport:
         """Run the experiment."""

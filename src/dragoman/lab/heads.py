@@ -53,7 +53,7 @@ QUESTION = (
     "Which heads attend to a neighbour, to a distant part of the same expression or to the antecedent of a pronoun?"
 )
 CLAIM = (
-    "Section 4 and figures 3 to 5: heads learn different tasks, many of them related to the structure of the sentence: "
+    "section 4 and figures 3 to 5: heads learn different tasks, many of them related to the structure of the sentence: "
     "one completes “making … more difficult”, two seem to resolve “its”. The paper shows examples without counts."
 )
 

@@ -31,7 +31,7 @@ from dragoman.training.trainer import Trainer
 TITLE = "Section 3.2.3: the causal mask"
 QUESTION = "What goes wrong without the causal mask, and with zeros instead of −∞?"
 CLAIM = (
-    "Section 3.2.3: a position of the decoder must not attend to later positions; the scores of all such connections "
+    "section 3.2.3: a position of the decoder must not attend to later positions; the scores of all such connections "
     "are set to −∞ before the softmax. The paper reports no other choice."
 )
 

@@ -37,7 +37,7 @@ from dragoman.tasks.events import ProgressUpdate
 TITLE = "Memory: several hops of attention over a story"
 QUESTION = "Does a question that depends on several sentences of a story need one hop per sentence?"
 CLAIM = (
-    "Section 2: end-to-end memory networks, based on a recurrent attention mechanism instead of sequence-aligned "
+    "section 2: end-to-end memory networks, based on a recurrent attention mechanism instead of sequence-aligned "
     "recurrence, perform well on simple-language question answering."
 )
 

@@ -29,7 +29,7 @@ from dragoman.training.loss import projected_cross_entropy
 TITLE = "Section 3.1: normalisation"
 QUESTION = "What is the effect of layer and batch normalisation, after or before each sub-layer, at several depths?"
 CLAIM = (
-    "Section 3.1: the output of each sub-layer is LayerNorm(x + Sublayer(x)): layer normalisation after the sub-layer. "
+    "section 3.1: the output of each sub-layer is LayerNorm(x + Sublayer(x)): layer normalisation after the sub-layer. "
     "The paper reports no comparison."
 )
 

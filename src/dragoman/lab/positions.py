@@ -17,7 +17,7 @@ from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportT
 TITLE = "Section 3.5: positional encoding"
 QUESTION = "What do the sinusoids look like, and do they help with sentences longer than any seen in training?"
 CLAIM = (
-    "Section 3.5: PE(pos + k) is a linear function of PE(pos). Learned positions give nearly the same quality "
+    "section 3.5: PE(pos + k) is a linear function of PE(pos). Learned positions give nearly the same quality "
     "(table 3, row E); sinusoids were chosen because they may let a model extrapolate to sentences longer than those "
     "it has seen."
 )

@@ -24,7 +24,7 @@ from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
 TITLE = "Section 3.2.1: why 1/√d_k"
 QUESTION = "What happens to the softmax, to its gradient and to training if dot products are not scaled?"
 CLAIM = (
-    "Section 3.2.1: the dot product of two vectors of independent numbers with variance 1 has variance d_k; for large "
+    "section 3.2.1: the dot product of two vectors of independent numbers with variance 1 has variance d_k; for large "
     "d_k that is suspected to push the softmax to where its gradients are extremely small, and 1/√d_k counteracts it."
 )
 

@@ -30,7 +30,7 @@ from dragoman.training.schedule import schedule
 TITLE = "Section 5.3: the learning rate and its warm-up"
 QUESTION = "How does the learning rate change over time, and what happens without a warm-up?"
 CLAIM = (
-    "Section 5.3: the learning rate rises linearly for 4,000 steps, then falls with the inverse square root of the "
+    "section 5.3: the learning rate rises linearly for 4,000 steps, then falls with the inverse square root of the "
     "step. The paper does not report training without warm-up."
 )
 
@@ -68,7 +68,7 @@ def run(lab: Laboratory) -> ExperimentReport:
         for number, (name, settings) in enumerate(_VARIANTS.items())
     }
     models = train_variants(lab, variants, seed_plan)
-    unigram_loss = lab.measure_once("guessing", lambda: _unigram_loss(lab, models[_NOAM_WARMUP][0]))
+    unigram_loss = lab.measure_once("unigram loss", lambda: _unigram_loss(lab, models[_NOAM_WARMUP][0]))
     step = last_common_validation_step(model for trained in models.values() for model in trained)
     losses, outcomes, rows, trainings = {}, {}, list[tuple[Cell, ...]](), []
     for name, trained in models.items():

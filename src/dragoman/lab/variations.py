@@ -17,7 +17,7 @@ from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportT
 TITLE = "Table 3: variations of the Transformer"
 QUESTION = "How do perplexity and BLEU change if one setting of the paper's model is changed?"
 CLAIM = (
-    "Section 6.2: one head is 0.9 BLEU worse than the best number of heads, and quality also drops with too many (A); "
+    "section 6.2: one head is 0.9 BLEU worse than the best number of heads, and quality also drops with too many (A); "
     "smaller keys hurt (B); bigger models are better (C); dropout is very helpful against over-fitting (D); learned "
     "positions give nearly the same results as sinusoids (E)."
 )
