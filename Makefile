@@ -2,6 +2,8 @@
 PYTHON ?= python3
 PIP_OPTIONS ?=
 BIN := .venv/bin
+# Images of containers often set it; without cached bytecode every pytest process compiles all tests again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo style check test test-long docs clean
 

@@ -1,5 +1,6 @@
 """What most tests of trainings and commands need: a toy language, a recipe that learns it, the program, processes."""
 
+import gc
 import io
 import json
 import os
@@ -55,6 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_collection_finish() -> None:
+    """Take what was imported and collected out of garbage collection: it lives to the end."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep prepared data out of the user's own cache."""
@@ -83,7 +90,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     """Draw the same random numbers in a test whatever ran before it."""
-    torch.manual_seed(1)
+    torch.default_generator.manual_seed(1)  # torch.manual_seed(1) also records a stack trace for each kind of GPU
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.processes import (
@@ -50,6 +50,7 @@ def pair():
 
 
 @given(VALUES)
+@settings(max_examples=30)
 def test_a_message_arrives_as_it_was_sent_with_the_bytes_in_it(value):
     left, right = socket.socketpair()
     with left, right:
@@ -74,12 +75,14 @@ def test_a_value_that_json_does_not_know_is_refused(pair):
         pair[0].send({1})
 
 
+@pytest.mark.slow
 def test_a_child_answers_and_ends_when_its_socket_closes(echo):
     child = ChildProcess(echo)
     assert child.request({"data": b"\x00\xff", "text": "ä"}) == {"data": b"\x00\xff", "text": "ä"}
     assert child.stop(grace_seconds=120) == 0
 
 
+@pytest.mark.slow
 def test_a_child_that_has_died_raises_at_the_next_request(echo):
     child = ChildProcess(echo)
     child.process.kill()
@@ -89,6 +92,7 @@ def test_a_child_that_has_died_raises_at_the_next_request(echo):
     child.stop()
 
 
+@pytest.mark.slow
 def test_a_child_of_asyncio_answers_until_it_is_killed(echo):
     async def converse():
         child = await AsyncChildProcess.start(echo)
@@ -102,6 +106,7 @@ def test_a_child_of_asyncio_answers_until_it_is_killed(echo):
     assert asyncio.run(converse()) == ["a", b"b"]
 
 
+@pytest.mark.slow
 def test_processes_are_terminated():
     process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     terminate([process], grace_seconds=120)

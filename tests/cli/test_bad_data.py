@@ -3,8 +3,7 @@
 import gzip
 
 import pytest
-
-from nursery import tiny
+from tiny_training import tiny
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-from nursery import tiny
+from tiny_training import tiny
 
 pytestmark = pytest.mark.slow
 

@@ -69,6 +69,7 @@ with world.main_process_first():
 """
 
 
+@pytest.mark.slow
 def test_two_processes_add_gradients_and_average_running_statistics(tmp_path):
     """Batch normalisation counts in each process; all of them go on with the mean."""
     arguments = [sys.executable, "-c", RANK_PROGRAM, str(tmp_path / "store")]
