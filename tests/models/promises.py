@@ -1,43 +1,28 @@
-"""What every architecture promises, each as a check of any `Transducer` (float64, vocabulary of 13, dropout 0)."""
+"""What every architecture promises, each as a check of any `Transducer` (float64, vocabulary of 13, dropout 0).
 
+`PROMISES` and `CHOICES` are the two sides of the table that test_promises.py proves. A check leaves the model as it
+was: all checks of a choice share one.
+"""
+
+import copy
 import math
+from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
-from small_models import SMALL, VOCABULARY, gradients, padded_by, random_rows
+from small_models import VOCABULARY, gradients, padded_by, random_rows
+from torch import Tensor
 
 from dragoman.decoding.scoring import score_targets
 from dragoman.decoding.search import beam_search
-from dragoman.model_config import applicable_settings, build_model_config
-from dragoman.models.architectures import build_model
-from dragoman.models.layers import BatchNorm, Dropout, dropout_seed
-from dragoman.models.transducer import Memory, Source
+from dragoman.models.attention import unfused_attention
+from dragoman.models.layers import Dropout, dropout_seed
+from dragoman.models.transducer import Source
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
 from dragoman.training.loss import projected_cross_entropy
 
 CLOSE = {"atol": 1e-11, "rtol": 1e-11}
-
-
-def small_rival(dtype=torch.float64, *, seed=1, **how):
-    """Return a small model of any architecture, in which no two parameters are alike."""
-    torch.manual_seed(seed)
-    model = (
-        build_model(
-            build_model_config({**applicable_settings(SMALL, how.get("architecture", "transformer")), **how}),
-            VOCABULARY,
-            VOCABULARY,
-        )
-        .to(dtype)
-        .eval()
-    )
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    for part in model.modules():
-        if isinstance(part, BatchNorm):  # no longer the statistics of a new model
-            part.running_mean.uniform_(-0.5, 0.5)
-            part.running_variance.uniform_(0.5, 2.0)
-    return model
 
 
 def batch():
@@ -53,24 +38,30 @@ def logits(model, source, prefix):
 def whole(model, prefixes, memory):
     """Return the logits after the last token of each of W prefixes (B W T), each read whole and on its own (B W V)."""
     beam = prefixes.shape[1]
-    repeated = Memory(memory.states.repeat_interleave(beam, dim=0), memory.mask.repeat_interleave(beam, dim=0))
+    repeated = memory.keep(torch.arange(len(prefixes)).repeat_interleave(beam))
     return model.decode(prefixes.flatten(0, 1), repeated)[:, -1].unflatten(0, (-1, beam))
 
 
 def every_step_gives_the_logits_of_the_whole_prefix(model):
-    memory, prefix = model.encode(Source.from_ids(batch()[0])), random_rows([8, 8, 8], seed=2)
+    memory = model.encode(Source.from_ids(batch()[0]))
+    prefix = random_rows([18, 18, 18], seed=2)  # more positions than a new cache has room for
+    torch.testing.assert_close(stepwise(model, prefix, memory), model.decode(prefix, memory), **CLOSE)
+
+
+def stepwise(model, prefix, memory):
+    """Return the logits after each token of a prefix (B T V), read one token per step."""
     state, steps = model.initial_state(memory), []
     for token in prefix.split(1, dim=1):
         found, state = model.step(token, memory, state)
         steps.append(found)
-    torch.testing.assert_close(torch.cat(steps, dim=1), model.decode(prefix, memory), **CLOSE)
+    return torch.cat(steps, dim=1)
 
 
 def hypotheses_branch_die_and_leave_without_disturbing_each_other(model):
     memory, generator = model.encode(Source.from_ids(batch()[0])), torch.Generator().manual_seed(1)
     prefixes = torch.full((3, 1, 1), START)
     found, state = model.step(prefixes[..., 0], memory, model.initial_state(memory))
-    for beam, kept in ((4, [0, 1, 2]), (4, [2, 0]), (5, [1, 0]), (2, [1])):
+    for beam, kept in ((4, [0, 1, 2]), (4, [2, 0]), (5, [1, 0]), (1, [0, 1]), (3, [1]), (2, [0])):
         parents = torch.randint(prefixes.shape[1], (len(prefixes), beam), generator=generator)
         prefixes, state = prefixes[torch.arange(len(prefixes))[:, None], parents], state.reorder(parents)
         sentences = torch.tensor(kept)
@@ -105,24 +96,37 @@ def neighbours_do_not_change_the_logits(model):
         torch.testing.assert_close(together[row, :read], alone, **CLOSE)
 
 
-def nothing_escapes_from_padding(model):
+def nothing_escapes_from_padding_of_the_memory(model):
     source, prefix = batch()
     memory, token = model.encode(Source.from_ids(source)), torch.tensor([[4], [5], [6]])
     expected, _ = model.step(token, memory, model.initial_state(memory))
     for poison in (math.nan, 1e30):
-        poisoned = Memory(memory.states.masked_fill(~memory.mask[..., None], poison), memory.mask)
+        poisoned = replace(memory, states=memory.states.masked_fill(~memory.mask[..., None], poison))
         torch.testing.assert_close(model.decode(prefix, poisoned), model.decode(prefix, memory), **CLOSE)
         torch.testing.assert_close(model.step(token, poisoned, model.initial_state(poisoned))[0], expected, **CLOSE)
 
 
+def nothing_escapes_from_the_embedding_of_padding(model):
+    source, prefix = batch()
+    found = []
+    for poison in (0.0, math.nan):
+        poisoned = copy.deepcopy(model)
+        with torch.no_grad():
+            for embedding in (poisoned.source_embedding, poisoned.target_embedding):
+                embedding.weight[PAD] = poison
+        hidden = poisoned.hidden_states(prefix, poisoned.encode(Source.from_ids(source)))[prefix != PAD]
+        found.append([hidden, *gradients(hidden.square().sum(), poisoned)])
+    torch.testing.assert_close(*found, **CLOSE)
+
+
 def an_empty_source_leads_to_no_nan_and_changes_no_other(model):
-    source, prefix = random_rows([5, 0, 3]), random_rows([4, 4, 4], seed=2)
-    found = model.decode(prefix, model.encode(Source.from_ids(source)))
-    assert all(torch.isfinite(gradient).all() for gradient in gradients(found.square().sum(), model))
-    others = torch.tensor([0, 2])
-    torch.testing.assert_close(
-        found[others], model.decode(prefix[others], model.encode(Source.from_ids(source[others]))), **CLOSE
-    )
+    source, prefix, others = random_rows([5, 0, 3]), random_rows([4, 4, 4], seed=2), torch.tensor([0, 2])
+    for kernels in (nullcontext, unfused_attention):
+        with kernels():
+            found = model.decode(prefix, model.encode(Source.from_ids(source)))
+            without = model.decode(prefix[others], model.encode(Source.from_ids(source[others])))
+        assert all(torch.isfinite(gradient).all() for gradient in gradients(found.square().sum(), model))
+        torch.testing.assert_close(found[others], without, **CLOSE)
 
 
 def the_future_does_not_change_the_past(model):
@@ -145,7 +149,7 @@ def every_parameter_learns(model):
 
 def learning_in_half_precision_has_a_loss_in_single(model):
     source, prefix = batch()
-    single = model.float()
+    single = copy.deepcopy(model).float()
     exact, _ = projected_cross_entropy(
         single.hidden_states(prefix, single.encode(Source.from_ids(source))), single.output_weight, prefix, 0.1
     )
@@ -157,7 +161,8 @@ def learning_in_half_precision_has_a_loss_in_single(model):
 
 
 def the_same_noise_drops_the_same(model):
-    for part in model.train().modules():
+    model = copy.deepcopy(model).train()
+    for part in model.modules():
         if isinstance(part, Dropout):
             part.probability = 0.3
     found = []
@@ -168,19 +173,43 @@ def the_same_noise_drops_the_same(model):
     assert not torch.allclose(found[0], found[2])
 
 
-def the_attention_shown_stays_within_the_source_and_sums_to_one(model):
+def recording_attention_changes_no_number(model):
+    """The output of every layer that has no parts is compared, at the positions that are not padding."""
     source, prefix = batch()
-    for weights in model.attention_maps(Source.from_ids(source), prefix).cross:
-        assert weights.shape[::2] == (3, 6) and weights.shape[3] == 7
-        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]), **CLOSE)
-        assert weights.masked_select((source == PAD)[:, None, None]).count_nonzero() == 0
+    real = {source.shape: source != PAD, prefix.shape: prefix != PAD}
+    outputs = []
+
+    def note(_module, _inputs, output):
+        outputs.extend([output[real.get(output.shape[:2], ...)]] if isinstance(output, Tensor) else [])
+
+    hooks = [part.register_forward_hook(note) for part in model.modules() if not list(part.children())]
+    maps = model.attention_maps(Source.from_ids(source), prefix)
+    recorded = outputs.copy()
+    outputs.clear()
+    model.hidden_states(prefix, model.encode(Source.from_ids(source)))
+    for hook in hooks:
+        hook.remove()
+    torch.testing.assert_close(recorded, outputs if maps.cross or recorded else [], **CLOSE)
+
+
+def recorded_attention_sums_to_one_over_real_positions_of_the_past(model):
+    source, prefix = batch()
+    read, written = source != PAD, prefix != PAD
+    maps = model.attention_maps(Source.from_ids(source), prefix)
+    for kind, queries, keys in (("encoder", read, read), ("decoder", written, written), ("cross", written, read)):
+        for weights in getattr(maps, kind):  # B H T S
+            assert weights.shape[::2] == queries.shape and weights.shape[3] == keys.shape[1]
+            sums = weights.sum(-1).transpose(1, 2)[queries]
+            torch.testing.assert_close(sums, torch.ones_like(sums), **CLOSE)
+            unseen = weights.triu(1) if kind == "decoder" else weights.masked_select(~keys[:, None, None])
+            assert unseen.count_nonzero() == 0
 
 
 def a_beam_of_one_is_greedy_search(model):
-    how = DecodingConfig(beam=1, extra_length=6)
+    config = DecodingConfig(beam=1, extra_length=4)
     source = random_rows([3, 1, 4])
-    for row, (found,) in enumerate(beam_search(model, Source.from_ids(source), how)):
-        longest = int((source[row] != PAD).sum()) - 1 + how.extra_length
+    for row, (found,) in enumerate(beam_search(model, Source.from_ids(source), config)):
+        longest = int((source[row] != PAD).sum()) - 1 + config.extra_length
         assert found.tokens == greedy(model, source[row : row + 1], longest)
 
 
@@ -195,13 +224,13 @@ def greedy(model, source, longest):
 
 
 def a_beam_scores_what_it_finds_as_the_whole_pass_does(model):
-    how, source = DecodingConfig(beam=4, extra_length=5), random_rows([3, 1, 4])
-    for row, found in enumerate(beam_search(model, Source.from_ids(source), how, n_best=4)):
+    config, source = DecodingConfig(beam=4, extra_length=5), random_rows([3, 1, 4])
+    for row, found in enumerate(beam_search(model, Source.from_ids(source), config, n_best=4)):
         targets = torch.full((4, 12), PAD)
-        for place, hypothesis in enumerate(found):
+        for row_of_beam, hypothesis in enumerate(found):
             produced = [*hypothesis.tokens, *[END] * (not hypothesis.truncated)]
-            targets[place, : len(produced)] = torch.tensor(produced)
-        scored = score_targets(model, Source.from_ids(source[[row] * 4]), targets, how)
+            targets[row_of_beam, : len(produced)] = torch.tensor(produced)
+        scored = score_targets(model, Source.from_ids(source[[row] * 4]), targets, config)
         assert all(abs(ours.score - theirs.score) < 1e-9 for ours, theirs in zip(found, scored, strict=True))
 
 
@@ -211,16 +240,89 @@ PROMISES = [
     a_state_can_be_read_on_from_twice,
     padding_does_not_change_the_logits,
     neighbours_do_not_change_the_logits,
-    nothing_escapes_from_padding,
+    nothing_escapes_from_padding_of_the_memory,
+    nothing_escapes_from_the_embedding_of_padding,
     an_empty_source_leads_to_no_nan_and_changes_no_other,
     the_future_does_not_change_the_past,
     every_parameter_learns,
     learning_in_half_precision_has_a_loss_in_single,
     the_same_noise_drops_the_same,
-    the_attention_shown_stays_within_the_source_and_sums_to_one,
+    recording_attention_changes_no_number,
+    recorded_attention_sums_to_one_over_real_positions_of_the_past,
     a_beam_of_one_is_greedy_search,
     a_beam_scores_what_it_finds_as_the_whole_pass_does,
 ]
+
+
+TRANSFORMERS = {
+    "as in the paper": {},
+    "norm first, gelu": {"norm": "pre", "activation": "gelu"},
+    "learned positions": {"norm": "pre", "positions": "learned"},
+    "no positions": {"positions": "none"},
+    "narrow heads, shared output": {"key_width": 3, "value_width": 5, "share_output": True},
+    "embeddings of their own": {"share_embeddings": False},
+    "dot": {"score": "dot"},
+    "narrow dot keys": {"score": "dot", "key_width": 3, "value_width": 5, "activation": "gelu"},
+    "additive": {"score": "additive"},
+    "narrow additive keys": {"score": "additive", "key_width": 3, "value_width": 5},
+    "batch normalisation": {"normalisation": "batch"},
+    "batch normalisation first": {"normalisation": "batch", "norm": "pre"},
+    "rotary": {"rotary": True},
+    "rotary alone": {"rotary": True, "positions": "none", "score": "dot", "key_width": 6, "value_width": 5},
+    "a shallow decoder": {"layers": 3, "decoder_layers": 1},
+    "a deep decoder": {"layers": 1, "decoder_layers": 3},
+    "all at once": {"score": "additive", "normalisation": "batch", "positions": "none", "norm": "pre"},
+    "window": {"pattern": "window", "window": 5},
+    "dilated": {"pattern": "dilated", "window": 3},
+    "sparse": {"pattern": "sparse", "window": 6},
+    "window, rotary": {"pattern": "window", "window": 5, "rotary": True},
+    "next word": {"next_word": True, "norm": "pre"},
+    "next word, embeddings of their own": {"next_word": True, "share_embeddings": False},
+}
+CHOICES = {
+    "transformer": TRANSFORMERS,
+    "decoder_only": {
+        "norm first": {"norm": "pre"},
+        "learned positions, narrow heads": {
+            "positions": "learned", "share_embeddings": False, "key_width": 3, "value_width": 5,
+        },
+        "additive": {"positions": "none", "share_output": True, "score": "additive"},
+        "window": {"pattern": "window", "window": 3},
+        "dilated": {"pattern": "dilated", "window": 2, "layers": 3, "norm": "pre"},
+        "sparse": {"pattern": "sparse", "window": 4, "layers": 2},
+        "window, rotary": {"pattern": "window", "window": 3, "rotary": True},
+        "rotary": {"rotary": True},
+    },
+    "recurrent": {
+        "LSTM without attention": {"cell": "lstm", "score": "none"},
+        "GRU without attention": {"cell": "gru", "score": "none", "width": 7},
+        "additive": {"cell": "lstm", "score": "additive", "layers": 1, "share_output": True},
+        "dot": {"cell": "gru", "score": "dot", "decoder_layers": 1},
+        "general": {"cell": "gru", "score": "general", "share_embeddings": False},
+        "scaled dot": {"cell": "lstm", "score": "scaled_dot", "width": 7},
+        "location": {"cell": "lstm", "score": "location", "decoder_layers": 1},
+    },
+    "convs2s": {
+        "as in the paper": {},
+        "kernel 1": {"kernel": 1, "share_output": True, "score": "additive"},
+        "kernel 4": {"kernel": 4, "positions": "learned", "score": "dot", "decoder_layers": 1},
+        "kernel 5": {"kernel": 5, "layers": 3, "positions": "none", "share_embeddings": False, "width": 7},
+    },
+    "bytenet": {
+        "as in the paper": {},
+        "kernel 1": {"kernel": 1, "share_output": True},
+        "kernel 4": {"kernel": 4, "positions": "learned", "layers": 3, "decoder_layers": 1},
+        "kernel 2": {"kernel": 2, "layers": 6, "positions": "none", "share_embeddings": False, "width": 7},
+    },
+    "bag_of_embeddings": {
+        "average": {"pooling": "average"},
+        "average, one word back": {"pooling": "average", "kernel": 1, "layers": 1},
+        "concatenate": {"pooling": "concatenate"},
+        "concatenate, four words back": {
+            "pooling": "concatenate", "kernel": 4, "longest": 8, "share_embeddings": False,
+        },
+    },
+}  # fmt: skip
 
 
 def learned(model, task, *, steps=200, rate=5e-3, words=4):

@@ -1,24 +1,35 @@
-"""Small Transformers in which no two parameters are alike, and batches of random tokens to read with them."""
+"""Small models in which no two parameters are alike, and batches of random tokens to read with them."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dragoman.model_config import build_model_config
-from dragoman.models.transformer import Transformer
+from dragoman.model_config import applicable_settings, build_model_config
+from dragoman.models.architectures import build_model
+from dragoman.models.layers import BatchNorm
+from dragoman.models.next_word import NextWordFeature
+from dragoman.models.transducer import Transducer
 from dragoman.tokens import PAD, RESERVED_TOKENS
 
 VOCABULARY = 13
 SMALL = {"layers": 2, "width": 16, "inner_width": 24, "heads": 4, "dropout": 0.0, "share_output": False}
 
 
-def small_model(dtype: torch.dtype = torch.float64, *, seed: int = 1, **how: object) -> Transformer:
-    """Return a model whose norms and biases are random too: at ones and zeros they could be swapped unseen."""
-    torch.manual_seed(seed)
-    model = Transformer(build_model_config({**SMALL, **how}), VOCABULARY, VOCABULARY).to(dtype).eval()
+def small_model(dtype: torch.dtype = torch.float64, *, architecture: str = "transformer", **settings: object):
+    """Return a model whose norms, biases and statistics are random too: ones and zeros could be swapped unseen."""
+    torch.default_generator.manual_seed(1)
+    settings = {**applicable_settings(SMALL, architecture), **settings, "architecture": architecture}
+    model = build_model(build_model_config(settings), VOCABULARY, VOCABULARY).to(dtype).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
+    for part in model.modules():
+        if isinstance(part, BatchNorm):
+            part.running_mean.uniform_(-0.5, 0.5)
+            part.running_variance.uniform_(0.5, 2.0)
+        if isinstance(part, NextWordFeature):
+            tokens = torch.arange(VOCABULARY)
+            part.set_word_tokens(((tokens >= 5) & (tokens < 9)).long(), (tokens >= 9).long())
     return model
 
 
@@ -35,6 +46,6 @@ def padded_by(rows: Tensor, more: int) -> Tensor:
     return F.pad(rows, (0, more), value=PAD)
 
 
-def gradients(value: Tensor, model: Transformer) -> list[Tensor]:
+def gradients(value: Tensor, model: Transducer) -> list[Tensor]:
     """Return the gradient of a value with respect to each parameter of the model."""
-    return list(torch.autograd.grad(value, list(model.parameters())))
+    return list(torch.autograd.grad(value, list(model.parameters()), materialize_grads=True))

@@ -1,14 +1,29 @@
 """Equation 1, its two ways of being computed, and the heads around it."""
 
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_models import random_rows, small_model
 from torch import nn
 
-from dragoman.models.attention import MultiHeadAttention, attend, causal_mask, unfused_attention
+from dragoman import native
+from dragoman.decoding.engine import Engine
+from dragoman.models.attention import (
+    AdditiveScore,
+    MultiHeadAttention,
+    attend,
+    causal_mask,
+    dot_product,
+    scaled_dot_product,
+    unfused_attention,
+)
+from dragoman.models.transducer import Source
+from dragoman.recipe import DecodingConfig
+from dragoman.tokens import END
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 types = pytest.mark.parametrize("dtype", TOLERANCE)
@@ -17,15 +32,15 @@ widths = pytest.mark.parametrize(
 )  # the last two leave the fast kernel
 
 
-def query_key_value(dtype=torch.float64, key_width=8, value_width=8, *, looking=5, looked_at=7):
+def query_key_value(dtype=torch.float64, key_width=8, value_width=8, *, queries=5, keys=7):
     torch.manual_seed(1)
-    shapes = [(2, 3, looking, key_width), (2, 3, looked_at, key_width), (2, 3, looked_at, value_width)]
+    shapes = [(2, 3, queries, key_width), (2, 3, keys, key_width), (2, 3, keys, value_width)]
     return [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
 
 
-def some_mask(looking=5, looked_at=7):
+def some_mask(queries=5, keys=7):
     """Return a mask with something to see for everyone, and not the same for all."""
-    mask = torch.rand(2, 1, looking, looked_at, generator=torch.Generator().manual_seed(2)) > 0.5
+    mask = torch.rand(2, 1, queries, keys, generator=torch.Generator().manual_seed(2)) > 0.5
     mask[..., 0] = True
     return mask
 
@@ -202,3 +217,43 @@ def test_projected_keys_and_values_can_be_kept_for_several_looks():
     )
 
     torch.testing.assert_close(apart, ours(looking, looked_at, None)[0], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("kernels", [nullcontext, unfused_attention])
+def test_the_dot_product_lacks_only_the_scaling(kernels):
+    query, key, value = torch.randn(3, 2, 4, 5, 16, dtype=torch.float64)
+    scaled, _ = attend(query * math.sqrt(16), key, value, None)
+    with kernels():
+        torch.testing.assert_close(attend(query, key, value, None, score_function=dot_product)[0], scaled)
+
+
+def test_additive_scores_are_those_of_the_formula():
+    score = AdditiveScore(heads=2, key_width=3)
+    query, key = torch.randn(1, 2, 4, 3), torch.randn(1, 2, 5, 3)
+    scores = score(query, key)
+    by_hand = score.direction[1] @ torch.tanh(query[0, 1, 2] + key[0, 1, 4])
+    assert scores.shape == (1, 2, 4, 5)
+    torch.testing.assert_close(scores[0, 1, 2, 4], by_hand)
+
+
+def test_a_score_decides_the_weights():
+    query, key, value = torch.randn(3, 1, 1, 4, 16)
+    scaled, unscaled = (
+        attend(query, key, value, None, score_function=score, record=True)[1]
+        for score in (scaled_dot_product, dot_product)
+    )
+    torch.testing.assert_close(scaled, (query @ key.mT / 4).softmax(-1))
+    torch.testing.assert_close(unscaled, (query @ key.mT).softmax(-1))
+
+
+@pytest.mark.parametrize("score", ["dot", "additive"])
+def test_no_kernel_of_the_scaled_product_sees_another_score(score, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("this kernel computes the scaled dot product")
+
+    for name in ("attend", "attend_cached"):
+        monkeypatch.setattr(native, name, refuse)
+    model = small_model(torch.float32, score=score, width=32, heads=2, inner_width=32)
+    prefix = random_rows([6, 6], seed=2)
+    model.train().decode(prefix, model.encode(Source.from_ids(random_rows([5, 3])))).sum().backward()
+    Engine(model.eval(), DecodingConfig(beam=2, extra_length=4)).search([[4, 5, END], [6, END]])

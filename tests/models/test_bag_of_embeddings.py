@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from promises import CLOSE, batch, learned, logits, small_rival
-from small_models import random_rows
+from promises import CLOSE, batch, learned, logits
+from small_models import random_rows, small_model
 
 from dragoman.models.transducer import Memory, Source
 from dragoman.tokens import START
@@ -15,7 +15,7 @@ def test_an_average_cannot_tell_the_order_of_words_and_a_concatenation_can():
     source, prefix = torch.tensor([[4, 5, 6, 7]]), torch.tensor([[START, 8]])
     found = {
         kind: [
-            logits(small_rival(architecture="bag_of_embeddings", pooling=kind), one, prefix)
+            logits(small_model(architecture="bag_of_embeddings", pooling=kind), one, prefix)
             for one in (source, source.flip(1))
         ]
         for kind in ("average", "concatenate")
@@ -26,7 +26,7 @@ def test_an_average_cannot_tell_the_order_of_words_and_a_concatenation_can():
 
 
 def test_an_average_is_the_mean_of_the_embeddings():
-    model = small_rival(architecture="bag_of_embeddings")
+    model = small_model(architecture="bag_of_embeddings")
     source, prefix = batch()
     means = torch.stack([model.source_embedding(row[row != 0]).mean(0) for row in source])[:, None]
 
@@ -36,7 +36,7 @@ def test_an_average_is_the_mean_of_the_embeddings():
 
 
 def test_a_concatenation_is_one_very_wide_layer_that_sees_so_many_words_and_no_more():
-    model = small_rival(architecture="bag_of_embeddings", pooling="concatenate", longest=8)
+    model = small_model(architecture="bag_of_embeddings", pooling="concatenate", longest=8)
     source, prefix = random_rows([11]), torch.tensor([[START, 8]])
     other = source.clone()
     other[0, 8:] = 4
@@ -47,12 +47,12 @@ def test_a_concatenation_is_one_very_wide_layer_that_sees_so_many_words_and_no_m
         model.context(model.encode(Source.from_ids(source))), model.pooling.inner(side_by_side), **CLOSE
     )
     torch.testing.assert_close(logits(model, other, prefix), logits(model, source, prefix), **CLOSE)
-    assert small_rival(architecture="bag_of_embeddings", pooling="concatenate").pooling.inner.in_features == 64 * 16
+    assert small_model(architecture="bag_of_embeddings", pooling="concatenate").pooling.inner.in_features == 64 * 16
 
 
 @kinds
 def test_only_the_last_words_written_are_read(kind):
-    model = small_rival(architecture="bag_of_embeddings", pooling=kind, kernel=3)
+    model = small_model(architecture="bag_of_embeddings", pooling=kind, kernel=3)
     memory = model.encode(Source.from_ids(random_rows([5])))
     found = [model.decode(torch.tensor([[START, *words]]), memory)[0, -1] for words in ([9, 4, 5, 6], [8, 4, 5, 6])]
     other = model.decode(torch.tensor([[START, 9, 8, 5, 6]]), memory)[0, -1]
@@ -64,7 +64,7 @@ def test_only_the_last_words_written_are_read(kind):
 
 @kinds
 def test_nothing_attends(kind):
-    shown = small_rival(architecture="bag_of_embeddings", pooling=kind).attention_maps(
+    shown = small_model(architecture="bag_of_embeddings", pooling=kind).attention_maps(
         Source.from_ids(batch()[0]), batch()[1]
     )
     assert (shown.encoder, shown.decoder, shown.cross) == ([], [], [])
@@ -77,7 +77,7 @@ def test_nothing_attends(kind):
     ids=["averaged words can be sorted", "concatenated ones can be turned around too"],
 )
 def test_it_learns_what_it_can_see(kind, task):
-    model = small_rival(
+    model = small_model(
         torch.float32, architecture="bag_of_embeddings", pooling=kind, width=32, inner_width=96, kernel=4, longest=8
     )
     assert learned(model, task, steps=150, words=3) >= 0.8

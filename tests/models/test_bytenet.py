@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from promises import CLOSE, batch, learned, small_rival
-from small_models import VOCABULARY, random_rows
+from promises import CLOSE, batch, learned
+from small_models import VOCABULARY, random_rows, small_model
 from torch.nn import functional as F
 
 from dragoman.model_config import ByteNetConfig
@@ -13,7 +13,7 @@ from dragoman.tokens import RESERVED_TOKENS, START
 
 
 def dilated(dtype=torch.float64, **how):
-    return small_rival(dtype, architecture="bytenet", **how)
+    return small_model(dtype, architecture="bytenet", **how)
 
 
 def by_hand(block, x, padding):

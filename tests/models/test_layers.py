@@ -1,4 +1,4 @@
-"""Embeddings, dropout, the feed-forward layer and the way around a sub-layer."""
+"""Embeddings, dropout, the feed-forward layer, residual connections and batch normalisation."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dragoman.models.layers import Dropout, Embedding, FeedForward, Residual, random_bytes
+from dragoman.models.layers import BatchNorm, Dropout, Embedding, FeedForward, Residual, norm_mask, random_bytes
 from dragoman.tokens import PAD
 
 CPU = torch.device("cpu")
@@ -152,3 +152,40 @@ def test_every_byte_of_a_random_number_takes_all_its_values_equally_often(first)
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9])
 def test_as_many_bytes_come_as_are_asked_for(count):
     assert random_bytes(count, CPU).shape == (count,)
+
+
+def test_batch_normalisation_is_that_of_torch_over_the_positions_that_are_no_padding():
+    ours, judge = BatchNorm(4), nn.BatchNorm1d(4)
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    for seed in range(3):
+        x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(seed))
+        with norm_mask(mask):
+            normalised = ours(x)
+        assert torch.allclose(normalised[mask], judge(x[mask]), atol=1e-6)
+    assert torch.allclose(ours.running_mean, judge.running_mean)
+    assert torch.allclose(ours.running_variance, judge.running_var)
+    assert torch.allclose(ours.eval()(x)[mask], judge.eval()(x[mask]), atol=1e-6)
+
+
+def test_what_stands_at_padding_changes_neither_a_batch_nor_the_statistics():
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    x = torch.randn(2, 3, 4)
+    other = x.masked_fill(~mask[..., None], math.nan)
+    norms = BatchNorm(4), BatchNorm(4)
+    with norm_mask(mask):
+        first, second = (norm(values) for norm, values in zip(norms, (x, other), strict=True))
+    assert torch.equal(first, second)
+    assert torch.equal(norms[0].running_variance, norms[1].running_variance)
+
+
+def test_a_batch_of_one_position_is_normalised_by_the_running_statistics():
+    norm = BatchNorm(4)
+    x = torch.randn(1, 1, 4)
+    with norm_mask(torch.ones(1, 1, dtype=torch.bool)):
+        assert torch.allclose(norm(x), x, atol=1e-4)
+    assert torch.equal(norm.running_mean, torch.zeros(4))
+
+
+def test_batch_normalisation_in_training_must_be_told_what_is_padding():
+    with pytest.raises(AssertionError, match="norm_mask"):
+        BatchNorm(4)(torch.randn(1, 2, 4))

@@ -64,15 +64,6 @@ def test_more_tags_than_words_are_shown_the_end(model):
     )
 
 
-def test_step_by_step_gives_the_logits_of_the_whole(model, sentences):
-    source, prefix = sentences
-    memory = model.encode(Source.from_ids(source))
-    whole, state = model.decode(prefix, memory), model.initial_state(memory)
-    for place in range(prefix.shape[1]):
-        logits, state = model.step(prefix[:, place : place + 1], memory, state)
-        assert torch.allclose(logits[:, 0], whole[:, place], atol=1e-12)
-
-
 def test_a_hypothesis_takes_its_count_along_when_the_beam_is_reordered(model, sentences):
     source, prefix = sentences
     memory = model.encode(Source.from_ids(source))
@@ -83,23 +74,6 @@ def test_a_hypothesis_takes_its_count_along_when_the_beam_is_reordered(model, se
     straight, _ = model.step(torch.tensor([[BRACKET, BRACKET]] * 3), memory, two)
     assert torch.allclose(swapped[:, 0], straight[:, 1], atol=1e-12)
     assert not torch.allclose(swapped[:, 0], straight[:, 0], atol=1e-3)
-
-
-def test_sentences_that_are_kept_keep_their_words(model, sentences):
-    source, prefix = sentences
-    kept = torch.tensor([2])
-    memory = model.encode(Source.from_ids(source))
-    alone = model.decode(prefix[kept], memory.keep(kept))
-    assert torch.allclose(alone, model.decode(prefix, memory)[kept])
-
-
-def test_padding_begins_no_word(model, sentences):
-    source, prefix = sentences
-    padded = torch.nn.functional.pad(source, (0, 3), value=PAD)
-    assert torch.allclose(
-        model.decode(prefix, model.encode(Source.from_ids(padded))),
-        model.decode(prefix, model.encode(Source.from_ids(source))),
-    )
 
 
 def test_the_compiled_decoder_follows_the_guide(model, sentences):

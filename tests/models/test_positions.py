@@ -4,8 +4,16 @@ import math
 
 import pytest
 import torch
+from small_models import random_rows, small_model
 
-from dragoman.models.positions import LearnedPositions, SinusoidalPositions, apply_rotary_embedding, sinusoids
+from dragoman.models.positions import (
+    LearnedPositions,
+    NoPositions,
+    SinusoidalPositions,
+    apply_rotary_embedding,
+    sinusoids,
+)
+from dragoman.models.transducer import Source
 
 
 def test_the_waves_are_those_of_section_three_point_five():
@@ -123,3 +131,11 @@ def test_learned_positions_give_each_place_its_own_vector_and_learn_it():
 def test_there_are_only_as_many_learned_places_as_were_learned():
     with pytest.raises(AssertionError, match="position 6 exceeds the 5 learned positions"):
         LearnedPositions(8, max_length=5)(5, 1)
+
+
+def test_without_positions_the_encoder_sees_a_bag_of_tokens():
+    model, source = small_model(positions="none"), random_rows([6])
+    order = torch.tensor([3, 1, 5, 0, 2, 4])
+    states, reordered = (model.encode(Source.from_ids(ids)).states for ids in (source, source[:, order]))
+    torch.testing.assert_close(reordered, states[:, order], atol=1e-9, rtol=0)
+    assert torch.equal(NoPositions(8)(3, 2), torch.zeros(2, 8))

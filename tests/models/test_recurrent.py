@@ -4,8 +4,8 @@ import copy
 
 import pytest
 import torch
-from promises import CLOSE, batch, learned, logits, small_rival
-from small_models import random_rows
+from promises import CLOSE, batch, learned, logits
+from small_models import random_rows, small_model
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dragoman.model_config import RecurrentConfig
@@ -26,7 +26,7 @@ scores = pytest.mark.parametrize("score", ["none", "additive", "dot", "general",
 
 
 def recurrent(dtype=torch.float64, **how):
-    return small_rival(dtype, architecture="recurrent", **how)
+    return small_model(dtype, architecture="recurrent", **how)
 
 
 def bidirectional(model, cell):

@@ -23,6 +23,9 @@ KINDS = {
     "separate": {"share_embeddings": False},
     "rotary": {"rotary": True, "norm": "pre"},
     "wide heads": {"heads": 2, "key_width": 48, "value_width": 48},
+    "no positions": {"positions": "none"},
+    "a shallow decoder": {"layers": 3, "decoder_layers": 1},
+    "a deep decoder": {"layers": 1, "decoder_layers": 3},
 }
 
 
@@ -134,9 +137,14 @@ def test_a_copy_of_a_model_packs_for_itself():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"width": 40, "heads": 2}, {"inner_width": 90}, {"heads": 8}, {"key_width": 16, "value_width": 32, "heads": 2}],
-)
-def test_what_does_not_come_in_whole_vectors_stays_with_torch(settings):
+    [
+        {"width": 40, "heads": 2}, {"inner_width": 90}, {"heads": 8}, {"key_width": 16, "value_width": 32, "heads": 2},
+        {"score": "dot"}, {"score": "additive"}, {"normalisation": "batch"}, {"normalisation": "batch", "norm": "post"},
+        {"pattern": "window"}, {"pattern": "dilated"}, {"pattern": "sparse"}, {"pattern": "window", "rotary": True},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_other_widths_scores_norms_and_patterns_stay_with_torch(settings):
     built = model(**settings)
     assert compile_model(built, "float32") is built
 

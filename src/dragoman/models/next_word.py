@@ -66,7 +66,7 @@ class NextWordFeature(nn.Module):
     def word_starts(self, source: Source) -> Tensor:
         """Return the first position of each word (B S), and the last position for words beyond the last."""
         starts = self.starts_word[source.values]
-        last = source.lengths[:, None] - 1  # B 1
+        last = (source.lengths[:, None] - 1).clamp(min=0)  # B 1
         length = source.mask.shape[1]
         # Tokens that start no word are written to an extra column, which is cut off.
         number = torch.where(starts > 0, starts.cumsum(dim=1) - 1, length).clamp(max=length)
