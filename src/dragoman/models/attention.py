@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from dragoman import native
 from dragoman.models.positions import SinusoidalPositions, apply_rotary_embedding
 
-_unfused: ContextVar[bool] = ContextVar("explicit", default=False)
+_unfused: ContextVar[bool] = ContextVar("unfused", default=False)
 
 
 @contextmanager

@@ -71,7 +71,7 @@ class VocabularyModel(nn.Module, ABC):
         """Return the last hidden states (B T D) over `prefix` (B T)."""
 
 
-_dropout_generator: ContextVar[torch.Generator | None] = ContextVar("generator", default=None)
+_dropout_generator: ContextVar[torch.Generator | None] = ContextVar("dropout_generator", default=None)
 
 
 @contextmanager
@@ -129,7 +129,7 @@ class FeedForward(nn.Module):
         return transformed
 
 
-_norm_mask: ContextVar[Tensor | None] = ContextVar("counted", default=None)
+_norm_mask: ContextVar[Tensor | None] = ContextVar("norm_mask", default=None)
 
 
 @contextmanager

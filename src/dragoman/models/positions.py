@@ -78,9 +78,9 @@ class NoPositions(nn.Module):
 
 
 POSITIONS: dict[str, Callable[[PositionsConfig], nn.Module]] = {
-    "sinusoidal": lambda how: SinusoidalPositions(how.width),
-    "learned": lambda how: LearnedPositions(how.width, how.longest),
-    "none": lambda how: NoPositions(how.width),
+    "sinusoidal": lambda config: SinusoidalPositions(config.width),
+    "learned": lambda config: LearnedPositions(config.width, config.longest),
+    "none": lambda config: NoPositions(config.width),
 }
 
 

@@ -55,7 +55,7 @@ class EncoderLayer(nn.Module):
 
 
 class LayerCache(Protocol):
-    """What one decoder layer keeps between the steps of a search: of W hypotheses for each of B sentences."""
+    """What a decoder layer keeps between steps, of W hypotheses for each of B sentences; the layer owns its type."""
 
     def reorder(self, parents: Tensor) -> Self:
         """Return the cache in which hypothesis w of sentence b continues hypothesis parents[b, w] (B W)."""
@@ -117,11 +117,11 @@ class DecoderState:
     """The decoder's state: a cache per layer, and where the positions of each hypothesis are stored in it."""
 
     ancestors: Tensor  # B W T, int32: the row (of C) of a cache that holds position t of hypothesis w
-    layers: list[KVCache]
+    layers: list[LayerCache]
     word_counts: Tensor  # B W: source words that each hypothesis has completed
 
     @classmethod
-    def empty(cls, layers: list[KVCache], like: Tensor) -> "DecoderState":
+    def empty(cls, layers: list[LayerCache], like: Tensor) -> "DecoderState":
         """Return the state before the first token: one empty hypothesis per sentence of `like` (B …)."""
         ancestors = torch.empty(len(like), 1, 0, dtype=torch.int32, device=like.device)
         return cls(ancestors, layers, torch.zeros(len(like), 1, dtype=torch.long, device=like.device))
@@ -149,7 +149,7 @@ class DecoderState:
         return replace(self, ancestors=torch.cat([self.ancestors, row[..., None]], dim=2), layers=layers)
 
 
-def _same_list(old: list[KVCache], new: list[KVCache]) -> list[KVCache]:
+def _same_list(old: list[LayerCache], new: list[LayerCache]) -> list[LayerCache]:
     """Return `old` itself if nothing has changed: native code keeps pointers to the caches of a list."""
     return old if all(a is b for a, b in zip(old, new, strict=True)) else new
 
@@ -176,15 +176,19 @@ class DecoderLayer(nn.Module):
         x, cross_weights = self.cross_attention_block(x, memory, memory_mask, record=record)
         return x, self_weights, cross_weights
 
-    def initial_cache(self, memory_states: Tensor) -> KVCache:
+    def initial_cache(self, memory_states: Tensor) -> LayerCache:
         """Return the cache before the first token; `memory_states` (B S D) is zero at padding."""
         key, value = self.cross_attention.project_keys_values(memory_states)
         return KVCache.empty((key, value), key.shape[1], (key.shape[3], value.shape[3]), memory_states)
 
-    def step(self, x: Tensor, cache: KVCache, ancestors: Tensor, memory_mask: Tensor) -> Tensor:  # B W D
-        """Apply the layer to one more position of each hypothesis (B W D) and write its key and value to the cache."""
+    def step(
+        self, x: Tensor, cache: LayerCache, ancestors: Tensor, memory_mask: Tensor
+    ) -> tuple[Tensor, LayerCache]:  # B W D, and the cache with the new position
+        """Apply the layer to one more position of each hypothesis (B W D); its key and value are written in place."""
+        assert isinstance(cache, KVCache), f"the cache of another kind of layer: {type(cache)}"
         attended = self.attention.step(self.attention_residual.pre(x), cache.keys, cache.values, ancestors)
-        return self.cross_attention_block(self.attention_residual.post(x, attended), cache.memory, memory_mask)[0]
+        x, _ = self.cross_attention_block(self.attention_residual.post(x, attended), cache.memory, memory_mask)
+        return x, cache
 
     def cross_attention_block(
         self, x: Tensor, memory: KeyValue, memory_mask: Tensor, *, record: bool = False
@@ -280,10 +284,12 @@ class Transformer(VocabularyModel):
         counts = state.word_counts + self.next_word.count_words(token)
         next_word = self.next_word.next_word_vectors(memory, counts)
         x = self.target_embedding(token) + self.target_positions(state.length, 1) + next_word  # B W D
-        state = replace(state.extend(), word_counts=counts)
+        state = state.extend()
+        caches: list[LayerCache] = []
         for layer, cache in zip(self.decoder_layers, state.layers, strict=True):
-            x = layer.step(x, cache, state.ancestors, memory.mask[:, None, None])
-        return self.logits(self.decoder_norm(x)), state
+            x, extended = layer.step(x, cache, state.ancestors, memory.mask[:, None, None])
+            caches.append(extended)
+        return self.logits(self.decoder_norm(x)), replace(state, layers=caches, word_counts=counts)
 
 
 def _build_self_attention(config: SelfAttentionConfig, layer_index: int, *, causal: bool) -> MultiHeadAttention:

@@ -23,17 +23,22 @@ from dragoman.models.attention import MultiHeadAttention, parameter_version, sca
 from dragoman.models.layers import Residual
 from dragoman.models.next_word import NextWordFeature
 from dragoman.models.transducer import Memory, Source, State
-from dragoman.models.transformer import DecoderLayer, DecoderState, EncoderLayer, KeyValue, KVCache, Transformer
+from dragoman.models.transformer import (
+    DecoderLayer,
+    DecoderState,
+    EncoderLayer,
+    KeyValue,
+    KVCache,
+    LayerCache,
+    Transformer,
+)
 from dragoman.native import stack as kernels
 from dragoman.native.functions import LANES, CCacheShape, is_supported, raise_if_failed
 from dragoman.native.stack import CLayer, CNorm, CSearchOptions, CSearchResults, CStack, LinearWeights, PackedLinear
 from dragoman.recipe import DecodingPrecision
 
 _CACHE_BYTES = 4 << 20  # weights that stay in a core's cache from step to step
-_ROWS_IN_CACHE, _ROWS_BEYOND_CACHE = (
-    32,
-    128,
-)  # rows computed together if the weights fit into the cache, or not
+_ROWS_IN_CACHE, _ROWS_BEYOND_CACHE = 32, 128  # rows computed together if the weights fit into the cache, or not
 _MAX_PREFIX_BYTES = 1 << 30  # of the key and value caches
 
 
@@ -175,7 +180,9 @@ class NativeTransformer:
         """Return the state before the first token; the memory's keys are stored as B H K P, its values as B S H K."""
         projected = self._project_memory(memory)
         widths = (self.width, self.width)
-        layers = [KVCache.empty(key_value, self.heads, widths, memory.states) for key_value in projected]
+        layers: list[LayerCache] = [
+            KVCache.empty(key_value, self.heads, widths, memory.states) for key_value in projected
+        ]
         return DecoderState.empty(layers, memory.states)
 
     def _project_memory(self, memory: Memory) -> list[KeyValue]:
@@ -194,7 +201,8 @@ class NativeTransformer:
         vectors = self.model.target_positions(state.length, 1) + feature.next_word_vectors(memory, counts)
         position = vectors.expand(*token.shape, width).contiguous()  # B W D
         state = replace(state.extend(), word_counts=counts)
-        (batch, beam, length), (_, rows, capacity) = state.ancestors.shape, state.layers[0].keys.shape[:3]
+        (batch, beam, length), caches = state.ancestors.shape, cast(list[KVCache], state.layers)
+        rows, capacity = caches[0].keys.shape[1:3]
         stack = self.stack_for_state(state, memory.mask)
         stack.caches = CCacheShape((batch, beam, rows, length, capacity, self.heads, self.width))
         logits = torch.empty(batch, beam, self.vocabulary_size)
@@ -265,8 +273,9 @@ class NativeTransformer:
         """Return the decoder stack that points to a state's caches; usually that of the previous step."""
         last = getattr(self.thread_local, "last", None)
         if last is None or last[0] is not state.layers:
-            stack = self.copy_stack(self.decoder_stack, mask, [layer.memory for layer in state.layers])
-            stack = self.point_to_caches(stack, [(layer.keys, layer.values) for layer in state.layers])
+            caches = cast(list[KVCache], state.layers)
+            stack = self.copy_stack(self.decoder_stack, mask, [cache.memory for cache in caches])
+            stack = self.point_to_caches(stack, [(cache.keys, cache.values) for cache in caches])
             self.thread_local.last = last = (state.layers, stack)
         return cast(CStack, last[1])
 
