@@ -34,7 +34,7 @@ class TerminalDisplay:
 
         self.plan: TrainingPlan | None = None
         self.score = ""
-        self.loss = self.nll = self.speed = 0.0
+        self.nll = self.speed = 0.0
         self.step_at = self.line_at = time.monotonic()
         self.seconds_left, self.ends_at = math.nan, math.inf
 
@@ -97,9 +97,8 @@ class TerminalDisplay:
         assert self.plan is not None, "the plan is sent before the first step"
         now = time.monotonic()
         seconds, self.step_at = max(now - self.step_at, 1e-6), now
-        if math.isfinite(step.loss):
+        if math.isfinite(step.nll):
             weight = _SMOOTHING if self.speed else 0.0
-            self.loss = weight * self.loss + (1 - weight) * step.loss
             self.nll = weight * self.nll + (1 - weight) * step.nll
             self.speed = weight * self.speed + (1 - weight) * step.tokens / seconds
         seconds_left = (self.plan.steps - step.number) * step.tokens / max(self.speed, 1e-6)
@@ -108,7 +107,7 @@ class TerminalDisplay:
         description = f"step {step.number:,}/{self.plan.steps:,}"
         facts = [
             f"{format_duration(self.seconds_left)} left",
-            f"loss {self.loss:.3f}",
+            f"training loss {self.nll:.3f}",
             f"perplexity {math.exp(min(self.nll, 50)):.2f}",
             *([self.score] if self.score else []),
             f"{self.speed:,.0f} tokens/s",
