@@ -1,3 +1,4 @@
+from hashlib import sha256
 from itertools import islice
 from random import Random
 
@@ -510,3 +511,13 @@ def test_the_files_of_a_split_run_line_by_line(tmp_path):
     assert texts[0] == "".join(f"{each.source}\n" for each in expected)
     assert texts[1] == "".join(f"{each.target}\n" for each in expected)
     assert texts[2].splitlines()[3] == " ".join(f"{i}-{j}" for i, j in expected[3].links)
+
+
+def test_the_phrasebook_is_the_one_that_results_were_measured_on():
+    """A change of these sentences changes every figure that docs/results.md reports of the phrasebook."""
+    text = "\n".join(
+        f"{pair.source}\t{pair.target}\t{pair.links}\t{pair.anaphora}"
+        for split, count in (("train", 500), ("valid", 100), ("test", 100))
+        for pair in phrasebook(split, count)
+    )
+    assert sha256(text.encode()).hexdigest() == "88e639a93fee72b0a7685e6c8e14350dc854562ea74ebaa2de522b350a07e84a"
