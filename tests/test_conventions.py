@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +18,7 @@ SOURCE = ROOT / "src" / "dragoman"
 FROZEN = Path(__file__).with_name("frozen_interface.txt")
 MODULES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
 
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 IRREGULAR = {
     "begun", "bent", "bound", "bought", "broken", "brought", "built", "caught", "chosen", "done", "drawn", "driven",
     "eaten", "fallen", "felt", "forgotten", "found", "frozen", "given", "gone", "grown", "had", "heard", "held",
@@ -88,6 +89,48 @@ def test_no_public_function_is_named_by_a_bare_participle():
         if is_participle(function.name) and not is_property(function)
     ]
     assert named_so == []
+
+
+def public_definitions(module: ast.Module) -> Iterator[str]:
+    """Yield the public names that a module defines, without functions that a decorator registers."""
+    for node in module.body:
+        if isinstance(node, ast.ClassDef) or (isinstance(node, FUNCTION) and not node.decorator_list):
+            names = [node.name]
+        else:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def annotations(module: ast.Module) -> Iterator[ast.expr | None]:
+    """Yield the types in the signatures of a module: of public functions, of fields, and base classes."""
+    for node in ast.walk(module):
+        if isinstance(node, FUNCTION) and not re.match("_[^_]", node.name):
+            yield node.returns
+            yield from (part.annotation for part in ast.walk(node.args) if isinstance(part, ast.arg))
+        elif isinstance(node, ast.AnnAssign):
+            yield node.annotation
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from node.bases
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+def test_what_only_one_module_uses_is_private():
+    """A public name is used by another module, a test or the documentation, or is a type in a public signature."""
+    patterns = ("src/**/*.py", "tests/**/*.py", "benchmarks/*.py", "docs/**/*.py", "docs/**/*.md", "*.md")
+    files = {path: words(path.read_text(encoding="utf-8")) for pattern in patterns for path in ROOT.glob(pattern)}
+    homes = Counter(name for names in files.values() for name in names)
+    unused = [
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path, module in MODULES.items()
+        for name in set(public_definitions(module))
+        - words(" ".join(ast.unparse(kind) for kind in annotations(module) if kind))
+        if homes[name] == 1
+    ]
+    assert sorted(unused) == []
 
 
 def imported_modules(module: ast.Module) -> set[str]:

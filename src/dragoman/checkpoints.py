@@ -253,8 +253,8 @@ def prune_checkpoints(folder: Path, keep: int, best: int) -> None:
     does not have it, and both must end with the same model.
     """
     intact = list(intact_checkpoints(folder))
-    scheduled = scheduled_checkpoints(intact)
-    retained = {*intact[:1], *scheduled[:keep], *best_checkpoints(scheduled, best)}
+    scheduled = _scheduled_checkpoints(intact)
+    retained = {*intact[:1], *scheduled[:keep], *_best_checkpoints(scheduled, best)}
     for path in intact:
         if path not in retained:
             _remove_checkpoint(path)
@@ -264,12 +264,12 @@ def _remove_checkpoint(path: Path) -> None:
     remove_directory(path, path.with_name(f".tmp-{path.name}"))
 
 
-def scheduled_checkpoints(paths: list[Path]) -> list[Path]:
+def _scheduled_checkpoints(paths: list[Path]) -> list[Path]:
     """Return the checkpoints that an uninterrupted training would have written too."""
     return [path for path in paths if not read_progress(path).interim]
 
 
-def best_checkpoints(paths: list[Path], count: int) -> list[Path]:
+def _best_checkpoints(paths: list[Path], count: int) -> list[Path]:
     """Return the checkpoints of lowest validation loss among those that were validated."""
     known = [(progress.loss, path) for path in paths if (progress := validated_progress(path)) is not None]
     return [path for _, path in sorted(known)[:count]]
@@ -305,8 +305,8 @@ def checkpoint_bytes(model: Transducer) -> int:
 def select_checkpoints(folder: Path, count: int, average_of: str) -> list[Path]:
     """Return the newest `count` intact checkpoints ("last"), or those of lowest validation loss ("best")."""
     intact = list(intact_checkpoints(folder))
-    intact = scheduled_checkpoints(intact) or intact
-    selected = intact[:count] if average_of == "last" else best_checkpoints(intact, count)
+    intact = _scheduled_checkpoints(intact) or intact
+    selected = intact[:count] if average_of == "last" else _best_checkpoints(intact, count)
     if not selected:
         raise UserError(f"{folder} has no intact checkpoint to average; create one with `dragoman train`.")
     return selected

@@ -67,7 +67,7 @@ def _check_size(lengths: Sequence[int]) -> None:
         raise EOFError(f"a message of {sum(lengths)} bytes exceeds the limit of {_MAX_MESSAGE_BYTES}")
 
 
-async def read_message(reader: asyncio.StreamReader) -> Any:
+async def _read_message(reader: asyncio.StreamReader) -> Any:
     """Return the next message of a stream; raise EOFError at its end."""
     lengths = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
     _check_size(lengths)
@@ -136,7 +136,7 @@ def parent_socket(descriptor: int | str | None = None) -> MessageSocket:
     return MessageSocket(socket.socket(fileno=int(sys.argv[1] if descriptor is None else descriptor)))
 
 
-def child_command(module: str, descriptor: int, *arguments: object) -> list[str]:
+def _child_command(module: str, descriptor: int, *arguments: object) -> list[str]:
     """Return the command that starts a module as a child."""
     return [sys.executable, "-m", module, str(descriptor), *map(str, arguments)]
 
@@ -155,7 +155,7 @@ class ChildProcess:
         parent_socket, child_socket = socket.socketpair()
         with child_socket:
             self.process = subprocess.Popen(
-                child_command(module, child_socket.fileno(), *arguments),
+                _child_command(module, child_socket.fileno(), *arguments),
                 pass_fds=[child_socket.fileno(), *pass_fds],
                 env=child_environment(threads=threads),
                 start_new_session=True,
@@ -174,7 +174,7 @@ class ChildProcess:
     def stop(self, grace_seconds: float = 5.0) -> int:
         """Close the socket, wait for the child to end, kill it if it does not, and return its exit code."""
         self.channel.close()
-        return wait_or_kill(self.process, grace_seconds)
+        return _wait_or_kill(self.process, grace_seconds)
 
 
 class AsyncChildProcess:
@@ -191,7 +191,7 @@ class AsyncChildProcess:
         parent_socket, child_socket = socket.socketpair()
         with child_socket:
             process = await asyncio.create_subprocess_exec(
-                *child_command(module, child_socket.fileno(), *arguments),
+                *_child_command(module, child_socket.fileno(), *arguments),
                 pass_fds=[child_socket.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=child_environment(threads=threads),
@@ -205,7 +205,7 @@ class AsyncChildProcess:
 
     async def receive(self) -> Any:
         """Wait for the next message; raise EOFError when the child process has exited."""
-        return await read_message(self.reader)
+        return await _read_message(self.reader)
 
     def kill(self) -> None:
         """End the child at once."""
@@ -219,7 +219,7 @@ class AsyncChildProcess:
         await self.process.wait()
 
 
-def wait_or_kill(process: "subprocess.Popen[Any]", grace_seconds: float) -> int:
+def _wait_or_kill(process: "subprocess.Popen[Any]", grace_seconds: float) -> int:
     """Wait for a process to end by itself, kill it if it does not, and return its exit code."""
     try:
         return process.wait(grace_seconds)
@@ -234,4 +234,4 @@ def terminate(processes: Iterable["subprocess.Popen[Any]"], grace_seconds: float
     for process in running:
         process.send_signal(signal.SIGTERM)
     for process in running:
-        wait_or_kill(process, grace_seconds)
+        _wait_or_kill(process, grace_seconds)

@@ -289,7 +289,7 @@ class Recipe(Config):
         merged = merge_tables(table, parsed)
         named = merged.pop("preset", None)
         below = {} if is_complete else _task_defaults(merged.get("task"))
-        below = merge_tables(merge_tables(below, defaults), preset_settings(preset or named, origin))
+        below = merge_tables(merge_tables(below, defaults), _preset_settings(preset or named, origin))
         try:
             return cls.model_validate(merge_tables(_without_inapplicable(below, merged), merged))
         except ValidationError as error:
@@ -320,7 +320,7 @@ def _task_defaults(name: Any) -> dict[str, Any]:
     return dict(TASKS[name].defaults) if isinstance(name, str) and name in TASKS else {}
 
 
-def preset_settings(name: Any, origin: str) -> dict[str, Any]:
+def _preset_settings(name: Any, origin: str) -> dict[str, Any]:
     """Return the settings of a preset."""
     if name is None:
         return {}
@@ -344,7 +344,7 @@ def _without_inapplicable(below: Mapping[str, Any], above: Mapping[str, Any]) ->
 
 def apply_preset(table: Mapping[str, Any], preset: str | None, origin: str) -> dict[str, Any]:
     """Return a table with a preset's settings put on top, as far as its architecture has them."""
-    return merge_tables(table, _without_inapplicable(preset_settings(preset, origin), table))
+    return merge_tables(table, _without_inapplicable(_preset_settings(preset, origin), table))
 
 
 def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ BLOCK_BYTES = 1 << 20  # read at a time
 MAX_LINE_BYTES = 64 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = "\ufeff"
-SAMPLE_BYTES = 1 << 14  # read to guess an encoding
+_SAMPLE_BYTES = 1 << 14  # read to guess an encoding
 MAGIC_BYTES = 8  # at the start of a file, which identify its format
 
 _MAGIC_NUMBERS = {
@@ -198,40 +198,40 @@ def decode_block(block: bytes, position: FilePosition) -> str:
         return block.decode()
     except UnicodeDecodeError as error:
         line = position.lines + block.count(b"\n", 0, error.start) + 1
-        reason = describe_binary(position.opening) or describe_encoding_error(block, error.start, position.file)
+        reason = _describe_binary(position.opening) or _describe_encoding_error(block, error.start, position.file)
         byte = f"byte {position.offset + error.start:,}{' of the unpacked text' if position.is_gzipped else ''}"
         raise UserError(f"{position.file}: line {line:,}, {byte}: {reason}") from None
 
 
 def _check_not_utf16(block: bytes, path: Path) -> None:
     # UTF-16 without a byte-order mark can be valid UTF-8 full of NULs.
-    name = detect_utf16(block[:SAMPLE_BYTES])
+    name = _detect_utf16(block[:_SAMPLE_BYTES])
     if name:
-        raise UserError(f"{path}: line 1, byte 0: not UTF-8; looks like {name}; {conversion_command(path, name)}")
+        raise UserError(f"{path}: line 1, byte 0: not UTF-8; looks like {name}; {_conversion_command(path, name)}")
 
 
 # What a file is that is not UTF-8, so that the error can say how to convert it
 
 
-def describe_binary(opening: bytes) -> str | None:
+def _describe_binary(opening: bytes) -> str | None:
     """Return what kind of binary file begins with these bytes, or None."""
     return next(
         (f"not text; looks like {name}." for magic, name in _MAGIC_NUMBERS.items() if opening.startswith(magic)), None
     )
 
 
-def describe_encoding_error(block: bytes, error_position: int, path: Path) -> str:
+def _describe_encoding_error(block: bytes, error_position: int, path: Path) -> str:
     """Return what bytes that are not UTF-8 look like, and what to do about them."""
-    sample = block[max(0, error_position - SAMPLE_BYTES // 2) :][:SAMPLE_BYTES]
+    sample = block[max(0, error_position - _SAMPLE_BYTES // 2) :][:_SAMPLE_BYTES]
     if len(sample.translate(None, _CONTROL_BYTES)) < 0.95 * len(sample):
         return "not text; looks like a binary file. Expected UTF-8 text, one sentence per line."
     guess = _guess_encoding(sample)
     if guess is None:
         return "not UTF-8; the file may be damaged here. Repair the line, or remove it on both sides."
-    return f"not UTF-8; looks like {guess}; {conversion_command(path, guess)}"
+    return f"not UTF-8; looks like {guess}; {_conversion_command(path, guess)}"
 
 
-def conversion_command(path: Path, encoding: str) -> str:
+def _conversion_command(path: Path, encoding: str) -> str:
     """Return the command that converts a file to UTF-8."""
     name = shlex.quote(str(path))
     if path.suffix == ".gz":
@@ -265,7 +265,7 @@ def _decodes_to_letters(sample: bytes, encoding: str) -> bool:
     return beyond.decode(encoding, "replace").isalpha()
 
 
-def detect_utf16(sample: bytes) -> str | None:
+def _detect_utf16(sample: bytes) -> str | None:
     """Return the name of a UTF-16 encoding, found by its mark or by NULs in every other byte, or None."""
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16"

@@ -168,7 +168,7 @@ class _Quote:
 
 
 @dataclass
-class SentenceSpans:
+class _SentenceSpans:
     """A sentence without its ignored words; deleted quotation marks can be restored."""
 
     words: list[str] = field(default_factory=list)
@@ -188,9 +188,9 @@ class SentenceSpans:
         return [bracket for bracket in stripped if bracket.label not in rules.deleted_brackets]
 
 
-def read_spans(text: str, rules: BracketRules) -> SentenceSpans:
+def _read_spans(text: str, rules: BracketRules) -> _SentenceSpans:
     """Read the trees of one line; several trees form one sentence."""
-    spans = SentenceSpans()
+    spans = _SentenceSpans()
     open_brackets: list[Bracket] = []
     try:
         for event in read_events([text]):
@@ -202,11 +202,11 @@ def read_spans(text: str, rules: BracketRules) -> SentenceSpans:
             else:
                 open_brackets.pop().end = len(spans.words)
     except MalformedTreeError as error:
-        return SentenceSpans(words=_malformed_words(text, rules), fault=error.reason)
+        return _SentenceSpans(words=_malformed_words(text, rules), fault=error.reason)
     return spans
 
 
-def _add_word(found: SentenceSpans, leaf: TreeEvent, around: list[Bracket], rules: BracketRules) -> None:
+def _add_word(found: _SentenceSpans, leaf: TreeEvent, around: list[Bracket], rules: BracketRules) -> None:
     """Add a word unless its label is ignored."""
     found.length += leaf.label not in rules.deleted_for_length
     if leaf.label in rules.quotes and leaf.word in _QUOTATION_MARKS:
@@ -222,7 +222,7 @@ def _malformed_words(text: str, rules: BracketRules) -> list[str]:
     return [leaf[0] for leaf in _LEAF.finditer(text) if leaf[1] not in rules.deleted]
 
 
-def restore_quotes(hypothesis: SentenceSpans, reference: SentenceSpans, rules: BracketRules) -> None:
+def _restore_quotes(hypothesis: _SentenceSpans, reference: _SentenceSpans, rules: BracketRules) -> None:
     """Restore quotation marks that were deleted on one side because an apostrophe was mistagged.
 
     The order and the positions are those of EVALB, also for several adjacent marks.
@@ -237,7 +237,7 @@ def restore_quotes(hypothesis: SentenceSpans, reference: SentenceSpans, rules: B
                     _restore_quote(hypothesis, number)
 
 
-def _restore_quote(side: SentenceSpans, number: int) -> None:
+def _restore_quote(side: _SentenceSpans, number: int) -> None:
     """Insert a deleted quotation mark, and shift the brackets after it and the ends of those around it."""
     mark = side.quotes[number]
     side.words.insert(mark.index, mark.word)
@@ -340,27 +340,27 @@ def score_brackets(
             "to tree n of the other."
         )
     counts = tuple(
-        _compare_sentence(read_spans(hypothesis, rules), _reference_spans(number, reference, rules), rules)
+        _compare_sentence(_read_spans(hypothesis, rules), _reference_spans(number, reference, rules), rules)
         for number, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True), start=1)
     )
     short = [sentence for sentence in counts if sentence.length <= rules.cutoff]
     return BracketScores(_summarise(counts), _summarise(short), counts, rules)
 
 
-def _reference_spans(number: int, text: str, rules: BracketRules) -> SentenceSpans:
+def _reference_spans(number: int, text: str, rules: BracketRules) -> _SentenceSpans:
     """Read a reference; a malformed one raises."""
-    reference = read_spans(text, rules)
+    reference = _read_spans(text, rules)
     if reference.fault:
         raise UserError(f"Reference {number:,}: {reference.fault}")
     return reference
 
 
-def _compare_sentence(hypothesis: SentenceSpans, reference: SentenceSpans, rules: BracketRules) -> SentenceCounts:
+def _compare_sentence(hypothesis: _SentenceSpans, reference: _SentenceSpans, rules: BracketRules) -> SentenceCounts:
     """Count matches in one sentence, if both sides have the same words."""
     if not hypothesis.words:
         return SentenceCounts("skipped", reference.length, why=hypothesis.fault or "it has no scored words.")
     if len(hypothesis.words) != len(reference.words):
-        restore_quotes(hypothesis, reference, rules)
+        _restore_quotes(hypothesis, reference, rules)
     error = hypothesis.fault or _word_difference(hypothesis.words, reference.words, rules)
     if error:
         return SentenceCounts("error", reference.length, why=error)

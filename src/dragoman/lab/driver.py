@@ -106,7 +106,7 @@ def plan_experiments(name: str, budget: str | None, *, has_model: bool = False) 
     if name not in (known := [*EXPERIMENTS, "all"]):
         raise UserError(f'Unknown experiment "{name}"; choose from {", ".join(known)}.{did_you_mean(name, known)}')
     experiments = EXPERIMENTS if name == "all" else {name: EXPERIMENTS[name]}
-    default_seconds = default_budget(experiments)
+    default_seconds = _default_budget(experiments)
     seconds = default_seconds if budget is None else parse_budget(budget)
     minimum = _MIN_BUDGET_SHARE * default_seconds
     if seconds < minimum:
@@ -121,7 +121,7 @@ def plan_experiments(name: str, budget: str | None, *, has_model: bool = False) 
     return experiments, seconds
 
 
-def default_budget(names: Iterable[str]) -> float:
+def _default_budget(names: Iterable[str]) -> float:
     """Return the seconds that experiments get out of ninety minutes for all."""
     names = list(names)
     reference = _REFERENCE_SECONDS if any(name in _INSPECTING_EXPERIMENTS for name in names) else 0
@@ -142,7 +142,7 @@ def run_experiments(
     remaining, sections = list(experiments), []
     deadline = now() + budget_seconds
     for name, experiment in experiments.items():
-        default_seconds = default_budget(remaining)
+        default_seconds = _default_budget(remaining)
         remaining_seconds = max(deadline - now(), _MIN_BUDGET_SHARE * default_seconds)
         lab = _open_laboratory(name, options, remaining_seconds / default_seconds, on_event, stop)
         sections.append(_run_experiment(experiment, lab, options))

@@ -45,7 +45,7 @@ def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
 
 
-def ignore_mask(scores: Tensor, _mask: Tensor) -> Tensor:
+def _ignore_mask(scores: Tensor, _mask: Tensor) -> Tensor:
     """Attend to all positions, including the token to predict."""
     return scores.softmax(dim=-1)
 
@@ -63,7 +63,7 @@ def zero_weights(scores: Tensor, mask: Tensor) -> Tensor:
 _PAPER = "−∞, as in the paper"
 MASKS: dict[str, _MaskedSoftmax] = {
     _PAPER: mask_scores,
-    "no mask": ignore_mask,
+    "no mask": _ignore_mask,
     "scores set to zero": zero_scores,
     "weights set to zero": zero_weights,
 }

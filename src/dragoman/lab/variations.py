@@ -29,7 +29,7 @@ BASE_SETTINGS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Variation:
+class _Variation:
     """A row of the table: the changed settings, and the group of the row."""
 
     group: str
@@ -38,24 +38,24 @@ class Variation:
 
 
 VARIATIONS = (
-    Variation("", "base", {}),
-    Variation("A", "1 head", {"model.heads": 1}),
-    Variation("A", "2 heads", {"model.heads": 2}),
-    Variation("A", "8 heads", {"model.heads": 8}),
-    Variation("A", "16 heads", {"model.heads": 16}),
-    Variation("B", "keys of 4 (d_k)", {"model.key_width": 4}),
-    Variation("B", "keys of 8 (d_k)", {"model.key_width": 8}),
-    Variation("C", "1 layer (N)", {"model.layers": 1}),
-    Variation("C", "4 layers (N)", {"model.layers": 4}),
-    Variation("C", "width 32 (d_model)", {"model.width": 32}),
-    Variation("C", "width 128 (d_model)", {"model.width": 128}),
-    Variation("C", "inner width 128 (d_ff)", {"model.inner_width": 128}),
-    Variation("C", "inner width 512 (d_ff)", {"model.inner_width": 512}),
-    Variation("D", "dropout 0.1", {"model.dropout": 0.1}),
-    Variation("D", "dropout 0.3", {"model.dropout": 0.3}),
-    Variation("D", "no label smoothing", {"training.label_smoothing": 0.0}),
-    Variation("D", "label smoothing 0.2", {"training.label_smoothing": 0.2}),
-    Variation("E", "learned positions", {"model.positions": "learned"}),
+    _Variation("", "base", {}),
+    _Variation("A", "1 head", {"model.heads": 1}),
+    _Variation("A", "2 heads", {"model.heads": 2}),
+    _Variation("A", "8 heads", {"model.heads": 8}),
+    _Variation("A", "16 heads", {"model.heads": 16}),
+    _Variation("B", "keys of 4 (d_k)", {"model.key_width": 4}),
+    _Variation("B", "keys of 8 (d_k)", {"model.key_width": 8}),
+    _Variation("C", "1 layer (N)", {"model.layers": 1}),
+    _Variation("C", "4 layers (N)", {"model.layers": 4}),
+    _Variation("C", "width 32 (d_model)", {"model.width": 32}),
+    _Variation("C", "width 128 (d_model)", {"model.width": 128}),
+    _Variation("C", "inner width 128 (d_ff)", {"model.inner_width": 128}),
+    _Variation("C", "inner width 512 (d_ff)", {"model.inner_width": 512}),
+    _Variation("D", "dropout 0.1", {"model.dropout": 0.1}),
+    _Variation("D", "dropout 0.3", {"model.dropout": 0.3}),
+    _Variation("D", "no label smoothing", {"training.label_smoothing": 0.0}),
+    _Variation("D", "label smoothing 0.2", {"training.label_smoothing": 0.2}),
+    _Variation("E", "learned positions", {"model.positions": "learned"}),
 )
 _GROUPS = {
     "": "", "A": "heads, the same total width", "B": "smaller keys", "C": "size", "D": "regularisation",

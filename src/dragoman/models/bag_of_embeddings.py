@@ -25,7 +25,7 @@ from dragoman.tokens import PAD
 _MAX_CONCATENATED_POSITIONS = 64  # at width 512 the input layer is 32 768 wide
 
 
-class AveragePooling(nn.Module):
+class _AveragePooling(nn.Module):
     """The mean of the source embeddings."""
 
     def __init__(self, config: BagOfEmbeddingsConfig) -> None:
@@ -38,7 +38,7 @@ class AveragePooling(nn.Module):
         return cast(Tensor, self.inner(states.sum(dim=1) / count))
 
 
-class ConcatenatePooling(nn.Module):
+class _ConcatenatePooling(nn.Module):
     """The concatenated source embeddings, cut at `longest` of the config, at most 64."""
 
     def __init__(self, config: BagOfEmbeddingsConfig) -> None:
@@ -51,9 +51,9 @@ class ConcatenatePooling(nn.Module):
         return F.linear(wide, self.inner.weight[:, : wide.shape[1]], self.inner.bias)  # missing positions add nothing
 
 
-POOLINGS: dict[str, Callable[[BagOfEmbeddingsConfig], nn.Module]] = {
-    "average": AveragePooling,
-    "concatenate": ConcatenatePooling,
+_POOLINGS: dict[str, Callable[[BagOfEmbeddingsConfig], nn.Module]] = {
+    "average": _AveragePooling,
+    "concatenate": _ConcatenatePooling,
 }
 
 
@@ -80,7 +80,7 @@ class BagOfEmbeddings(VocabularyModel):
         super().__init__(config, source_vocabulary, target_vocabulary)
         width, inner = config.width, config.inner_width
         self.ngram_length = config.kernel
-        self.pooling = POOLINGS[config.pooling](config)
+        self.pooling = _POOLINGS[config.pooling](config)
         self.recent = nn.Linear(config.kernel * width, inner, bias=False)  # the context has the bias
         self.middle = nn.ModuleList(nn.Linear(inner, inner) for _ in range(config.layers - 1))
         self.outer = nn.Linear(inner, width)

@@ -33,7 +33,7 @@ def layer_dilation(layer: int) -> int:
     return int(2 ** (layer % _DILATION_CYCLE))
 
 
-class ByteNetBlock(nn.Module):
+class _ByteNetBlock(nn.Module):
     """ByteNet's residual block: to half the width, a convolution, and back; layer norm and ReLU before each map."""
 
     def __init__(self, config: ByteNetConfig, layer: int) -> None:
@@ -76,8 +76,8 @@ class ByteNet(VocabularyModel):
         self.target_positions = build_positions(config)
         self.beyond = nn.Parameter(torch.zeros(config.width))  # the input at each position beyond the source
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(ByteNetBlock(config, layer) for layer in range(config.layers))
-        self.decoder = nn.ModuleList(ByteNetBlock(config, layer) for layer in range(config.decoder_depth))
+        self.encoder = nn.ModuleList(_ByteNetBlock(config, layer) for layer in range(config.layers))
+        self.decoder = nn.ModuleList(_ByteNetBlock(config, layer) for layer in range(config.decoder_depth))
         self.encoder_norm, self.decoder_norm = (nn.LayerNorm(config.width) for _ in range(2))
         self.exit = nn.Linear(config.width, config.width)
         initialise_weights(self)
@@ -93,7 +93,7 @@ class ByteNet(VocabularyModel):
         mask = _LENGTH_FACTOR.denominator * position < _LENGTH_FACTOR.numerator * source.lengths[:, None]  # B U
         x = self.dropout(x)
         for block in self.encoder:
-            x = cast(ByteNetBlock, block).convolve_centred(x, mask)
+            x = cast(_ByteNetBlock, block).convolve_centred(x, mask)
         return Memory(self.encoder_norm(x), mask)
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
@@ -102,7 +102,7 @@ class ByteNet(VocabularyModel):
         word = self.target_embedding(prefix) + self.target_positions(0, length)  # B T D
         x = self.dropout(word + _unfold_memory(memory, 0, length))
         for block in self.decoder:
-            x = cast(ByteNetBlock, block).convolve_causal(x)
+            x = cast(_ByteNetBlock, block).convolve_causal(x)
         return self.project_output(x)
 
     def attention_maps(self, source: Source, prefix: Tensor) -> AttentionMaps:  # noqa: ARG002
@@ -115,7 +115,7 @@ class ByteNet(VocabularyModel):
 
     def initial_state(self, memory: Memory) -> ConvolutionCache:
         """Return the state before the first token: one empty hypothesis per sentence."""
-        convolutions = [cast(ByteNetBlock, block).convolution for block in self.decoder]
+        convolutions = [cast(_ByteNetBlock, block).convolution for block in self.decoder]
         return ConvolutionCache.empty(
             convolutions, [convolution.map.out_features for convolution in convolutions], memory.states
         )
@@ -130,7 +130,7 @@ class ByteNet(VocabularyModel):
         )
         layers: list[Tensor] = []
         for block, recent in zip(self.decoder, state.layers, strict=True):
-            x, recent = cast(ByteNetBlock, block).step(x, recent)
+            x, recent = cast(_ByteNetBlock, block).step(x, recent)
             layers.append(recent)
         return self.logits(self.project_output(x)), ConvolutionCache(state.length + 1, layers)
 

@@ -87,7 +87,7 @@ class ConvolutionCache:
         return ConvolutionCache(self.length, [layer[sentences] for layer in self.layers])
 
 
-class ConvS2SEncoderLayer(nn.Module):
+class _ConvS2SEncoderLayer(nn.Module):
     """Dropout, convolution, gated linear unit and residual connection."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
@@ -100,7 +100,7 @@ class ConvS2SEncoderLayer(nn.Module):
         return (x + F.glu(self.convolution.convolve_centred(self.dropout(x), mask))) * _SQRT_HALF
 
 
-class ConvS2SDecoderLayer(nn.Module):
+class _ConvS2SDecoderLayer(nn.Module):
     """Dropout, causal convolution, gated linear unit, attention to the source and residual connection."""
 
     def __init__(self, config: ConvS2SConfig) -> None:
@@ -146,8 +146,8 @@ class ConvS2S(VocabularyModel):
         self.dropout = Dropout(config.dropout)
         self.encoder_entrance, self.encoder_exit = (nn.Linear(config.width, config.width) for _ in range(2))
         self.decoder_entrance, self.decoder_exit = (nn.Linear(config.width, config.width) for _ in range(2))
-        self.encoder = nn.ModuleList(ConvS2SEncoderLayer(config) for _ in range(config.layers))
-        self.decoder = nn.ModuleList(ConvS2SDecoderLayer(config) for _ in range(config.decoder_depth))
+        self.encoder = nn.ModuleList(_ConvS2SEncoderLayer(config) for _ in range(config.layers))
+        self.decoder = nn.ModuleList(_ConvS2SDecoderLayer(config) for _ in range(config.decoder_depth))
         _initialise_gated(self, config.dropout)
 
     def encode(self, source: Source) -> Memory:
@@ -186,7 +186,7 @@ class ConvS2S(VocabularyModel):
 
     def initial_state(self, memory: Memory) -> ConvolutionCache:
         """Return the state before the first token: one empty hypothesis per sentence."""
-        convolutions = [cast(ConvS2SDecoderLayer, layer).convolution for layer in self.decoder]
+        convolutions = [cast(_ConvS2SDecoderLayer, layer).convolution for layer in self.decoder]
         return ConvolutionCache.empty(convolutions, [self.output_weight.shape[1]] * len(convolutions), memory.states)
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, ConvolutionCache]:
@@ -197,7 +197,7 @@ class ConvS2S(VocabularyModel):
         x = self.decoder_entrance(word)
         layers: list[Tensor] = []
         for layer, recent in zip(self.decoder, state.layers, strict=True):
-            x, recent = cast(ConvS2SDecoderLayer, layer).step(x, word, memory, recent)
+            x, recent = cast(_ConvS2SDecoderLayer, layer).step(x, word, memory, recent)
             layers.append(recent)
         return self.logits(self.project_output(x)), ConvolutionCache(state.length + 1, layers)
 

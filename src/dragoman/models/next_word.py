@@ -7,8 +7,6 @@ not part of the paper's model, which needs more data and time.
 Shapes: B batch, S source positions, T target positions, D width, V vocabulary, W beam.
 """
 
-from typing import Protocol
-
 import torch
 from torch import Tensor, nn
 
@@ -16,21 +14,8 @@ from dragoman.model_config import TransformerConfig
 from dragoman.models.transducer import Memory, Source
 
 
-class NextWord(Protocol):
-    """The interface of the feature."""
-
-    def word_starts(self, source: Source) -> Tensor | None:
-        """Return the first position of each word (B S), the last position for words beyond the last; None if unused."""
-
-    def count_words(self, token: Tensor) -> Tensor:
-        """Return the number of words that each output token (B T) completes."""
-
-    def next_word_vectors(self, memory: Memory, counts: Tensor) -> Tensor | float:
-        """Return the vectors to add (B T D) after so many completed words (B T)."""
-
-
 class NoNextWordFeature(nn.Module):
-    """The feature switched off: adds nothing."""
+    """The feature switched off, with the methods of `NextWordFeature`: adds nothing."""
 
     def word_starts(self, source: Source) -> None:
         """Return None."""

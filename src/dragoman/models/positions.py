@@ -77,7 +77,7 @@ class NoPositions(nn.Module):
         return self.zeros.new_zeros(length, len(self.zeros))
 
 
-POSITIONS: dict[str, Callable[[PositionsConfig], nn.Module]] = {
+_POSITIONS: dict[str, Callable[[PositionsConfig], nn.Module]] = {
     "sinusoidal": lambda config: SinusoidalPositions(config.width),
     "learned": lambda config: LearnedPositions(config.width, config.longest),
     "none": lambda config: NoPositions(config.width),
@@ -86,4 +86,4 @@ POSITIONS: dict[str, Callable[[PositionsConfig], nn.Module]] = {
 
 def build_positions(config: PositionsConfig) -> nn.Module:
     """Return the positions that a config selects."""
-    return POSITIONS[config.positions](config)
+    return _POSITIONS[config.positions](config)

@@ -28,7 +28,7 @@ _STATE_PARTS = {"lstm": 2, "gru": 1}
 LOCATION_REACH = 3  # positions to both sides whose earlier weights LocationAttention sees
 
 
-class RecurrentLayer(nn.Module):
+class _RecurrentLayer(nn.Module):
     """One unidirectional LSTM or GRU layer."""
 
     def __init__(self, cell: str, input_width: int, width: int) -> None:
@@ -60,13 +60,13 @@ def _cell_autocast(device: torch.device) -> AbstractContextManager[object]:
     return nullcontext() if able else torch.autocast("cpu", enabled=False)
 
 
-class BidirectionalLayer(nn.Module):
+class _BidirectionalLayer(nn.Module):
     """One encoder layer: half of the width in each direction (of an odd width, one more left to right)."""
 
     def __init__(self, cell: str, width: int) -> None:
         super().__init__()
-        self.left_to_right = RecurrentLayer(cell, width, width - width // 2)
-        self.right_to_left = RecurrentLayer(cell, width, width // 2)
+        self.left_to_right = _RecurrentLayer(cell, width, width - width // 2)
+        self.right_to_left = _RecurrentLayer(cell, width, width // 2)
 
     def forward(self, x: Tensor, reversal: Tensor) -> Tensor:
         """Return the outputs over B S D; `reversal` (BS) is the index of `reversal_index`."""
@@ -242,8 +242,8 @@ class Recurrent(VocabularyModel):
         super().__init__(config, source_vocabulary, target_vocabulary)
         width = config.width
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(BidirectionalLayer(config.cell, width) for _ in range(config.layers))
-        self.decoder = nn.ModuleList(RecurrentLayer(config.cell, width, width) for _ in range(config.decoder_depth))
+        self.encoder = nn.ModuleList(_BidirectionalLayer(config.cell, width) for _ in range(config.layers))
+        self.decoder = nn.ModuleList(_RecurrentLayer(config.cell, width, width) for _ in range(config.decoder_depth))
         self.bridge = nn.Linear(width, config.decoder_depth * _STATE_PARTS[config.cell] * width)
         self.cross_attention = None if config.score == "none" else ATTENTIONS[config.score](width)
         self.feed = _linear_without_bias(width) if self.cross_attention is None else None
@@ -294,7 +294,7 @@ class Recurrent(VocabularyModel):
         x = self.decoder_input(token, state.source).flatten(0, 1)  # BW D
         after: list[Tensor] = []
         for layer, cell in zip(self.decoder, state.cells.flatten(0, 1).unbind(1), strict=True):
-            after.append(cast(RecurrentLayer, layer).step(x, cell))  # BW P D
+            after.append(cast(_RecurrentLayer, layer).step(x, cell))  # BW P D
             x = after[-1][:, 0]
         cells = torch.stack(after, dim=1).view(state.cells.shape)  # B W L P D
         top, source, history = x.view(*token.shape, -1), state.source, state.history

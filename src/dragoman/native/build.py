@@ -24,12 +24,12 @@ def load_library() -> ctypes.CDLL | None:
     if os.environ.get(_SWITCH) == "off" or compiler is None or platform.system() == "Windows":
         return None
     try:
-        return ctypes.CDLL(str(compile_library(compiler)))
+        return ctypes.CDLL(str(_compile_library(compiler)))
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def compile_library(compiler: str) -> Path:
+def _compile_library(compiler: str) -> Path:
     """Return the path of the library for this processor; compile it if it is missing."""
     sources = sorted(Path(__file__).parent.glob("*.[ch]"))
     path = default_cache_dir() / f"kernels-{_fingerprint(compiler, sources)}.so"

@@ -22,7 +22,7 @@ _MIN_THREAD_WORK = 1 << 24  # multiplications per thread: about a millisecond, t
 _MAX_POSITIONS = 256  # beyond, the weights of one head exceed a core's cache and PyTorch's kernel is as fast
 
 
-class CAttentionShape(Structure):
+class _CAttentionShape(Structure):
     """The struct `Shape` of attention.h: sizes and strides of one attention."""
 
     _fields_ = (
@@ -45,7 +45,7 @@ def native_library() -> Any:
     """Return the library with the types of its functions declared; None if it is not available."""
     functions = load_library()
     if functions is not None:
-        shape = POINTER(CAttentionShape)
+        shape = POINTER(_CAttentionShape)
         functions.attend_forward.argtypes = [shape, *[c_void_p] * 6]
         functions.attend_backward.argtypes = [shape, *[c_void_p] * 7, shape, *[c_void_p] * 3]
         functions.drop.argtypes = [c_void_p] * 3 + [c_int64, c_uint64, c_int32, c_float]
@@ -183,11 +183,11 @@ def _empty_gradient(tensor: Tensor) -> Tensor:
     return tensor.new_empty(batch, length, heads, width).transpose(1, 2)
 
 
-def _attention_shape(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> CAttentionShape:
+def _attention_shape(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> _CAttentionShape:
     batch, heads, looking, width = query.shape
     strides = [(tensor.stride(0), tensor.stride(2), tensor.stride(1)) for tensor in (query, key, value)]
     over = (0, 0) if mask is None else (mask.stride(0), mask.stride(2))
-    return CAttentionShape((batch, looking, key.shape[2], heads, width), *strides, over)
+    return _CAttentionShape((batch, looking, key.shape[2], heads, width), *strides, over)
 
 
 def _data_pointer(tensor: Tensor | None) -> int | None:

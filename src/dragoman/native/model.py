@@ -44,7 +44,7 @@ _MAX_PREFIX_BYTES = 1 << 30  # of the key and value caches
 
 def compile_model(model: Any, precision: DecodingPrecision) -> Any:
     """Return the native version of a model, or the model itself if it has none; reuse it until a parameter changes."""
-    if not (isinstance(model, Transformer) and can_compile(model)):
+    if not (isinstance(model, Transformer) and _can_compile(model)):
         return model
     native = model.native_models.get(precision)
     if native is None or native.versions is None or native.versions != native.current_versions():
@@ -52,7 +52,7 @@ def compile_model(model: Any, precision: DecodingPrecision) -> Any:
     return native
 
 
-def can_compile(model: Transformer) -> bool:
+def _can_compile(model: Transformer) -> bool:
     """Return whether there is a compiler and the model is the paper's, in float32 and in widths of whole vectors."""
     layer = cast(DecoderLayer, model.decoder[0])
     attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]

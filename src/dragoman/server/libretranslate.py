@@ -41,7 +41,7 @@ router = APIRouter()
 # ---- requests: JSON or a form, with the token in the field api_key
 
 
-async def read_fields(request: Request) -> dict[str, Any]:
+async def _read_fields(request: Request) -> dict[str, Any]:
     """Return the fields of the query and of the body; a repeated field is a list. Refuse a missing or wrong token."""
     access: AccessPolicy = request.app.state.access
     try:
@@ -83,7 +83,7 @@ def _group_fields(items: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return {name: values if len(values) > 1 else values[0] for name, values in grouped.items()}
 
 
-Fields = Annotated[dict[str, Any], Depends(read_fields)]
+Fields = Annotated[dict[str, Any], Depends(_read_fields)]
 
 
 def _validator_for(schema: type[_Schema]) -> Callable[[dict[str, Any]], Coroutine[Any, Any, _Schema]]:
@@ -140,12 +140,12 @@ async def libre_languages(service: Service, _fields: Fields) -> Response:
 @router.get("/frontend/settings", responses={200: {"model": dict[str, Any]}, **error_responses()})
 async def libre_settings(request: Request, service: Service, _fields: Fields) -> Response:
     """Return the settings that LibreTranslate's page reads."""
-    settings = frontend_settings(service, key_required=request.app.state.access.needs_token)
+    settings = _frontend_settings(service, key_required=request.app.state.access.needs_token)
     return json_response(settings, service.limits)
 
 
 def route_limits(default: RouteLimits) -> Mapping[str, RouteLimits]:
-    """Return the limits of these routes; the middleware leaves the check of `api_key` to `read_fields`."""
+    """Return the limits of these routes; the middleware leaves the check of `api_key` to `_read_fields`."""
     with_key = replace(default, accepts_api_key=True)
     queued = replace(with_key, is_queued=True)
     return {"/translate": queued, "/detect": queued, "/languages": with_key, "/frontend/settings": with_key}
@@ -274,7 +274,7 @@ def languages(service: TranslationService) -> list[dict[str, Any]]:
     return [{"code": code, "name": language_name(code), "targets": codes} for code, codes in targets.items()]
 
 
-def frontend_settings(service: TranslationService, *, key_required: bool) -> dict[str, Any]:
+def _frontend_settings(service: TranslationService, *, key_required: bool) -> dict[str, Any]:
     """Answer `GET /frontend/settings`."""
     first = next(iter(service.translators), {"source": "", "target": ""})
     pair = {side: {"code": first[side], "name": language_name(first[side])} for side in ("source", "target")}

@@ -65,7 +65,7 @@ async def http_error_response(request: Request, error: Exception) -> Response:
     return Response(problem.body(request.state.request_id), problem.status, headers)
 
 
-async def internal_error_response(request: Request, _error: Exception) -> Response:
+async def _internal_error_response(request: Request, _error: Exception) -> Response:
     """Answer with a 500; the middleware logs the exception."""
     return await http_error_response(request, internal_error())
 
@@ -75,4 +75,4 @@ _FRAMEWORK_MESSAGES = {
     404: "This path does not exist.",
     405: "This path does not support that method.",
 }
-EXCEPTION_HANDLERS: dict[Any, Any] = {HTTPException: http_error_response, Exception: internal_error_response}
+EXCEPTION_HANDLERS: dict[Any, Any] = {HTTPException: http_error_response, Exception: _internal_error_response}

@@ -15,13 +15,13 @@ _ALWAYS = (401, 403, 421, 503)
 _WITH_BODY = (400, 408, 413, 415, 422, 429)
 
 
-async def get_service(request: Request) -> TranslationService:
+async def _get_service(request: Request) -> TranslationService:
     """Return the service of the application."""
     service: TranslationService = request.app.state.service
     return service
 
 
-Service = Annotated[TranslationService, Depends(get_service)]
+Service = Annotated[TranslationService, Depends(_get_service)]
 
 
 def error_responses(*codes: int, body: bool = False) -> dict[int | str, dict[str, Any]]:

@@ -70,7 +70,7 @@ class StoppableServer(uvicorn.Server):
         self.should_exit = self.force_exit = True
 
 
-class DrainingServer(StoppableServer):
+class _DrainingServer(StoppableServer):
     """A server that answers all accepted requests before it stops."""
 
     def __init__(
@@ -111,7 +111,7 @@ async def serve(
         "worker_memory_bytes": worker.memory_bytes,
     }
     await worker.start()
-    server = DrainingServer(uvicorn_config(guard, limits), guard, service, listen_socket)
+    server = _DrainingServer(uvicorn_config(guard, limits), guard, service, listen_socket)
     timeouts = asyncio.create_task(guard.connections.enforce_timeouts_forever())
     on_ready(service)
     try:

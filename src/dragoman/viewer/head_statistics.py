@@ -20,7 +20,7 @@ BoolArray = NDArray[np.bool_]
 TokenArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-MAX_OFFSET = 5  # of a positional head
+_MAX_OFFSET = 5  # of a positional head
 BADGE_THRESHOLDS = {
     "positional": 0.90,  # share of queries that attend to one fixed offset
     "rare": 0.25,  # above chance, share of queries that attend to the rarest piece
@@ -101,8 +101,8 @@ class HeadStatistics:
         self.shape = (layers, heads)
         self.sums: dict[str, FloatArray] = {}
         self.counts: Counter[str] = Counter()
-        self.offset_hits = np.zeros((2 * MAX_OFFSET + 1, layers, heads))
-        self.offset_queries = np.zeros(2 * MAX_OFFSET + 1)
+        self.offset_hits = np.zeros((2 * _MAX_OFFSET + 1, layers, heads))
+        self.offset_queries = np.zeros(2 * _MAX_OFFSET + 1)
         self.link_offsets: Counter[int] = Counter()
 
     def add(self, sentence: SentenceAttention) -> None:
@@ -132,8 +132,8 @@ class HeadStatistics:
         """Count the offsets of the arg-max."""
         rows = np.flatnonzero(counted)
         offsets = sentence.weights[:, :, rows].argmax(-1) - rows  # L H R
-        farthest = 0 if sentence.is_causal else MAX_OFFSET
-        for index, offset in enumerate(range(-MAX_OFFSET, farthest + 1)):
+        farthest = 0 if sentence.is_causal else _MAX_OFFSET
+        for index, offset in enumerate(range(-_MAX_OFFSET, farthest + 1)):
             has_key = (rows + offset >= 0) & (rows + offset < sentence.weights.shape[-1])
             self.offset_hits[index] += (offsets[..., has_key] == offset).sum(-1)
             self.offset_queries[index] += has_key.sum()
@@ -204,7 +204,7 @@ class HeadStatistics:
         if not enough.any():
             return None, None
         shares = np.where(enough, self.offset_hits[:, layer, head] / np.maximum(self.offset_queries, 1), -1.0)
-        return float(shares.max()), int(shares.argmax()) - MAX_OFFSET
+        return float(shares.max()), int(shares.argmax()) - _MAX_OFFSET
 
     def report(self) -> list[dict[str, Any]]:
         """Return every head with its layer, index, badges and statistics, as JSON."""
