@@ -206,15 +206,15 @@ def _read_spans(text: str, rules: BracketRules) -> _SentenceSpans:
     return spans
 
 
-def _add_word(found: _SentenceSpans, leaf: TreeEvent, around: list[Bracket], rules: BracketRules) -> None:
+def _add_word(spans: _SentenceSpans, leaf: TreeEvent, around: list[Bracket], rules: BracketRules) -> None:
     """Add a word unless its label is ignored."""
-    found.length += leaf.label not in rules.deleted_for_length
+    spans.length += leaf.label not in rules.deleted_for_length
     if leaf.label in rules.quotes and leaf.word in _QUOTATION_MARKS:
-        quote = _Quote(leaf.label, leaf.word, len(found.words), len(found.brackets), list(around))
-        found.quotes.append(quote)
+        quote = _Quote(leaf.label, leaf.word, len(spans.words), len(spans.brackets), list(around))
+        spans.quotes.append(quote)
     if leaf.label not in rules.deleted:
-        found.words.append(leaf.word)
-        found.tags.append(leaf.label)
+        spans.words.append(leaf.word)
+        spans.tags.append(leaf.label)
 
 
 def _malformed_words(text: str, rules: BracketRules) -> list[str]:

@@ -66,7 +66,7 @@ class ScoringScheme:
     """The units that outputs consist of, and the metrics to compute."""
 
     units: str
-    cut: Callable[[str], list[str]]
+    split_units: Callable[[str], list[str]]
     metrics: tuple[_ErrorMetric, ...]
 
 
@@ -134,7 +134,7 @@ def _split_letters(text: str) -> list[str]:
 
 
 PRONUNCIATION = ScoringScheme("phones", _split_phones, (_WORD_ERROR_RATE, _PHONE_ERROR_RATE, _ACCURACY, _EDIT_DISTANCE))
-UNSTRESSED = replace(PRONUNCIATION, units="phones without stress", cut=split_unstressed_phones)
+UNSTRESSED = replace(PRONUNCIATION, units="phones without stress", split_units=split_unstressed_phones)
 INFLECTION = ScoringScheme("letters", _split_letters, (_ACCURACY, _EDIT_DISTANCE))
 
 
@@ -153,7 +153,7 @@ def score_words(
     counts = np.array(rows, dtype=np.int64)  # words 4
     resamples = _bootstrap_counts(counts, seed) if intervals else None
     signature = _signature(results, scheme, seed if intervals else None)
-    rates = tuple(_error_rate(measure, counts, resamples, scheme.units, signature) for measure in scheme.metrics)
+    rates = tuple(_error_rate(metric, counts, resamples, scheme.units, signature) for metric in scheme.metrics)
     return ErrorRates(rates, results)
 
 
@@ -162,35 +162,35 @@ def _compare_words(
 ) -> tuple[WordResult, ...]:
     """Compare each output with its references, and keep the nearest."""
     _check_inputs(sources, outputs, references, scheme)
-    owners = [number for number, several in enumerate(references) for _ in several]
-    right = [reference for several in references for reference in several]
-    aligned = _align(
-        [_UNIT_SEPARATOR.join(scheme.cut(text)) for text in right],
-        [_UNIT_SEPARATOR.join(scheme.cut(outputs[owner])) for owner in owners],
+    pairs = [(word, reference) for word, several in enumerate(references) for reference in several]
+    alignments = _align(
+        [_UNIT_SEPARATOR.join(scheme.split_units(reference)) for _, reference in pairs],
+        [_UNIT_SEPARATOR.join(scheme.split_units(outputs[word])) for word, _ in pairs],
     )
-    candidates = zip(owners, right, aligned, strict=True)
+    candidates = [(*pair, chunks) for pair, chunks in zip(pairs, alignments, strict=True)]
     nearest = (
-        min(group, key=lambda one: _count_edits(one[2])) for _, group in groupby(candidates, key=lambda one: one[0])
+        min(group, key=lambda candidate: _count_edits(candidate[2]))
+        for _, group in groupby(candidates, key=lambda candidate: candidate[0])
     )
     return tuple(
         WordResult(
-            number=owner + 1,
-            source=sources[owner],
-            output=outputs[owner],
-            references=tuple(references[owner]),
+            number=word + 1,
+            source=sources[word],
+            output=outputs[word],
+            references=tuple(references[word]),
             nearest=reference,
             edits=_count_edits(chunks),
-            length=len(scheme.cut(reference)),
-            slips=tuple(_substitutions(chunks, scheme.cut(reference), scheme.cut(outputs[owner]))),
+            length=len(scheme.split_units(reference)),
+            slips=tuple(_substitutions(chunks, scheme.split_units(reference), scheme.split_units(outputs[word]))),
         )
-        for owner, reference, chunks in nearest
+        for word, reference, chunks in nearest
     )
 
 
 def _align(references: list[str], outputs: list[str]) -> list[list[AlignmentChunk]]:
     """Align each output with its reference, unit by unit."""
-    cut = jiwer.ReduceToListOfListOfWords(_UNIT_SEPARATOR)
-    return jiwer.process_words(references, outputs, cut, cut).alignments
+    split = jiwer.ReduceToListOfListOfWords(_UNIT_SEPARATOR)
+    return jiwer.process_words(references, outputs, split, split).alignments
 
 
 def _count_edits(chunks: Sequence[AlignmentChunk]) -> int:
@@ -228,7 +228,7 @@ def _check_inputs(
     for number, (source, several) in enumerate(zip(sources, references, strict=True), 1):
         if not several:
             raise UserError(f'Word {number:,}, "{source}", has no reference; give at least one.')
-        if not all(scheme.cut(reference) for reference in several):
+        if not all(scheme.split_units(reference) for reference in several):
             raise UserError(
                 f'Word {number:,}, "{source}", has an empty reference; expected at least one of "{scheme.units}". '
                 "Remove the reference, or fill it in."
@@ -237,27 +237,31 @@ def _check_inputs(
 
 def _bootstrap_counts(counts: npt.NDArray[np.int64], seed: int) -> list[_ErrorCounts]:
     """Return the counts of bootstrap resamples (Efron, 1979)."""
-    chance, words = np.random.default_rng(seed), len(counts)
-    draws = (np.bincount(chance.integers(words, size=words), minlength=words) for _ in range(_RESAMPLES))
-    return [_ErrorCounts(*(times @ counts).tolist()) for times in draws]
+    generator, words = np.random.default_rng(seed), len(counts)
+    resamples = (np.bincount(generator.integers(words, size=words), minlength=words) for _ in range(_RESAMPLES))
+    return [_ErrorCounts(*(times @ counts).tolist()) for times in resamples]
 
 
 def _error_rate(
-    metric: _ErrorMetric, counts: npt.NDArray[np.int64], drawn: list[_ErrorCounts] | None, units: str, signature: str
+    metric: _ErrorMetric,
+    counts: npt.NDArray[np.int64],
+    resamples: list[_ErrorCounts] | None,
+    units: str,
+    signature: str,
 ) -> Score:
     """Compute one score, with its confidence interval if there are resamples."""
     sums = _ErrorCounts(*counts.sum(axis=0).tolist())
     counted = metric.counts_template.format(**sums._asdict(), right=sums.words - sums.wrong, units=units)
     interval = None
-    if drawn is not None:
-        low, high = np.percentile([metric.compute(resample) for resample in drawn], [2.5, 97.5])
+    if resamples is not None:
+        low, high = np.percentile([metric.compute(resample) for resample in resamples], [2.5, 97.5])
         interval = float(high - low) / 2
     return Score(metric.name, float(metric.compute(sums)), interval, counted, signature)
 
 
-def _signature(judgements: Sequence[WordResult], scheme: ScoringScheme, seed: int | None) -> str:
+def _signature(results: Sequence[WordResult], scheme: ScoringScheme, seed: int | None) -> str:
     """Return the signature: everything besides the texts that the scores depend on."""
-    reference_counts = [len(result.references) for result in judgements]
+    reference_counts = [len(result.references) for result in results]
     references = (
         f"{min(reference_counts)}"
         if min(reference_counts) == max(reference_counts)

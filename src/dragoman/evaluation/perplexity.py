@@ -94,15 +94,15 @@ class Perplexity:
         )
 
 
-def to_json(found: Perplexity) -> dict[str, Any]:
+def to_json(perplexity: Perplexity) -> dict[str, Any]:
     """Return all scores as a JSON object."""
-    measures = {measure.name.replace(" ", "_"): measure.value for measure in found}
-    counts = {"characters": found.characters, "words": found.words, "bytes": found.bytes}
-    return {**measures, **asdict(found.loss), **counts, "signature": found.signature}
+    values = {score.name.replace(" ", "_"): score.value for score in perplexity}
+    counts = {"characters": perplexity.characters, "words": perplexity.words, "bytes": perplexity.bytes}
+    return {**values, **asdict(perplexity.loss), **counts, "signature": perplexity.signature}
 
 
-def perplexity_table(found: Perplexity) -> str:
+def perplexity_table(perplexity: Perplexity) -> str:
     """Return a table of one score per line, followed by the signature."""
-    width = max(len(measure.name) for measure in found)
-    lines = [f"{measure.name:<{width}}  {measure.number:>9}" for measure in found]
-    return "\n".join([*lines, "", found.signature])
+    width = max(len(score.name) for score in perplexity)
+    lines = [f"{score.name:<{width}}  {score.number:>9}" for score in perplexity]
+    return "\n".join([*lines, "", perplexity.signature])

@@ -84,7 +84,7 @@ def score_translations(
     """Score `hypotheses` with BLEU (cased and lower-cased), chrF and TER."""
     _check_counts(hypotheses=hypotheses, references=references)
 
-    def ask(metric: Metric) -> Score:
+    def compute(metric: Metric) -> Score:
         if intervals:
             return _bootstrap_scores(metric, [hypotheses], references)[0][0]
         result = metric.corpus_score(hypotheses, [references])
@@ -92,11 +92,11 @@ def score_translations(
 
     with _sacrebleu_seed(seed):
         return TranslationScores(
-            bleu=ask(BLEU()),
+            bleu=compute(BLEU()),
             # `force` does not change the score; it keeps sacrebleu from repeating its advice to detokenise.
-            bleu_lowercase=replace(ask(BLEU(lowercase=True, force=True)), name="BLEU lower-cased"),
-            chrf=ask(CHRF()),
-            ter=ask(TER()),
+            bleu_lowercase=replace(compute(BLEU(lowercase=True, force=True)), name="BLEU lower-cased"),
+            chrf=compute(CHRF()),
+            ter=compute(TER()),
             sentences=len(hypotheses),
         )
 
@@ -151,9 +151,9 @@ def compare_systems(
     _check_counts(**{"hypotheses of ours": ours, "hypotheses of theirs": theirs, "references": references})
     if seed < 1:
         raise UserError(f"The seed of a comparison must be at least 1, got {seed}; sacrebleu treats 0 as no seed.")
-    counted = {"bleu": BLEU, "chrf": CHRF, "ter": TER}[metric]()
+    sacrebleu_metric = {"bleu": BLEU, "chrf": CHRF, "ter": TER}[metric]()
     with _sacrebleu_seed(seed):
-        (their_score, _), (our_score, p_value) = _bootstrap_scores(counted, [theirs, ours], references)
+        (their_score, _), (our_score, p_value) = _bootstrap_scores(sacrebleu_metric, [theirs, ours], references)
     assert p_value is not None, "sacrebleu computes a p-value for the second system"
     # For two identical systems sacrebleu reports its smallest p, since no resample exceeds a difference of 0.
     p_value = 1.0 if our_score.value == their_score.value else p_value
@@ -195,9 +195,9 @@ def _bootstrap_scores(
 
 def _length_range_scores(words: str, hypotheses: Sequence[str], references: Sequence[str]) -> LengthRangeScores:
     """Score the sentences of one range of lengths."""
-    counted = BLEU(force=True).corpus_score(hypotheses, [references])
+    bleu = BLEU(force=True).corpus_score(hypotheses, [references])
     chrf = CHRF().corpus_score(hypotheses, [references])
-    return LengthRangeScores(words, len(hypotheses), float(counted.score), float(chrf.score), float(counted.ratio))
+    return LengthRangeScores(words, len(hypotheses), float(bleu.score), float(chrf.score), float(bleu.ratio))
 
 
 def _length_range(least: int, most: int | None) -> str:

@@ -63,13 +63,13 @@ def confusions_table(confusions: Sequence[Confusion]) -> str:
     return align_columns([["expected", "found", "times"], *body])
 
 
-def worst_words_table(judgements: Sequence[WordResult]) -> str:
+def worst_words_table(results: Sequence[WordResult]) -> str:
     """Return a block per word: its number and edits, then the output and every reference."""
     return "\n\n".join(
         f"word {result.number}, {result.source.replace(_TAB, ' ')}: "
         f"{format_count(result.edits, 'edit')} in {result.length}\n"
         f"  output     {result.output}\n" + "\n".join(f"  reference  {reference}" for reference in result.references)
-        for result in judgements
+        for result in results
     )
 
 

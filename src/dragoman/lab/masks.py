@@ -122,7 +122,7 @@ def _train_with_mask(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: f
     for attention in _decoder_self_attention(cast(Transformer, trainer.model)):
         cast(_CustomMaskAttention, attention).masked_softmax = mask_scores
     causal_mask = trainer.validation_loss()
-    outputs = {name: trainer.translator.predict(sources, beam=beam) for name, beam in (("greedy", 1), ("beam", 4))}
+    outputs = {name: trainer.sequence_model.predict(sources, beam=beam) for name, beam in (("greedy", 1), ("beam", 4))}
     return {
         "curve": curve,
         "validation loss, same mask": same_mask,

@@ -50,17 +50,17 @@ def make_head_report(
     importance: bool = True,
 ) -> HeadReport:
     """Return the report of the model or of a checkpoint; a stored report is reused if it is up to date."""
-    translator = load(run, checkpoint=checkpoint)
-    _check_has_attention(run, translator)
-    _check_corpus_option(run, translator, corpus)
-    importance = importance and can_ablate_heads(translator.model)  # only a Transformer supports ablation
-    text = MeasuredText.from_pairs(translator, load_measured_pairs(run, translator, corpus), sentences)
+    sequence_model = load(run, checkpoint=checkpoint)
+    _check_has_attention(run, sequence_model)
+    _check_corpus_option(run, sequence_model, corpus)
+    importance = importance and can_ablate_heads(sequence_model.model)  # only a Transformer supports ablation
+    text = MeasuredText.from_pairs(sequence_model, load_measured_pairs(run, sequence_model, corpus), sentences)
     name, weights = identify_weights(run, checkpoint)
     cached = cached_head_report(run, checkpoint)
     if cached and cached["data"]["fingerprint"] == text.fingerprint and not (importance and "importance" not in cached):
         return cached
-    measurements = measure_heads(translator, text, importance, on_event)
-    corpus_name = str(corpus or validation_corpus(run, translator.recipe)[0])
+    measurements = measure_heads(sequence_model, text, importance, on_event)
+    corpus_name = str(corpus or validation_corpus(run, sequence_model.recipe)[0])
     report: HeadReport = {
         "format": REPORT_FORMAT,
         "step": int(name) if name.isdecimal() else None,
@@ -73,16 +73,16 @@ def make_head_report(
     return report
 
 
-def _check_has_attention(run: Run, translator: SequenceModel) -> None:
+def _check_has_attention(run: Run, sequence_model: SequenceModel) -> None:
     """Raise an error for a model without attention."""
-    if not attention_sizes(translator.model, translator.device):
-        architecture = translator.recipe.model.architecture
+    if not attention_sizes(sequence_model.model, sequence_model.device):
+        architecture = sequence_model.recipe.model.architecture
         raise UserError(f'{run} has no attention to measure: architecture "{architecture}" does not use attention.')
 
 
-def _check_corpus_option(run: Run, translator: SequenceModel, corpus: ParallelCorpus | None) -> None:
+def _check_corpus_option(run: Run, sequence_model: SequenceModel, corpus: ParallelCorpus | None) -> None:
     """Raise an error if texts are given for a model that is not trained on plain text pairs."""
-    task = translator.task
+    task = sequence_model.task
     if corpus is not None and (task.is_language_model or not task.raw_text_io):
         raise UserError(
             f"{run} is a {task.noun}, which cannot be measured on a text and its translation; omit --source and "
@@ -114,11 +114,13 @@ def validation_corpus(run: Run, recipe: Recipe) -> tuple[TextPairs, SplitPart | 
     return corpus, None if valid else task.split_validation(corpus, recipe).validation
 
 
-def load_measured_pairs(run: Run, translator: SequenceModel, corpus: ParallelCorpus | None) -> TokenPairs:
+def load_measured_pairs(run: Run, sequence_model: SequenceModel, corpus: ParallelCorpus | None) -> TokenPairs:
     """Return the given text, or the run's validation data, as token arrays."""
-    text, part = (corpus, None) if corpus else validation_corpus(run, translator.recipe)
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    return translator.task.tokenize_corpus(text, tokenizers, translator.recipe.data.longest, part, lambda _done: None)
+    text, part = (corpus, None) if corpus else validation_corpus(run, sequence_model.recipe)
+    tokenizers = sequence_model.source_tokenizer, sequence_model.target_tokenizer
+    return sequence_model.task.tokenize_corpus(
+        text, tokenizers, sequence_model.recipe.data.longest, part, lambda _done: None
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,14 +160,14 @@ class MeasuredText:
     links: list[BoolArray]  # a matrix T S a pair
 
     @classmethod
-    def from_pairs(cls, translator: SequenceModel, pairs: TokenPairs, sentences: int) -> "MeasuredText":
+    def from_pairs(cls, sequence_model: SequenceModel, pairs: TokenPairs, sentences: int) -> "MeasuredText":
         """Take the first pairs of a text and compute their statistics."""
         count = min(sentences, len(pairs))
         numbering: dict[str, int] = {}
         sources = pairs.source_tokens[: pairs.source_offsets[count]]
         targets = pairs.target_tokens[: pairs.target_offsets[count]]
-        source = VocabularyStatistics.from_tokens(translator.source_tokenizer, sources, numbering)
-        target = VocabularyStatistics.from_tokens(translator.target_tokenizer, targets, numbering)
+        source = VocabularyStatistics.from_tokens(sequence_model.source_tokenizer, sources, numbering)
+        target = VocabularyStatistics.from_tokens(sequence_model.target_tokenizer, targets, numbering)
         words = [(pairs.source(number)[:-1], pairs.target(number)[:-1]) for number in range(count)]
         links = likely_links(words) if len(sources) else []  # a language model has no source to link anything to
         return cls(pairs, count, source, target, [np.pad(matrix, ((0, 1), (0, 1))) for matrix in links])
@@ -225,29 +227,31 @@ def _special_token_mask(tokens: NDArray[Any]) -> BoolArray:
     return np.isin(tokens, (START, END))
 
 
-def measure_heads(translator: SequenceModel, text: MeasuredText, importance: bool, on_event: OnEvent) -> dict[str, Any]:
+def measure_heads(
+    sequence_model: SequenceModel, text: MeasuredText, importance: bool, on_event: OnEvent
+) -> dict[str, Any]:
     """Measure every head and, with `importance`, the loss without it."""
-    judge = _AblationJudge(translator.model.eval(), text.batches(), translator.device)
-    report: dict[str, Any] = {"loss": judge.loss(judge.model, judge._full_model_memories())}
-    heads = list(_head_statistics(translator, text, judge.batches, on_event))
+    loss = _AblationLoss(sequence_model.model.eval(), text.batches(), sequence_model.device)
+    report: dict[str, Any] = {"loss": loss.full()}
+    heads = list(_head_statistics(sequence_model, text, loss.batches, on_event))
     if importance:
         report["importance"] = True
         indices: list[HeadIndex] = [(head["kind"], head["layer"], head["head"]) for head in heads]
         for number, (index, head) in enumerate(zip(indices, heads, strict=True), 1):
-            head["importance"] = round(judge.loss_without(index) - report["loss"], 6)
+            head["importance"] = round(loss.without(index) - report["loss"], 6)
             on_event(ProgressUpdate("Measuring the loss without each head", number, len(indices)))
     return {**report, "heads": heads}
 
 
 def _head_statistics(
-    translator: SequenceModel, text: MeasuredText, batches: Sequence[ArrayBatch], on_event: OnEvent
+    sequence_model: SequenceModel, text: MeasuredText, batches: Sequence[ArrayBatch], on_event: OnEvent
 ) -> Iterator[dict[str, Any]]:
     """Yield the badges and statistics of every head, kind by kind."""
     sums: dict[AttentionKind, HeadStatistics] = {}
     done = 0
     for batch in batches:
-        source, prefix = (torch.from_numpy(part).to(translator.device) for part in (batch.source, batch.prefix))
-        recorded = attention_weights(translator.model, source, prefix)
+        source, prefix = (torch.from_numpy(part).to(sequence_model.device) for part in (batch.source, batch.prefix))
+        recorded = attention_weights(sequence_model.model, source, prefix)
         weights = {kind: array for kind, array in recorded.items() if array.size}  # a language model has no source
         sums = sums or {kind: HeadStatistics(*array.shape[1:3]) for kind, array in weights.items()}
         for row, number in enumerate(batch.indices.tolist()):
@@ -259,32 +263,29 @@ def _head_statistics(
         yield from ({"kind": kind, **head} for head in statistics.report())
 
 
-class _AblationJudge:
-    """Computes the loss per target token, without smoothing, of a model and of the model without a head."""
+class _AblationLoss:
+    """Computes the loss per target token, without label smoothing, of a model and of the model without a head."""
 
     def __init__(self, model: Transducer, batches: list[ArrayBatch], device: torch.device) -> None:
         self.model, self.batches, self.device = model, batches, device
-        self._memories: list[Memory] | None = None
+        self.memories = self._encode_batches(model)
 
-    def loss_without(self, head: HeadIndex) -> float:
+    def full(self) -> float:
+        """Return the loss of the whole model."""
+        return self._mean_loss(self.model, self.memories)
+
+    def without(self, head: HeadIndex) -> float:
         """Return the loss with a head ablated; the encoder's output is reused for heads of the decoder."""
         assert can_ablate_heads(self.model), f"a head of {type(self.model)} cannot be ablated"
         model = ablate_heads(self.model, [head])
-        return self.loss(model, self._encode_batches(model) if head[0] == "encoder" else self._full_model_memories())
-
-    def _full_model_memories(self) -> list[Memory]:
-        """Return the encoder's output of the whole model for each batch, computed once."""
-        self._memories = self._memories or self._encode_batches(self.model)
-        return self._memories
+        return self._mean_loss(model, self._encode_batches(model) if head[0] == "encoder" else self.memories)
 
     @torch.inference_mode()
     def _encode_batches(self, model: Transducer) -> list[Memory]:
-        """Encode every batch."""
         return [model.encode(Source.from_ids(torch.from_numpy(batch.source).to(self.device))) for batch in self.batches]
 
     @torch.inference_mode()
-    def loss(self, model: Transducer, memories: list[Memory]) -> float:
-        """Return the mean loss per target token."""
+    def _mean_loss(self, model: Transducer, memories: list[Memory]) -> float:
         total = 0.0
         for batch, memory in zip(self.batches, memories, strict=True):
             prefix, target = (torch.from_numpy(part).to(self.device) for part in (batch.prefix, batch.target))

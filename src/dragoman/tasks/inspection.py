@@ -59,69 +59,72 @@ class InspectionRequest:
     trace: bool = False
 
 
-def inspect_model(translator: "SequenceModel", request: InspectionRequest) -> AttentionRecord:
+def inspect_model(sequence_model: "SequenceModel", request: InspectionRequest) -> AttentionRecord:
     """Record every attention weight while the model reads a text and writes its output."""
     if request.target is not None and request.prefix:
         raise UserError("target and prefix cannot both be given.")
-    heads = _validate_heads(request.ablate_heads, translator.model)
-    model = translator.ablated_model(heads)
-    inspect = _inspect_continuation if translator.task.is_language_model else _inspect_output
+    heads = _validate_heads(request.ablate_heads, sequence_model.model)
+    model = sequence_model.ablated_model(heads)
+    inspect = _inspect_continuation if sequence_model.task.is_language_model else _inspect_output
     return replace(
-        inspect(translator, model, request),
+        inspect(sequence_model, model, request),
         ablated_heads=heads,
         can_ablate=can_ablate_heads(model),
-        rerun=partial(_inspect_again, translator, replace(request, ablate_heads=heads)),
+        rerun=partial(_inspect_again, sequence_model, replace(request, ablate_heads=heads)),
     )
 
 
-def _inspect_again(translator: "SequenceModel", request: InspectionRequest, **changes: Any) -> AttentionRecord:
+def _inspect_again(sequence_model: "SequenceModel", request: InspectionRequest, **changes: Any) -> AttentionRecord:
     """Inspect with some options changed; target and prefix are dropped if the change affects the output."""
     reset = {"target": None, "prefix": ""} if {"text", "prefix", "ablate_heads"} & changes.keys() else {}
-    return inspect_model(translator, replace(request, **{**reset, **changes}))
+    return inspect_model(sequence_model, replace(request, **{**reset, **changes}))
 
 
-def _inspect_output(translator: "SequenceModel", model: Transducer, request: InspectionRequest) -> AttentionRecord:
+def _inspect_output(sequence_model: "SequenceModel", model: Transducer, request: InspectionRequest) -> AttentionRecord:
     """Record the weights of a source and its output, and the search if it is traced."""
-    text = translator.task.to_model_input(request.text)
-    target = None if request.target is None else translator.task.to_model_target(text, request.target)
-    source = _checked_source_tokens(translator, text, target or request.prefix)
-    config = translator.decoding_config(request.beam)
+    text = sequence_model.task.to_model_input(request.text)
+    target = None if request.target is None else sequence_model.task.to_model_target(text, request.target)
+    source = _checked_source_tokens(sequence_model, text, target or request.prefix)
+    config = sequence_model.decoding_config(request.beam)
     if target is None:
-        prefix = translator.prefix_tokens(request.prefix)
-        output = _search_target(translator, model, source, config, prefix, trace=request.trace)
+        prefix = sequence_model.prefix_tokens(request.prefix)
+        output = _search_target(sequence_model, model, source, config, prefix, trace=request.trace)
     else:
-        output = _InspectedTarget(tuple(translator.target_tokenizer.encode(target)))
-    record = _record_attention(translator, model, text, source, output.tokens)
-    beam = _beam_tree(translator, model, source, output, config, record.cross) if output.nodes else None
+        output = _InspectedTarget(tuple(sequence_model.target_tokenizer.encode(target)))
+    record = _record_attention(sequence_model, model, text, source, output.tokens)
+    beam = _beam_tree(sequence_model, model, source, output, config, record.cross) if output.nodes else None
     return replace(record, forced_length=output.prefix_length, beam=beam)
 
 
 def _inspect_continuation(
-    translator: "SequenceModel", model: Transducer, request: InspectionRequest
+    sequence_model: "SequenceModel", model: Transducer, request: InspectionRequest
 ) -> AttentionRecord:
     """Record the weights while a language model predicts a text."""
     if not request.text:
         raise UserError("The text to inspect is empty.")
-    tokens, longest = translator.target_tokenizer.encode(request.text), translator.max_length - 1  # one is START
+    tokens, longest = (
+        sequence_model.target_tokenizer.encode(request.text),
+        sequence_model.max_length - 1,
+    )  # one is START
     if len(tokens) > longest:
         raise UserError(f"The text has {len(tokens)} tokens; at most {longest} fit into the context window.")
-    return replace(_record_attention(translator, model, "", [], tuple(tokens)), forced_length=len(tokens))
+    return replace(_record_attention(sequence_model, model, "", [], tuple(tokens)), forced_length=len(tokens))
 
 
-def _checked_source_tokens(translator: "SequenceModel", text: str, other: str) -> list[int]:
+def _checked_source_tokens(sequence_model: "SequenceModel", text: str, other: str) -> list[int]:
     """Return the source tokens of a text; raise an error if it is empty, or it or `other` is too long."""
     if not text.strip():
         raise UserError("The text to inspect is empty.")
-    source = translator.source_tokens(text)
-    longest = translator.recipe.data.longest
-    pieces = max(len(source) - 1, len(translator.target_tokenizer.encode(other)))
+    source = sequence_model.source_tokens(text)
+    longest = sequence_model.recipe.data.longest
+    pieces = max(len(source) - 1, len(sequence_model.target_tokenizer.encode(other)))
     if pieces > longest:
         raise UserError(f"The text has {pieces} tokens; the model reads at most {longest}.")
     return source
 
 
 def _search_target(
-    translator: "SequenceModel",
+    sequence_model: "SequenceModel",
     model: Transducer,
     source: list[int],
     config: DecodingConfig,
@@ -131,49 +134,52 @@ def _search_target(
 ) -> _InspectedTarget:
     """Search for an output, and record the search if `trace` is set."""
     search_trace = SearchTrace()
-    best = translator.build_engine(config, model).search(
+    best = sequence_model.build_engine(config, model).search(
         [source], prefix=prefix, on_step=search_trace.record_step if trace else None
     )[0][0]
     return _InspectedTarget(best.tokens, len(prefix), tuple(search_trace.nodes(best.tokens, config.length_penalty)))
 
 
 def _record_attention(
-    translator: "SequenceModel", model: Transducer, text: str, source: list[int], written: tuple[int, ...]
+    sequence_model: "SequenceModel", model: Transducer, text: str, source: list[int], target: tuple[int, ...]
 ) -> AttentionRecord:
     """Record the weights of a source and a target, and the probability of each target token."""
-    reading, prefix = translator.batch_of_one(source), translator.batch_of_one([START, *written])
-    weights = {kind: array[0] for kind, array in attention_weights(model, reading, prefix).items()}
+    source_ids, prefix = sequence_model.batch_of_one(source), sequence_model.batch_of_one([START, *target])
+    weights = {kind: array[0] for kind, array in attention_weights(model, source_ids, prefix).items()}
     with torch.inference_mode():
-        logits = model.decode(prefix, model.encode(Source.from_ids(reading)))[0]
-    steps = _output_steps(logits, (*written, END), translator.target_tokenizer)
-    return build_record(translator, text, source, written, weights, steps)
+        logits = model.decode(prefix, model.encode(Source.from_ids(source_ids)))[0]
+    steps = _decoding_steps(logits, (*target, END), sequence_model.target_tokenizer)
+    return build_record(sequence_model, text, source, target, weights, steps)
 
 
-def _output_steps(logits: Tensor, written: Sequence[int], tokenizer: Tokenizer) -> tuple[DecodingStep, ...]:
+def _decoding_steps(logits: Tensor, target: Sequence[int], tokenizer: Tokenizer) -> tuple[DecodingStep, ...]:
     """Return the log-probability of each token and the likeliest tokens of each step, from logits (T V)."""
-    values = logits.float().log_softmax(-1)
-    best, tokens = values.topk(min(_TOP_TOKENS, values.shape[-1]))
-    rows = zip(values.tolist(), written, best.tolist(), tokens.tolist(), strict=True)
+    log_probabilities = logits.float().log_softmax(-1)
+    top_values, top_tokens = log_probabilities.topk(min(_TOP_TOKENS, logits.shape[-1]))
+    rows = zip(log_probabilities.tolist(), target, top_tokens.tolist(), top_values.tolist(), strict=True)
     return tuple(
-        DecodingStep(row[token], tuple(map(TokenChoice, (_token_text(tokenizer, choice) for choice in names), numbers)))
-        for row, token, numbers, names in rows
+        DecodingStep(
+            row[token],
+            tuple(TokenChoice(_token_text(tokenizer, top), value) for top, value in zip(tops, values, strict=True)),
+        )
+        for row, token, tops, values in rows
     )
 
 
 def _beam_tree(
-    translator: "SequenceModel",
+    sequence_model: "SequenceModel",
     model: Transducer,
     source: list[int],
-    written: _InspectedTarget,
+    output: _InspectedTarget,
     config: DecodingConfig,
     cross: AttentionWeights,
 ) -> BeamTree:
-    """Put the search's nodes into words, each with where its step looked."""
-    tokenizer = translator.target_tokenizer
+    """Return the hypotheses of the search as text, each with the attention of its step."""
+    tokenizer = sequence_model.target_tokenizer
     layer = best_alignment_layer(cross) if len(cross) else 0
-    attention = np.zeros((len(written.nodes), len(source)), np.float32)
+    attention = np.zeros((len(output.nodes), len(source)), np.float32)
     if len(cross):
-        attention = _node_attention(translator, model, source, written.nodes, layer)
+        attention = _node_attention(sequence_model, model, source, output.nodes, layer)
     nodes = tuple(
         BeamNode(
             parent=node.parent,
@@ -186,13 +192,13 @@ def _beam_tree(
             score=node.score,
             status=node.status,
         )
-        for node in written.nodes
+        for node in output.nodes
     )
     return BeamTree(nodes, config.beam, config.length_penalty, attention, layer)
 
 
 def _node_attention(
-    translator: "SequenceModel", model: Transducer, source: list[int], nodes: Sequence[SearchNode], layer: int
+    sequence_model: "SequenceModel", model: Transducer, source: list[int], nodes: Sequence[SearchNode], layer: int
 ) -> AttentionWeights:
     """Return the cross-attention of a layer (nodes S), mean over its heads, at the step that wrote each node."""
     inner = {node.parent for node in nodes}
@@ -204,8 +210,8 @@ def _node_attention(
         prefix = [[START, *path[:-1], *[PAD] * (longest - len(path))] for path in paths]
         with torch.inference_mode():
             weights = model.attention_maps(
-                Source.from_ids(translator.batch_of_one(source).expand(len(paths), -1)),
-                torch.tensor(prefix, device=translator.device),
+                Source.from_ids(sequence_model.batch_of_one(source).expand(len(paths), -1)),
+                torch.tensor(prefix, device=sequence_model.device),
             )
         for path, means in zip(paths, weights.cross[layer].mean(1).float().cpu(), strict=True):
             rows.update({path[: step + 1]: means[step] for step in range(len(path))})

@@ -19,7 +19,7 @@ from dragoman.recipe import CorpusConfig, DataConfig
 
 SPACE_SYMBOL = "␣"  # a space inside a word, where spaces stand between letters
 _CMUDICT_LINE = re.compile(r"(\S+?)(?:\(\d+\))?\s+(.*?)(?:\s+#.*)?\s*")  # word, number of the variant, phones, remark
-_MESSAGE_LENGTH = 60  # characters of a line that is objected to
+_MESSAGE_LENGTH = 60  # characters of a line that an error quotes
 
 
 def spell_word(word: str) -> str:
@@ -57,18 +57,18 @@ def split_cmudict(line: str) -> list[str]:
 class LexiconLayout:
     """The columns of a task's files, and how a line becomes a training pair."""
 
-    columns: tuple[str, ...]  # what stands in each: "word", "phones"
+    columns: tuple[str, ...]  # their names: "word", "phones"
     to_pair: Callable[[Sequence[str]], Pair]
-    split_untabbed: Callable[[str], list[str]] = split_tabs  # cuts the lines of a file whose first has no tab
-    comments: tuple[str, ...] = ()  # how lines begin that are none
+    split_untabbed: Callable[[str], list[str]] = split_tabs  # for a file whose first line has no tab
+    comments: tuple[str, ...] = ()  # prefixes of comment lines
 
     def read_rows(self, path: Path, on_notice: OnFileNotice | None = None) -> Iterator[list[str]]:
         """Yield the columns of every line that is not empty; raise an error if some are missing."""
-        cut = None
+        split = None
         for number, line in enumerate(read_lines(path, on_notice), 1):
             if line.strip() and not line.startswith(self.comments):
-                cut = cut or (split_tabs if "\t" in line else self.split_untabbed)
-                columns = cut(line)
+                split = split or (split_tabs if "\t" in line else self.split_untabbed)
+                columns = split(line)
                 self._check_row(columns, f"{path}: line {number:,}", line)
                 yield columns
 
@@ -100,14 +100,14 @@ class Lexicon(ScannedCorpus):
     def pairs(self, on_notice: OnFileNotice | None = None) -> Iterator[Pair]:
         """Yield what the model reads and writes for each entry, without duplicates."""
         for name, path in self.files:
-            before, seen, repeated = f"{label_token(name)} " if name else "", set[Pair](), 0
+            prefix, seen, repeated = f"{label_token(name)} " if name else "", set[Pair](), 0
             for columns in self.layout.read_rows(path, on_notice):
                 source, target = self.layout.to_pair(columns)
                 if (source, target) in seen:
                     repeated += 1
                     continue
                 seen.add((source, target))
-                yield before + source, target
+                yield prefix + source, target
             if on_notice and repeated:
                 on_notice(f"{path}: {repeated:,} duplicate lines are ignored.")
 

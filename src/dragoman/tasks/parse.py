@@ -145,11 +145,11 @@ def _tree_example(text: str, where: str) -> Example[str]:
 def _read_one_tree(text: str, where: str) -> Tree:
     """Read one tree and clean it."""
     trees = [tree for _, tree in read_numbered_trees([text], where)]
-    whole = [clean for clean in map(clean_tree, trees) if clean is not None]
-    if len(trees) != 1 or not whole:
-        raise UserError(f"{where}: expected one tree with words, found {len(whole)}.")
-    check_visible_words(whole[0], where)
-    return whole[0]
+    cleaned = [clean for clean in map(clean_tree, trees) if clean is not None]
+    if len(trees) != 1 or not cleaned:
+        raise UserError(f"{where}: expected one tree with words, found {len(cleaned)}.")
+    check_visible_words(cleaned[0], where)
+    return cleaned[0]
 
 
 def _escape_brackets(word: str) -> str:
@@ -175,8 +175,8 @@ def _tree_grammar(target: Tokenizer) -> TreeGrammar:
 def word_start_counts(source: Tokenizer) -> Tensor:
     """Return the number of words (V) that each piece begins, for a text with single spaces between words.
 
-    A piece is a word where text is cut at spaces. Otherwise spaces are counted: pieces of bytes have one before each
-    word, the first one too, and never lose one; in front of the first of many characters there is none, so END counts.
+    With a word-level tokenizer every piece is a word. Otherwise spaces are counted: byte-level pieces have one before
+    each word, also before the first; characters have none before the first word, so END counts as one.
     """
     if source.is_word_level:
         counts = torch.ones(len(source), dtype=torch.long)

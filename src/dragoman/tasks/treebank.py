@@ -17,7 +17,7 @@ from dragoman.data.lines import OnFileNotice, read_lines
 from dragoman.errors import UserError
 from dragoman.evaluation.trees import MalformedTreeError, Tree, TreeEvent, build_trees, read_events, tree_events
 
-_EMPTY_TAG = "-NONE-"  # the tag of what is not said: traces, empty subjects
+_EMPTY_TAG = "-NONE-"  # of empty elements: traces, empty subjects
 _FUNCTION_TAG = re.compile(r"(?<=.)[-=].*", re.DOTALL)  # NP-SBJ-1 and NP=2 are NP; -LRB- and -NONE- are themselves
 _ROOT_LABEL = "TOP"
 _CLEANED_NOTICE = "empty elements, function tags and indices are removed; for example, {tree} becomes {clean}."
@@ -120,11 +120,11 @@ def linearise_tree(tree: Tree) -> Iterator[str]:
 
 def attach_words(words: Sequence[str], brackets: Sequence[str]) -> Tree | None:
     """Insert words into brackets and tags; return None if the result is not a tree."""
-    waiting = iter(words)
+    remaining = iter(words)
     opened: list[str] = []
     row: list[TreeEvent] = []
     for part in brackets:
-        word = "" if part[:1] in ("(", ")") else next(waiting, "")
+        word = "" if part[:1] in ("(", ")") else next(remaining, "")
         if part.startswith("("):
             opened.append(part[1:])
             row.append(TreeEvent("open", part[1:]))
@@ -134,7 +134,7 @@ def attach_words(words: Sequence[str], brackets: Sequence[str]) -> Tree | None:
             row.append(TreeEvent("leaf", part, word))
         else:
             return None
-    if opened or next(waiting, None) is not None:
+    if opened or next(remaining, None) is not None:
         return None
     try:
         trees = list(build_trees(row))

@@ -34,7 +34,7 @@ from dragoman.tasks.lexicon import (
 from dragoman.tasks.sequence_model import SequenceModel
 from dragoman.tasks.task import DataWarning, Example, OnNotice, TransductionTask
 
-_MAX_LISTED_LETTERS = 12  # letters that a remark lists, at most
+_MAX_LISTED_LETTERS = 12  # letters that a warning lists, at most
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class WordTask(TransductionTask):
         """Return the labels and paths of a reference; a comma before a known label starts the next file."""
         if not self.labels:
             return (("", Path(reference)),)
-        another = f",(?=(?:{'|'.join(map(re.escape, self.labels))})=)"
-        return tuple(self._reference_file(part) for part in re.split(another, reference))
+        separator = f",(?=(?:{'|'.join(map(re.escape, self.labels))})=)"
+        return tuple(self._reference_file(part) for part in re.split(separator, reference))
 
     def _reference_file(self, reference: str) -> tuple[str, Path]:
         """Return the label and the path of one file of a reference."""

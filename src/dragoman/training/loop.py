@@ -149,7 +149,7 @@ def accumulate_gradients(
     for index, batch in enumerate(micro_batches):
         shards = batch.split_rows(pool.size)
         # The seeds number the micro-batches of the update over all processes, so they do not depend on how many there
-        # are. The 0 stands where the rank once was: runs of one process keep their dropout masks.
+        # are. The constant 0 is part of the seeds of released runs, which resume with the same dropout masks.
         update_index = index * world.size + world.rank
         seeds = [_step_seed(config.seed, step, 0, update_index, shard) for shard in range(len(shards))]
         for shard_loss, shard_nll, gradients in pool.map(compute, list(zip(shards, seeds, strict=True))):

@@ -23,9 +23,9 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> 
     """Return the paper's loss as a formula, summed over all tokens except padding. Logits (… V), target (…)."""
     log_probabilities = logits.flatten(0, -2).log_softmax(-1)  # N V
     token = target.flatten()  # N
-    hit = -log_probabilities.gather(1, token[:, None])[:, 0]
-    spread = -log_probabilities.mean(-1)
-    return ((1 - smoothing) * hit + smoothing * spread)[token_mask(token)].sum()
+    target_loss = -log_probabilities.gather(1, token[:, None])[:, 0]
+    uniform_loss = -log_probabilities.mean(-1)
+    return ((1 - smoothing) * target_loss + smoothing * uniform_loss)[token_mask(token)].sum()
 
 
 def cross_entropy_objective(label_smoothing: float) -> Objective:
@@ -49,14 +49,14 @@ def projected_cross_entropy(
     bias: Tensor | None = None,  # V
 ) -> tuple[Tensor, Tensor]:
     """Return the smoothed loss of hidden @ outputᵀ + bias, and the loss without smoothing, as sums."""
-    real = token_mask(target)
+    mask = token_mask(target)
     fused: Any = ProjectedCrossEntropy.apply
     full = torch.promote_types(hidden.dtype, output.dtype)  # a sum in half precision has three digits
-    rows = hidden[real].to(full)
+    rows = hidden[mask].to(full)
     if bias is not None:  # one more input that is always 1
         rows, output = F.pad(rows, (0, 1), value=1.0), torch.cat([output, bias[:, None]], dim=1)
-    loss, plain = fused(rows, output, target[real], smoothing)
-    return loss, plain
+    loss, nll = fused(rows, output, target[mask], smoothing)
+    return loss, nll
 
 
 def cross_entropy_with_gradient_(logits: Tensor, target: Tensor, smoothing: float) -> tuple[float, float]:
@@ -67,14 +67,14 @@ def cross_entropy_with_gradient_(logits: Tensor, target: Tensor, smoothing: floa
     if native.is_supported(logits):
         return native.cross_entropy(logits, target, smoothing)
     highest = logits.amax(-1, keepdim=True)
-    hit = logits.gather(1, target[:, None])
+    target_logit = logits.gather(1, target[:, None])
     mean = logits.mean(-1, keepdim=True)
     total = logits.sub_(highest).exp_().sum(-1, keepdim=True)
     logits.div_(total).sub_(smoothing / logits.shape[1])
-    logits.scatter_add_(1, target[:, None], torch.full_like(hit, smoothing - 1))
+    logits.scatter_add_(1, target[:, None], torch.full_like(target_logit, smoothing - 1))
     log_total = total.log() + highest
-    smoothed = (log_total - (1 - smoothing) * hit - smoothing * mean).sum(dtype=torch.float64)
-    return smoothed.item(), (log_total - hit).sum(dtype=torch.float64).item()
+    smoothed = (log_total - (1 - smoothing) * target_logit - smoothing * mean).sum(dtype=torch.float64)
+    return smoothed.item(), (log_total - target_logit).sum(dtype=torch.float64).item()
 
 
 class ProjectedCrossEntropy(Function):
@@ -85,21 +85,21 @@ class ProjectedCrossEntropy(Function):
         """Return the loss, and save both gradients."""
         needs_gradient = any(ctx.needs_input_grad[:2])
         hidden_gradient, output_gradient = torch.empty_like(hidden), torch.zeros_like(output)
-        loss = plain = 0.0
+        loss = nll = 0.0
         chunk = max(1, CHUNK_LOGITS // len(output))
         for rows in (slice(start, start + chunk) for start in range(0, len(hidden), chunk)):
             products = F.linear(hidden[rows], output)  # N V, in bfloat16 under autocast
             logits = products.to(torch.promote_types(products.dtype, torch.float32))
-            smoothed, sharp = cross_entropy_with_gradient_(logits, target[rows], smoothing)
-            loss, plain = loss + smoothed, plain + sharp
+            chunk_loss, chunk_nll = cross_entropy_with_gradient_(logits, target[rows], smoothing)
+            loss, nll = loss + chunk_loss, nll + chunk_nll
             if needs_gradient:
                 gradient = logits.to(products.dtype)
                 hidden_gradient[rows] = gradient @ output.to(products.dtype)
                 _add_matmul_(output_gradient, gradient.T, hidden[rows].to(products.dtype))
         ctx.save_for_backward(hidden_gradient, output_gradient)
-        smoothed_sum, plain_sum = hidden.new_tensor(loss), hidden.new_tensor(plain)
-        ctx.mark_non_differentiable(plain_sum)
-        return smoothed_sum, plain_sum
+        loss_sum, nll_sum = hidden.new_tensor(loss), hidden.new_tensor(nll)
+        ctx.mark_non_differentiable(nll_sum)
+        return loss_sum, nll_sum
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, None, None]:

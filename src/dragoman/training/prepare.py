@@ -112,8 +112,8 @@ def prepare_data(
     task = task_for(recipe)
     for notice in (*corpus.notices(), *(valid.notices() if valid else ())):
         on_event(Notice(notice))
-    for remark in task.check_data(corpus, valid):
-        on_event(Notice(*remark))
+    for warning in task.check_data(corpus, valid):
+        on_event(Notice(*warning))
     split = None if valid else task.split_validation(corpus, recipe)
     if split:
         pairs = format_count(split.held_out, "pair")

@@ -133,7 +133,7 @@ class Trainer:
             pairs.costs, config.batch_tokens, config.accumulate, config.seed, tie_break=pairs.target_lengths
         )
         self.longest_source = int(pairs.source_lengths.max())
-        self.translator = model_class_for(recipe)(
+        self.sequence_model = model_class_for(recipe)(
             recipe, self.model, data.source_tokenizer, data.target_tokenizer, self.device,
             max_length=self.longest_source, paragraph_share=data.paragraph_share,
         )  # fmt: skip
@@ -349,7 +349,7 @@ class Trainer:
         """Measure the loss on all validation pairs, and decode some of them greedily."""
         loss = self.validation_loss()
         sample = self.task.validate_sample(
-            self.translator, self.data.validation, self.config.validation_sample, loss,
+            self.sequence_model, self.data.validation, self.config.validation_sample, loss,
             lambda _done, _total: self.stop.raise_if_requested(),
         )  # fmt: skip
         metric = "" if sample.score is None else self.task.validation_metric
