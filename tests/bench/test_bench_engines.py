@@ -10,7 +10,7 @@ from dragoman.bench.config import QUICK_WORKLOAD, SIZES, BenchmarkConfig, endles
 from dragoman.bench.ctranslate2_engine import CTranslate2Decoder, CTranslate2Options
 from dragoman.bench.data import BenchmarkText, learn_tokenizers, tokenize_text, write_random_run
 from dragoman.bench.decoding import (
-    OUTPUT_PIECES,
+    OUTPUT_TOKENS,
     BenchmarkSentences,
     decoding_engines,
     fixed_length_sentences,
@@ -116,11 +116,11 @@ def test_both_trainings_count_the_same_target_tokens_and_learn(toy_material, pre
 @pytest.mark.parametrize("beam", [1, 4])
 def test_random_weights_answer_with_the_forced_length(random_weights, random_folder, text, beam):
     sentences = fixed_length_sentences(text, random_weights, PLAN)
-    assert {len(source) for source in sentences.sources} == {decoding.SOURCE_PIECES + 1}
+    assert {len(source) for source in sentences.sources} == {decoding.SOURCE_TOKENS + 1}
     assert len(sentences.sources) == 6
     decoder = engine_spec(DragomanDecoder, str(random_folder), 1, "float32")
     answer = TimedDecoder(decoder, sentences.sources, 2).run_turn("bulk", beam)
-    assert {len(output) for output in answer.outputs} == {OUTPUT_PIECES}
+    assert {len(output) for output in answer.outputs} == {OUTPUT_TOKENS}
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -142,10 +142,10 @@ def test_ctranslate2_gives_our_translations_from_the_same_weights(trained, text,
 def test_hugging_face_answers_with_the_forced_length(text):
     pytest.importorskip("transformers")
     sources = [[*range(4, 19), END]] * 3
-    timed = TimedDecoder(engine_spec(HuggingFaceDecoder, TINY["model"], 40, OUTPUT_PIECES, 1), sources, 2)
+    timed = TimedDecoder(engine_spec(HuggingFaceDecoder, TINY["model"], 40, OUTPUT_TOKENS, 1), sources, 2)
     assert timed.run_turn("warm-up", 1).batch_size == "64 examples"
     for beam in (1, 4):
-        assert {len(output) for output in timed.run_turn("bulk", beam).outputs} == {OUTPUT_PIECES}
+        assert {len(output) for output in timed.run_turn("bulk", beam).outputs} == {OUTPUT_TOKENS}
 
 
 def test_one_at_a_time_every_sentence_has_its_own_duration(random_folder):

@@ -7,7 +7,6 @@ from pathlib import Path
 from dragoman.bench.config import BenchmarkConfig, recipe_for_size
 from dragoman.bench.data import (
     BenchmarkCorpus,
-    BenchmarkText,
     learn_tokenizers,
     load_decoding_text,
     load_training_text,
@@ -15,8 +14,8 @@ from dragoman.bench.data import (
     write_random_run,
 )
 from dragoman.bench.decoding import (
-    OUTPUT_PIECES,
-    SOURCE_PIECES,
+    OUTPUT_TOKENS,
+    SOURCE_TOKENS,
     DecodingResult,
     fixed_length_sentences,
     measure_decoding,
@@ -35,7 +34,6 @@ from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.events import Notice, ProgressUpdate
 from dragoman.tasks.translate import Translator
-from dragoman.text.tokenizer import Tokenizer
 from dragoman.training.events import StopRequest
 
 _PEAK_ENGINE = "dragoman's matrix products"
@@ -80,15 +78,11 @@ class _Benchmark:
         check_countable(self.recipe.model, self.run)
         text = load_training_text(config) if config.only != "decoding" else None
         self.text_to_decode = load_decoding_text(config) if config.only != "training" else None
-        self.tokenizers = self.load_tokenizers(text or self.text_to_decode)
+        words = text or self.text_to_decode
+        assert words, "at least one part is measured"
+        joint = self.recipe.tokenizer.joint
+        self.tokenizers = read_tokenizers(self.run, joint) if self.run else learn_tokenizers(words, self.recipe)
         self.corpus = tokenize_text(self.folder / "text", text, self.recipe, self.tokenizers) if text else None
-
-    def load_tokenizers(self, text: BenchmarkText | None) -> tuple[Tokenizer, Tokenizer]:
-        """Read the tokenizers of the run, or learn new ones."""
-        assert text, "at least one part is measured"
-        return (
-            read_tokenizers(self.run, self.recipe.tokenizer.joint) if self.run else learn_tokenizers(text, self.recipe)
-        )
 
     def measure(self, peak: EngineProcess) -> BenchmarkReport:
         """Measure training, then decoding."""
@@ -140,7 +134,7 @@ class _Benchmark:
             if self.stop.requested:
                 break
             # The length limit of an output, which random weights always reach.
-            lengths = {"decoding": {"extra_length": OUTPUT_PIECES - SOURCE_PIECES}}
+            lengths = {"decoding": {"extra_length": OUTPUT_TOKENS - SOURCE_TOKENS}}
             recipe = recipe_for_size(size, self.config, overrides=lengths)
             run = write_random_run(self.folder / size, recipe, self.tokenizers)
             results += self.benchmark_model_decoding(size, run, fixed_length=True, peak=peak)
@@ -155,7 +149,7 @@ class _Benchmark:
         translator = Translator.load(run, device="cpu")
         if fixed_length:
             sentences = fixed_length_sentences(self.text_to_decode, translator, self.config)
-            weights = f"random weights; outputs of {OUTPUT_PIECES} tokens"
+            weights = f"random weights; outputs of {OUTPUT_TOKENS} tokens"
         else:
             sentences = tokenize_sentences(self.text_to_decode, translator, self.config, self.add_note)
             weights = "trained weights"

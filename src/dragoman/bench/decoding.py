@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from dragoman.bench.config import BEAMS, BenchmarkConfig
 from dragoman.bench.ctranslate2_engine import CTranslate2Decoder, CTranslate2Options
 from dragoman.bench.data import BenchmarkText
@@ -14,7 +16,7 @@ from dragoman.bench.dragoman_engine import DragomanDecoder
 from dragoman.bench.flops import decoding_flops
 from dragoman.bench.huggingface_engine import HuggingFaceDecoder
 from dragoman.bench.machine import installed_version
-from dragoman.bench.stats import SampleStats, percentile
+from dragoman.bench.stats import SampleStats
 from dragoman.bench.timing import TimedDecoder, TimedOutputs, TokenSequence, TurnMode
 from dragoman.bench.workers import OWN_PREFIX, EngineSpec, OnBenchmarkNotice, engine_spec, start_engines
 from dragoman.errors import UserError
@@ -25,7 +27,7 @@ from dragoman.tasks.translate import Translator
 from dragoman.tokens import END
 
 _PRECISIONS = ("float32", "int8")
-SOURCE_PIECES, OUTPUT_PIECES = 15, 25  # of every sentence, if the weights are random
+SOURCE_TOKENS, OUTPUT_TOKENS = 15, 25  # of every sentence, if the weights are random
 _MODES: tuple[TurnMode, TurnMode] = ("bulk", "one at a time")
 
 
@@ -83,8 +85,8 @@ def fixed_length_sentences(text: BenchmarkText, translator: Translator, config: 
     if not rows:
         raise _no_sentences_error(text)
     repeated = [rows[index % len(rows)] for index in range(config.sentences)]
-    sources = [[*(row * SOURCE_PIECES)[:SOURCE_PIECES], END] for row in repeated]
-    return BenchmarkSentences(f"{text.origin}, {SOURCE_PIECES} pieces each", sources, None, fixed_length=True)
+    sources = [[*(row * SOURCE_TOKENS)[:SOURCE_TOKENS], END] for row in repeated]
+    return BenchmarkSentences(f"{text.origin}, {SOURCE_TOKENS} tokens each", sources, None, fixed_length=True)
 
 
 def _no_sentences_error(text: BenchmarkText) -> UserError:
@@ -160,7 +162,7 @@ def decoding_engines(
             vocabulary = len(translator.target_tokenizer)
             model_config = translator.recipe.model.model_dump(mode="json")
             specs["Hugging Face generate"] = timed(
-                HuggingFaceDecoder, model_config, vocabulary, OUTPUT_PIECES, config.threads
+                HuggingFaceDecoder, model_config, vocabulary, OUTPUT_TOKENS, config.threads
             )
         yield specs
 
@@ -178,7 +180,7 @@ def ctranslate2_options(
     """Return the CTranslate2 configurations: both precisions, with one worker and with one worker per thread."""
     decoding = translator.recipe.decoding
     max_length = max(map(len, sentences.sources)) - 1 + decoding.extra_length
-    lengths = (OUTPUT_PIECES, OUTPUT_PIECES) if sentences.fixed_length else (max_length, 1)
+    lengths = (OUTPUT_TOKENS, OUTPUT_TOKENS) if sentences.fixed_length else (max_length, 1)
     shares = sorted({(1, config.threads), (config.threads, 1)})
     return [
         CTranslate2Options(quantization, workers, threads, *lengths, decoding.length_penalty)
@@ -218,8 +220,8 @@ def _decoding_result(
         model, engine, beam, batch_size,
         speed=SampleStats.from_values([len(result.outputs) / result.seconds[0] for result in bulk]),
         token_speed=SampleStats.from_values([sum(map(len, result.outputs)) / result.seconds[0] for result in bulk]),
-        latency=SampleStats.from_values([1000 * percentile(result.seconds, 50) for result in single]),
-        latency_95=SampleStats.from_values([1000 * percentile(result.seconds, 95) for result in single]),
+        latency=SampleStats.from_values([1000 * float(np.percentile(result.seconds, 50)) for result in single]),
+        latency_95=SampleStats.from_values([1000 * float(np.percentile(result.seconds, 95)) for result in single]),
         output_lengths=(min(lengths), max(lengths)),
         bleu=corpus_bleu(texts, sentences.references) if sentences.references else None,
         flops=sum(work) / len(work),
@@ -231,9 +233,9 @@ def _report_unexpected_lengths(
 ) -> None:
     """Report engines whose outputs do not have the fixed length, because their speeds cannot be compared."""
     for result in results if sentences.fixed_length else ():
-        if result.output_lengths != (OUTPUT_PIECES, OUTPUT_PIECES):
+        if result.output_lengths != (OUTPUT_TOKENS, OUTPUT_TOKENS):
             shortest, longest = result.output_lengths
             on_notice(
                 f"{result.engine}, beam {result.beam}: outputs have {shortest}–{longest} tokens; "
-                f"expected {OUTPUT_PIECES}."
+                f"expected {OUTPUT_TOKENS}."
             )

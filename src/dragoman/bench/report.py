@@ -129,47 +129,31 @@ def _training_table(report: BenchmarkReport) -> ReportTable:
     )  # fmt: skip
     rows = [
         (
-            f"{result.size} ({result.parameters / 1e6:.1f} M)",
-            result.engine,
-            f"{result.speed:,.0f}",
-            _format_ratio(report.ratio_to_torch(result, "float32")),
-            _format_ratio(report.ratio_to_torch(result, "bfloat16")),
-            f"{report.peak_fraction(result.speed.median * result.flops):.0%}",
-            f"{result.memory / 1e6:,.0f} MB",
+            f"{result.size} ({result.parameters / 1e6:.1f} M)", result.engine, f"{result.speed:,.0f}",
+            *(_format_ratio(report.ratio_to_torch(result, precision)) for precision in TORCH_ENGINES),
+            f"{report.peak_fraction(result.speed.median * result.flops):.0%}", f"{result.memory / 1e6:,.0f} MB",
         )
         for result in report.training
-    ]
+    ]  # fmt: skip
     return ReportTable("Training", headings, rows)
 
 
 def _bulk_decoding_table(report: BenchmarkReport) -> ReportTable:
     headings = (
-        "model",
-        "beam",
-        "engine",
-        "batch size",
-        "sentences/s",
-        "output tokens/s",
-        f"× best {_REFERENCE_ENGINE}",
-        "of float32 peak",
-        "tokens",
-        "BLEU",
-    )
+        "model", "beam", "engine", "batch size", "sentences/s", "output tokens/s", f"× best {_REFERENCE_ENGINE}",
+        "of float32 peak", "output length", "BLEU",
+    )  # fmt: skip
     rows = [
         (
-            result.model,
-            str(result.beam),
-            result.engine,
-            result.batch_size,
-            result.speed.format(_format_significant),
-            f"{result.token_speed:,.0f}",
+            result.model, str(result.beam), result.engine, result.batch_size,
+            result.speed.format(_format_significant), f"{result.token_speed:,.0f}",
             _format_ratio(report.bulk_ratio(result)),
             f"{report.peak_fraction(result.speed.median * result.flops):.0%}",
             "–".join(map(str, sorted(set(result.output_lengths)))),
             "" if result.bleu is None else f"{result.bleu:.1f}",
         )
         for result in _sort_by_model_and_beam(report.decoding)
-    ]
+    ]  # fmt: skip
     return ReportTable("Decoding in bulk", headings, rows)
 
 
@@ -177,15 +161,11 @@ def _latency_table(report: BenchmarkReport) -> ReportTable:
     headings = ("model", "beam", "engine", "median, ms", "95th percentile, ms", f"× best {_REFERENCE_ENGINE}")
     rows = [
         (
-            result.model,
-            str(result.beam),
-            result.engine,
-            result.latency.format(_format_significant),
-            result.latency_95.format(_format_significant),
-            _format_ratio(report.latency_ratio(result)),
+            result.model, str(result.beam), result.engine, result.latency.format(_format_significant),
+            result.latency_95.format(_format_significant), _format_ratio(report.latency_ratio(result)),
         )
         for result in _sort_by_model_and_beam(report.decoding)
-    ]
+    ]  # fmt: skip
     return ReportTable("Decoding, one sentence at a time", headings, rows)
 
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dragoman.report import format_number
 
 
@@ -54,8 +52,3 @@ class SampleStats:
 def paired_ratio(numerator: SampleStats, denominator: SampleStats) -> SampleStats:
     """Return the ratios of each round, in which both sides met the same load of the machine."""
     return SampleStats.from_values([a / b for a, b in zip(numerator.values, denominator.values, strict=True)])
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Return a percentile, interpolated between neighbouring values."""
-    return float(np.percentile(values, percent))
