@@ -133,6 +133,17 @@ def test_what_only_one_module_uses_is_private():
     assert sorted(unused) == []
 
 
+def test_parameters_of_settings_are_called_config():
+    others = [
+        f"{path.relative_to(SOURCE)}:{part.lineno}: {part.arg}"
+        for path, module in MODULES.items()
+        for part in ast.walk(module)
+        if isinstance(part, ast.arg) and part.annotation and re.fullmatch(r"\w+Config", ast.unparse(part.annotation))
+        if part.arg.lstrip("_") != "config"
+    ]
+    assert others == []
+
+
 def imported_modules(module: ast.Module) -> set[str]:
     nodes = list(ast.walk(module))
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]

@@ -232,8 +232,8 @@ def exists(home: object, dotted: str) -> bool:
     return True
 
 
-def test_the_first_entry_of_the_changelog_is_this_version():
-    first = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+def test_the_first_release_in_the_changelog_is_this_version():
+    first = re.search(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first
     assert first[1] == dragoman.__version__
 

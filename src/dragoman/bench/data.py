@@ -84,9 +84,9 @@ def load_training_text(config: BenchmarkConfig) -> BenchmarkText:
     return _text_from_pairs(str(corpus), list(islice(usable, config.workload.max_pairs)))
 
 
-def _existing_corpus(data: DataConfig, prefix: str = "") -> ParallelCorpus | None:
+def _existing_corpus(config: DataConfig, prefix: str = "") -> ParallelCorpus | None:
     """Return the corpus that a recipe names, if its files exist."""
-    named = {name: getattr(data, prefix + name) for name in ("source", "target", "pairs")}
+    named = {name: getattr(config, prefix + name) for name in ("source", "target", "pairs")}
     paths = [path for path in named.values() if path is not None]
     return ParallelCorpus.from_files(**named) if paths and all(Path(path).is_file() for path in paths) else None
 

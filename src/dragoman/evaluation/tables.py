@@ -98,11 +98,11 @@ def sentence_counts_table(lines: Sequence[int], sentences: Sequence[SentenceCoun
     )
 
 
-def _sentence_cells(line: int, counts: SentenceCounts) -> list[str]:
+def _sentence_cells(line_number: int, counts: SentenceCounts) -> list[str]:
     accuracy = percentage(counts.right_tags, counts.words)
     numbers = (counts.matched, counts.in_reference, counts.in_hypothesis, counts.crossing)
     return [
-        f"{line}", f"{counts.length}", counts.status, f"{counts.recall:.2f}", f"{counts.precision:.2f}",
+        f"{line_number}", f"{counts.length}", counts.status, f"{counts.recall:.2f}", f"{counts.precision:.2f}",
         *map(str, numbers), f"{counts.words}", f"{counts.right_tags}", f"{accuracy:.2f}",
     ]  # fmt: skip
 

@@ -24,15 +24,15 @@ class TreeEvent(NamedTuple):
     kind: Literal["open", "leaf", "close"]
     label: str = ""
     word: str = ""
-    line: int = 0  # from 1; 0 if it was not read from a file
+    line_number: int = 0  # from 1; 0 if it was not read from a file
 
 
 class MalformedTreeError(Exception):
-    """Malformed brackets: the line, from 1, and the reason."""
+    """Malformed brackets: the line number, from 1, and the reason."""
 
-    def __init__(self, line: int, reason: str) -> None:
+    def __init__(self, line_number: int, reason: str) -> None:
         super().__init__(reason)
-        self.line = line
+        self.line_number = line_number
         self.reason = reason
 
 
@@ -91,7 +91,7 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     try:
         yield from build_trees(read_events(lines))
     except MalformedTreeError as error:
-        raise UserError(f"{name}: line {error.line:,}: {error.reason}") from None
+        raise UserError(f"{name}: line {error.line_number:,}: {error.reason}") from None
 
 
 def treebank_sentences(lines: Sequence[str], expected: int | None = None) -> list[tuple[int, str]]:
@@ -113,11 +113,11 @@ def treebank_sentences(lines: Sequence[str], expected: int | None = None) -> lis
 def well_formed_treebank_sentences(lines: Sequence[str], name: str) -> list[tuple[int, str]]:
     """Return the sentences of a file like `treebank_sentences`, but raise an error for malformed ones."""
     sentences = treebank_sentences(lines)
-    faults = [(line, fault) for line, text in sentences if (fault := _find_tree_error(text))]
+    faults = [(number, fault) for number, text in sentences if (fault := _find_tree_error(text))]
     if 2 * len(faults) > len(lines):  # trees span several lines; read them together to find the error
         list(read_trees(lines, name))
-    for line, fault in faults:
-        raise UserError(f"{name}: line {line:,}: {fault}")
+    for number, fault in faults:
+        raise UserError(f"{name}: line {number:,}: {fault}")
     return sentences
 
 
@@ -139,7 +139,7 @@ def _multiline_trees(row: Iterable[TreeEvent]) -> Iterator[tuple[int, str]]:
         tree.append(event)
         depth += {"open": 1, "leaf": 0, "close": -1}[event.kind]
         if depth == 0:
-            yield tree[0].line, _format_events(tree)
+            yield tree[0].line_number, _format_events(tree)
             tree = []
 
 
@@ -148,27 +148,27 @@ def read_events(lines: Iterable[str]) -> Iterator[TreeEvent]:
     open_brackets: list[TreeEvent] = []
     inside: list[str] | None = None  # the tokens since the last "(", until the kind of bracket is known
     start = 0
-    for line, token in _tree_tokens(lines):
+    for line_number, token in _tree_tokens(lines):
         if token == "(":
             if inside is not None:
                 open_brackets.append(_opening_event(inside, start))
                 yield open_brackets[-1]
-            inside, start = [], line
+            inside, start = [], line_number
         elif token == ")" and inside is not None:
             yield from _leaf_events(inside, start)
             inside = None
         elif token == ")":
             if not open_brackets:
-                raise MalformedTreeError(line, 'unmatched ")". Remove it, or add the missing "(" before it.')
-            yield TreeEvent("close", open_brackets.pop().label, line=line)
+                raise MalformedTreeError(line_number, 'unmatched ")". Remove it, or add the missing "(" before it.')
+            yield TreeEvent("close", open_brackets.pop().label, line_number=line_number)
         elif inside is None:
-            raise MalformedTreeError(line, _stray_word_message(token, open_brackets))
+            raise MalformedTreeError(line_number, _stray_word_message(token, open_brackets))
         else:
             inside.append(token)
     if inside is not None:
-        open_brackets.append(TreeEvent("open", line=start))
+        open_brackets.append(TreeEvent("open", line_number=start))
     if open_brackets:
-        raise MalformedTreeError(open_brackets[0].line, _unclosed_message(len(open_brackets)))
+        raise MalformedTreeError(open_brackets[0].line_number, _unclosed_message(len(open_brackets)))
 
 
 def _tree_tokens(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -178,27 +178,27 @@ def _tree_tokens(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
             yield number, token
 
 
-def _opening_event(inside: Sequence[str], line: int) -> TreeEvent:
+def _opening_event(inside: Sequence[str], line_number: int) -> TreeEvent:
     """Return the event of a bracket that contains brackets."""
     if len(inside) > 1:
-        raise MalformedTreeError(line, _stray_word_message(inside[1], [TreeEvent("open", inside[0])]))
-    return TreeEvent("open", "".join(inside), line=line)
+        raise MalformedTreeError(line_number, _stray_word_message(inside[1], [TreeEvent("open", inside[0])]))
+    return TreeEvent("open", "".join(inside), line_number=line_number)
 
 
-def _leaf_events(inside: Sequence[str], line: int) -> Iterator[TreeEvent]:
+def _leaf_events(inside: Sequence[str], line_number: int) -> Iterator[TreeEvent]:
     """Yield the events of a bracket that contains no brackets: a word with its label, or nothing."""
     if len(inside) > 2:
         whole = _shorten(" ".join(inside))
         raise MalformedTreeError(
-            line,
+            line_number,
             f'the bracket "({whole})" contains {len(inside) - 1} words, expected one. Give each word its own '
             f'bracket, or join them with "_".',
         )
     if len(inside) == 2:
-        yield TreeEvent("leaf", inside[0], inside[1], line)
+        yield TreeEvent("leaf", inside[0], inside[1], line_number)
     else:
-        yield TreeEvent("open", "".join(inside), line=line)
-        yield TreeEvent("close", "".join(inside), line=line)
+        yield TreeEvent("open", "".join(inside), line_number=line_number)
+        yield TreeEvent("close", "".join(inside), line_number=line_number)
 
 
 def _stray_word_message(token: str, open_brackets: Sequence[TreeEvent]) -> str:
@@ -228,7 +228,7 @@ def build_trees(row: Iterable[TreeEvent]) -> Iterator[Tree]:
             unfinished.append([])
             continue
         if event.kind == "close" and not unfinished[-1]:
-            raise MalformedTreeError(event.line, _empty_bracket_message(event.label))
+            raise MalformedTreeError(event.line_number, _empty_bracket_message(event.label))
         children = tuple(unfinished.pop()) if event.kind == "close" else ()
         tree = Tree(event.label, children, event.word)
         if unfinished:

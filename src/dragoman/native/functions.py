@@ -250,9 +250,9 @@ def attend_cached(joint: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor
 
     `joint` (B W 3HK) holds query, key and value, `keys` and `values` (B C L H K) those of earlier positions.
     """
-    (batch, beam, length), (_, places, room, heads, width) = ancestors.shape, keys.shape
+    (batch, beam, length), (_, rows, room, heads, width) = ancestors.shape, keys.shape
     out = joint.new_empty(batch, beam, heads * width)
-    caches = CCacheShape((batch, beam, places, length, room, heads, width))
+    caches = CCacheShape((batch, beam, rows, length, room, heads, width))
     raise_if_failed(
         native_library().attend_cached(byref(caches), *map(_data_pointer, (joint, keys, values, ancestors, out)))
     )
@@ -266,9 +266,9 @@ def top_log_probabilities(logits: Tensor, count: int, first_allowed: int) -> tup
     """
     rows = logits.contiguous()
     best = logits.new_empty(*logits.shape[:-1], count)
-    places = torch.empty_like(best, dtype=torch.int64)
+    tokens = torch.empty_like(best, dtype=torch.int64)
     width = logits.shape[-1]
     native_library().top_tokens(
-        rows.data_ptr(), rows.numel() // width, width, count, first_allowed, best.data_ptr(), places.data_ptr()
+        rows.data_ptr(), rows.numel() // width, width, count, first_allowed, best.data_ptr(), tokens.data_ptr()
     )
-    return best, places
+    return best, tokens

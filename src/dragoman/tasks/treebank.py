@@ -74,10 +74,10 @@ def read_numbered_trees(lines: Iterable[str], name: str) -> Iterator[tuple[int, 
             row.append(event)
             depth += {"open": 1, "leaf": 0, "close": -1}[event.kind]
             if depth == 0:
-                yield row[0].line, next(build_trees(row))
+                yield row[0].line_number, next(build_trees(row))
                 row = []
     except MalformedTreeError as error:
-        raise UserError(f"{name}: line {error.line:,}: {error.reason}") from None
+        raise UserError(f"{name}: line {error.line_number:,}: {error.reason}") from None
 
 
 def clean_tree(tree: Tree) -> Tree | None:
