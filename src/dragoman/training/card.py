@@ -11,11 +11,11 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
     """Return the README.md of a run."""
     task, progress = get_task(recipe.task), finished.progress
     trained_on, validated_on = task.open_corpora(recipe.data)
-    name, unknown = finished.run.folder.name, "not a number"
+    best_loss = "not a number" if progress.best_loss is None else f"{progress.best_loss:.3f}"
     config = recipe.decoding
     search = "" if task.is_language_model else f"Beam size {config.beam}, length penalty {config.length_penalty}. "
     lines = [
-        f"# {name}",
+        f"# {finished.run.folder.name}",
         "",
         f"A {task.noun} trained with Dragoman: {describe_model(recipe.model)}, {plan.parameters / 1e6:.1f} "
         "million parameters.",
@@ -38,8 +38,7 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         "",
         f"- {format_count(progress.step, 'step')} in {format_count(progress.seconds / 60, 'minute')} on {plan.device} "
         f"({format_count(plan.threads, 'thread')}), {format_count(progress.step / plan.steps_per_epoch, 'epoch')}",
-        f"- Best validation loss {unknown if progress.best_loss is None else f'{progress.best_loss:.3f}'} "
-        f"at step {progress.best_step:,}",
+        f"- Best validation loss {best_loss} at step {progress.best_step:,}",
         f"- The weights are the mean of {format_count(finished.averaged_checkpoints, 'checkpoint')}",
         "",
         "![curves](curves.png)",

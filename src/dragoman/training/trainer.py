@@ -204,6 +204,11 @@ class Trainer:
 
     def _training_plan(self, steps_done: int, seconds_spent: float = 0.0) -> TrainingPlan:
         config, data = self.config, self.data
+        seconds_per_step = 0.0
+        if steps_done < config.steps:
+            seconds_per_step = measure_seconds_per_step(
+                self.model, self.objective, self.batches_of_step, config, pool=self.pool
+            )
         return TrainingPlan(
             run=self.run,
             pairs=len(data.train_pairs),
@@ -214,14 +219,11 @@ class Trainer:
             steps=config.steps,
             steps_done=steps_done,
             steps_per_epoch=max(1, self.order.updates_per_epoch // data.train_pairs.repeats),
-            seconds_per_step=self._measure_seconds_per_step() if steps_done < config.steps else 0.0,
+            seconds_per_step=seconds_per_step,
             seconds_left=max(0.0, 60 * config.minutes - seconds_spent) if config.minutes else math.inf,
             device=str(self.device),
             threads=torch.get_num_threads(),
         )
-
-    def _measure_seconds_per_step(self) -> float:
-        return measure_seconds_per_step(self.model, self.objective, self.batches_of_step, self.config, pool=self.pool)
 
     # The steps
 
