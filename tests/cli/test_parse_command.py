@@ -108,3 +108,12 @@ def test_trees_with_other_words_than_the_text_are_refused(command, parser, treeb
 def test_the_card_and_python_speak_of_a_parser(parser):
     assert "A parser trained with Dragoman" in (parser / "README.md").read_text()
     assert dragoman.load(parser).parse([DOG, ""]) == [TREES[0], ""]
+
+
+def test_a_parser_of_which_no_tree_can_be_scored_is_said_to_need_training(command, parser, tmp_path):
+    """A wrong tag makes a word of a punctuation mark, and then the words of the trees differ."""
+    reference = tmp_path / "reference.trees"
+    reference.write_text("(TOP (S (NP (. the) (. dog)) (VP (VBZ runs)) (. .)))\n")
+    told = command("evaluate", parser, "--reference", reference)
+    assert told.code == 2
+    assert "no sentence can be scored; line 1: it has" in told.err and "train it longer." in told.err

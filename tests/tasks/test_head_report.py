@@ -171,3 +171,10 @@ def test_vocabularies_of_their_own_are_compared_by_spelling(toy_recipe, tmp_path
     report = make_head_report(run, ignore, importance=False)
     cross = [head for head in report["heads"] if head["kind"] == "cross"]
     assert all(head["copy"] is None for head in cross)  # "a" is never written in a language of capitals
+
+
+def test_a_model_whose_heads_cannot_be_ablated_is_reported_without_importance(command, other_runs, tmp_path):
+    told = command("heads", shutil.copytree(other_runs["generate"], tmp_path / "run"))
+    heading = told.out.split("\n")[0]
+    assert "importance" not in heading and "alignment" not in heading and "entropy" in heading
+    assert "The importance was not measured: only heads of an encoder-decoder Transformer can be ablated." in told.err

@@ -217,7 +217,10 @@ def _report_unscored(options: EvaluateOptions, lines: list[int], scores: "Bracke
             "Check that both files are in the same order, or raise MAX_ERROR in a --parameters file."
         )
     if not scores.overall.scored:
-        raise UserError(f"{name}: no sentence can be scored; {unscored[0][1]}: {unscored[0][2]}")
+        hint = " The parser confuses the tags of words and punctuation, which is not scored; train it longer."
+        raise UserError(
+            f"{name}: no sentence can be scored; {unscored[0][1]}: {unscored[0][2]}{hint if options.run else ''}"
+        )
     for status, position, reason in unscored:
         print_stderr(f"{name}: {position}: not scored ({status}): {reason}")
 

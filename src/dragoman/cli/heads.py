@@ -53,6 +53,10 @@ def heads(
         print(json.dumps(report, ensure_ascii=False))
     else:
         _print_report(report)
+        if importance and "importance" not in report:
+            print_stderr(
+                "The importance was not measured: only heads of an encoder-decoder Transformer can be ablated."
+            )
         print_stderr(f"Saved to {run_dir.head_reports_dir}; docs/heads.md explains the numbers.")
 
 
@@ -68,8 +72,11 @@ def _print_report(report: dict[str, Any]) -> None:
     from dragoman.evaluation.tables import align_columns
 
     heading = ["kind", "layer", "head", "importance", "offset", "rare", "alignment", *_COLUMNS, "badges"]
-    rows = align_columns([heading, *(_report_row(head) for head in report["heads"])])
-    print(rows)
+    columns = zip(heading, *map(_report_row, report["heads"]), strict=True)
+    rows = zip(
+        *(column for column in columns if any(column[1:])), strict=True
+    )  # without columns that were not measured
+    print(align_columns([list(row) for row in rows]))
     data = report["data"]
     print(f"loss {report['loss']:.4f} on {format_count(data['sentences'], 'pair')} of {data['name']}")
 
