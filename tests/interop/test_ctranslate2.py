@@ -205,7 +205,7 @@ def test_a_full_disk_leaves_the_older_export_and_no_litter(nursery, trained, tmp
 
 def test_without_ctranslate2_it_says_what_to_install(trained, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
-    with pytest.raises(UserError, match=r'CTranslate2 cannot be imported .*pip install "dragoman\[bench\]"'):
+    with pytest.raises(UserError, match=r'CTranslate2 cannot be imported .*pip install -e "\.\[bench\]"'):
         export_run(trained, tmp_path / "new" / "export")
     assert list(tmp_path.iterdir()) == []
 

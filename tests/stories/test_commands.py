@@ -100,7 +100,9 @@ def test_averaging_other_checkpoints_makes_another_model(command, own_run):
 def test_info_tells_what_the_model_is_and_how_far_it_came(command, trained):
     found = json.loads(command("info", trained, "--json").out)
     assert (found["steps"], found["of"], found["damaged"]) == (8, 8, [])
-    assert "1+1 layers, width 16" in command("info", trained).out
+    printed = command("info", trained).out
+    assert "1+1 layers, width 16" in printed and "steps                 8 of 8" in printed
+    assert "the mean of the checkpoints at steps" in printed
 
 
 @pytest.mark.parametrize("name", ["page.html", "picture.png"])

@@ -156,7 +156,7 @@ def test_a_port_that_is_taken_is_refused_before_the_training_begins(command, toy
 def test_others_may_not_watch_without_a_token(command, trained):
     told = command("watch", trained, "--host", "0.0.0.0")
     assert told.code == 2
-    assert "set --token" in told.err
+    assert "Set --token" in told.err
     assert command("watch", trained / "recipe.toml").code == 2
 
 

@@ -170,7 +170,10 @@ def decoding_engines(
 def _is_installed(name: str, package: str, on_notice: OnBenchmarkNotice) -> bool:
     is_installed = installed_version(package) is not None
     if not is_installed:
-        on_notice(f'{name} is skipped because it is not installed; run `pip install "dragoman[bench]"`.')
+        on_notice(
+            f"{name} is skipped because it is not installed; "
+            'run `pip install -e ".[bench]"` in the directory of Dragoman.'
+        )
     return is_installed
 
 

@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 import typer
@@ -35,11 +36,30 @@ from dragoman.malloc import keep_freed_memory
 app = typer.Typer(
     name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
-for verb in (
-    quickstart, check, init, train, watch, translate, parse, pronounce, inflect, generate, evaluate, attention, heads,
-    serve, average, shortlist, export, info, lab, bench,
-):  # fmt: skip
-    app.command()(verb)
+_SUMMARIES: dict[Callable[..., None], str] = {
+    quickstart: "Train, score and inspect a small translator in a few minutes.",
+    check: "Check a parallel corpus before training.",
+    init: "Print a commented recipe to edit.",
+    train: "Train a model from text files.",
+    watch: "Serve a live page of a training.",
+    translate: "Translate text.",
+    parse: "Parse sentences into trees.",
+    pronounce: "Convert words to phonemes.",
+    inflect: "Inflect lemmas.",
+    generate: "Continue a text with a language model.",
+    evaluate: "Score a model with the metrics of its task.",
+    attention: "Write a page or picture of all attention weights.",
+    heads: "Report what each attention head does.",
+    serve: "Serve models over HTTP, with a web page.",
+    average: "Average the weights of checkpoints.",
+    shortlist: "Learn a lexical shortlist for faster translation.",
+    export: "Convert a model to CTranslate2.",
+    info: "Describe a run.",
+    lab: "Reproduce the paper's experiments.",
+    bench: "Measure speed on this machine.",
+}
+for _command, _summary in _SUMMARIES.items():
+    app.command(short_help=_summary)(_command)
 
 
 def _print_version(wanted: bool) -> None:

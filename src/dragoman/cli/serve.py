@@ -4,12 +4,12 @@ import asyncio
 import logging
 import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from dragoman.cli.network import check_token, require_serve_packages, server_url
 from dragoman.cli.options import DeviceOption, PrecisionOption
 from dragoman.cli.progress import print_stderr
 from dragoman.errors import UserError
@@ -54,12 +54,13 @@ def serve(
 
     The server has a native API and, for translators, the LibreTranslate API; /docs describes both. Ctrl-C or
     SIGTERM stops the server after all accepted requests are answered."""
-    _require_extra()
+    require_serve_packages()
     from dragoman.server.limits import Limits
     from dragoman.server.serve import ServerConfig, bind_socket
     from dragoman.server.serve import serve as serve_until_stopped
 
-    _check_token(host, token, confirmed=without_token and open_to_all)
+    remedy = "Set --token, or give both --without-token and --open-to-all."
+    check_token(host, token, remedy, is_required=not (without_token and open_to_all))
     for run in runs:
         Run(run).read_recipe()  # report at once what the worker would report after seconds
     config = ServerConfig(
@@ -78,27 +79,8 @@ def serve(
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.WARNING)
     logging.getLogger("dragoman.server").setLevel(logging.INFO if log_requests else logging.WARNING)
     listen_socket = bind_socket(host, port)
-    address = listen_socket.getsockname()
-    asyncio.run(serve_until_stopped(config, listen_socket, lambda service: _announce(address, service)))
-
-
-def _require_extra() -> None:
-    missing = [name for name in ("fastapi", "httptools", "python_multipart", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise UserError(f'{", ".join(missing)} not installed; run `pip install "dragoman[serve]"`.')
-
-
-def _check_token(host: str, token: str | None, *, confirmed: bool) -> None:
-    """Require a token on non-loopback hosts."""
-    from dragoman.server.serve import is_loopback
-
-    if token is not None and not re.fullmatch(r"[\x21-\x7e]{8,512}", token):
-        raise UserError("--token must have 8 to 512 ASCII letters, digits and punctuation marks, without spaces.")
-    if token is None and not is_loopback(host) and not confirmed:
-        raise UserError(
-            f"--host {host} is reachable from other machines, and without --token anyone can use the server. "
-            "Set --token, or give both --without-token and --open-to-all."
-        )
+    url = server_url(listen_socket)
+    asyncio.run(serve_until_stopped(config, listen_socket, lambda service: _announce(url, service)))
 
 
 def _parse_languages(languages: list[str]) -> dict[str, tuple[str, str]]:
@@ -113,10 +95,9 @@ def _parse_languages(languages: list[str]) -> dict[str, tuple[str, str]]:
     return pairs
 
 
-def _announce(address: Any, service: Any) -> None:
+def _announce(url: str, service: Any) -> None:
     """Print the URL to stdout and the models to stderr."""
-    host, port = address[:2]
-    print(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/", flush=True)
+    print(url, flush=True)
     for model in service.info()["models"]:
         pair = f"{model['source_name']} to {model['target_name']}"
         description = pair if model["has_language_pair"] else model["noun"]

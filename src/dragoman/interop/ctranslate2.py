@@ -171,7 +171,9 @@ def _model_spec(translator: SequenceModel) -> Any:
         from ctranslate2.specs import TransformerSpec
         from ctranslate2.specs.common_spec import Activation
     except ImportError as error:
-        raise UserError(f'CTranslate2 cannot be imported ({error}); run `pip install "dragoman[bench]"`.') from None
+        raise UserError(
+            f'CTranslate2 cannot be imported ({error}); run `pip install -e ".[bench]"` in the directory of Dragoman.'
+        ) from None
     config = _transformer_config(translator.recipe)
     spec = TransformerSpec.from_config(
         (config.layers, config.decoder_depth),
