@@ -174,6 +174,16 @@ def test_two_models_are_compared_side_by_side(viewer):
     assert viewer.locator("#view .dv-side h3").all_text_contents() == ["there", "rival"]
 
 
+def test_the_viewer_fits_a_phone(visit, served):
+    """The comparison was once wider than the page."""
+    page = visit(served, viewport={"width": 360, "height": 740})
+    look_at(page)
+    for tab in ("Heads", "Alignment", "Beam", "Compare"):
+        open_tab(page, tab)
+        drawn(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 def test_the_url_restores_the_view(visit, viewer):
     open_tab(viewer, "Alignment")
     viewer.wait_for_function("() => location.hash.includes('tab=alignment')")

@@ -69,6 +69,14 @@ def test_two_spaces_stand_for_a_tab(visit, served):
     assert page.locator("#model option").all_text_contents() == ["inflector", "parser"]
 
 
+def test_the_choice_of_models_without_languages_is_above_the_text(visit, served):
+    """It once overlapped the text, because nothing else gave its bar a height."""
+    page = visit(served, served_with([INFLECTOR, PARSER], [], "went"))
+    page.wait_for_selector("#model:visible")
+    choice, text = page.locator("#model").bounding_box(), page.locator("#source").bounding_box()
+    assert choice["y"] + choice["height"] <= text["y"]
+
+
 def test_a_language_model_generates_when_the_button_is_pressed(visit, served):
     questions = []
     page = visit(served, served_with([WRITER], questions, " ran away."))

@@ -1,6 +1,7 @@
 """The FastAPI application: the routes of `/v1`, of operations and of the web page."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from html import escape
@@ -194,11 +195,11 @@ def _render_api_docs(description: dict[str, Any]) -> str:
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Dragoman API</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<link rel="stylesheet" href="server/page/page.css"><main><h1>Dragoman API</h1>'
-        '<p>Machine-readable: <a href="openapi.json">openapi.json</a>. Errors are '
-        "<code>{error, code, field, request_id}</code>; 429 and 503 have a <code>Retry-After</code> header.</p>"
-        + "".join(routes)
-        + "</main></html>"
+        '<link rel="icon" type="image/svg+xml" href="server/page/icon.svg">'
+        '<link rel="stylesheet" href="server/page/page.css"><main class="api"><h1>Dragoman API</h1>'
+        '<p>The same as an OpenAPI description: <a href="openapi.json">openapi.json</a>. Errors have the fields '
+        "<code>error</code>, <code>code</code>, <code>field</code> and <code>request_id</code>; 429 and 503 have a "
+        "<code>Retry-After</code> header.</p>" + "".join(routes) + "</main></html>"
     )
 
 
@@ -208,18 +209,21 @@ def _render_route(method: str, path: str, operation: dict[str, Any], schemas: di
     if "$ref" in schema:
         schema = schemas[schema["$ref"].rpartition("/")[2]]
     required = schema.get("required", ())
+    query = {parameter["name"]: parameter for parameter in operation.get("parameters", ())}
     rows = "".join(
         _render_field(name, field, name in required)
-        for name, field in schema.get("properties", {}).items()
+        for name, field in {**query, **schema.get("properties", {})}.items()
         if not field.get("deprecated")
     )
-    table = f"<table><tr><th>field<th>description<th>default</tr>{rows}</table>" if rows else ""
+    title = "parameter" if query else "field"
+    table = f"<table><tr><th>{title}<th>description<th>default</tr>{rows}</table>" if rows else ""
     formats = " or ".join(f"<code>{escape(name)}</code>" for name in content)
-    body = f"<p>Body: {formats}.</p>" if content else ""
-    description = escape(operation.get("description", ""))
+    body = f"<p>Body: {formats}</p>" if content else ""
+    description = re.sub("`(.+?)`", r"<code>\1</code>", escape(operation.get("description", "")))
     return f"<h2><code>{method} {escape(path)}</code></h2><p>{description}</p>{body}{table}"
 
 
 def _render_field(name: str, schema: dict[str, Any], required: bool) -> str:
-    default = "required" if required else escape(str(schema.get("default")))
-    return f"<tr><td><code>{escape(name)}</code><td>{escape(schema.get('description', ''))}<td>{default}</tr>"
+    default = schema.get("default")
+    shown = "required" if required else "" if default is None else f"<code>{escape(json.dumps(default))}</code>"
+    return f"<tr><td><code>{escape(name)}</code><td>{escape(schema.get('description', ''))}<td>{shown}</tr>"

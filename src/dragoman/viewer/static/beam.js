@@ -66,7 +66,7 @@ function layoutTree(nodes) {
     boxes.set(node.id, {
       x: left[node.step] ?? 0,
       y: y * LEAF + 34,
-      width: textWidth(nodeLabel(node, marked), PIECE) + 12,
+      width: textWidth(nodeLabel(node, marked), PIECE, node.status === "chosen") + 12,
     });
     own.forEach((child, i) => {
       if (i) row++;

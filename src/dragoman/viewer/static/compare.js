@@ -46,7 +46,7 @@ export function comparePanel(records, store, theme, onSentence) {
     note.textContent =
       records.length > 1
         ? `${KIND_INFO[kind].name}, ${headsLabel(first.data, kind, heads)}, for both. Select heads in the Heads tab.`
-        : "No record to compare with yet.";
+        : "Enter another sentence to compare with this one.";
   }
 
   /** @param {Set<keyof State>} changes */

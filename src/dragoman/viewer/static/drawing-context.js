@@ -156,13 +156,14 @@ const measured = new Map();
  * Return the width of a text in pixels.
  * @param {string} text
  * @param {number} [size]
+ * @param {boolean} [bold]
  */
-export function textWidth(text, size = 13) {
+export function textWidth(text, size = 13, bold = false) {
   if (!ruler) return text.length * size * 0.6;
-  const key = `${size} ${text}`;
+  const key = `${size} ${bold} ${text}`;
   const known = measured.get(key);
   if (known !== undefined) return known;
-  ruler.font = `400 ${size}px ${FONT}`;
+  ruler.font = `${bold ? 600 : 400} ${size}px ${FONT}`;
   const { width } = ruler.measureText(text);
   if (measured.size > 5000) measured.clear();
   measured.set(key, width);

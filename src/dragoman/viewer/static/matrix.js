@@ -17,6 +17,7 @@ import { drawOnCanvas, truncate, textWidth } from "./drawing-context.js";
 
 const BAR = 34; // pixels of the longest bar of a marginal
 const LETTER = 12;
+const RECEIVED = "received"; // title of the marginal below the matrix
 
 /**
  * Return the layout of a matrix that fits into a width.
@@ -27,7 +28,7 @@ const LETTER = 12;
 function matrixLayout({ rows, columns }, room) {
   const widest = (/** @type {import("./attention-data.js").Unit[]} */ units) =>
     Math.max(0, ...units.map((unit) => textWidth(truncate(visiblePiece(unit.label)), LETTER)));
-  const left = Math.ceil(widest(rows)) + 14;
+  const left = Math.ceil(Math.max(widest(rows), textWidth(RECEIVED, 10))) + 14;
   const slant = Math.SQRT1_2 * widest(columns);
   const right = Math.max(BAR + 48, Math.ceil(slant));
   const cell = Math.floor(Math.min(32, Math.max(11, (room - left - right) / columns.length)));
@@ -81,7 +82,7 @@ export function matrixDrawing({ values, rows, columns }, layout, theme, grey) {
           grey && column.special,
         );
       });
-      context.text(left - 8, top + high + 12, "received", { size: 10, anchor: "end", fill: theme.faint });
+      context.text(left - 8, top + high + 12, RECEIVED, { size: 10, anchor: "end", fill: theme.faint });
       context.text(left + wide + 8, top - 8, "on words", { size: 10, fill: theme.faint });
 
       /**
