@@ -120,6 +120,18 @@ def test_the_page_ends_when_the_training_is_killed(trained):
     assert until(lambda: not answers(port))
 
 
+def test_stopping_the_page_while_it_is_open_writes_nothing(trained):
+    """uvicorn complained about the stream of events, which had not ended."""
+    command = [sys.executable, "-m", "dragoman", "watch", str(trained), "--port", "0"]
+    page = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert page.stdout
+    with urllib.request.urlopen(page.stdout.readline().strip() + "events", timeout=60) as stream:
+        stream.readline()
+        page.send_signal(signal.SIGINT)
+        _, errors = page.communicate()
+    assert (page.returncode, errors) == (0, "")
+
+
 def answers(port):
     try:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()

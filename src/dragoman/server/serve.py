@@ -133,6 +133,7 @@ def uvicorn_config(guard: GuardMiddleware, limits: Limits) -> uvicorn.Config:
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="critical",  # the middleware logs what fails; uvicorn would also report streams that a shutdown ends
         access_log=False,
         server_header=False,
         backlog=_BACKLOG,
