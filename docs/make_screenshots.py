@@ -1,4 +1,4 @@
-"""Write page.png, viewer.png and training.png: screenshots of the served page, the viewer and the page of a training.
+"""Write page.png, viewer.png, training.png and tree.png: the served page, the viewer, a training and a parse tree.
 
     python docs/make_screenshots.py runs/quickstart
 
@@ -21,8 +21,15 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from dragoman.evaluation.trees import read_tree
+from dragoman.viewer.tree_drawing import tree_page
+
 HERE = Path(__file__).parent
 SENTENCE = "The lamp is old, but it works."
+TREE = (
+    "(TOP (S (NP (DT The) (NN company)) (VP (VBD said) (SBAR (S (NP (PRP it)) (VP (MD will) (RB not) (VP (VB sell) "
+    "(NP (PRP$ its) (NNS shares)) (PP (IN in) (NP (DT the) (NN bank))) (NP (JJ next) (NN year))))))) (. .)))"
+)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 COLOURS = 200  # enough for a page, at a quarter of the size
 
@@ -93,6 +100,14 @@ def capture_training(page: Any, address: str) -> None:
     save_picture(page.screenshot(), "training.png")
 
 
+def capture_tree(page: Any) -> None:
+    """Capture a page of `dragoman parse --format html`."""
+    page.goto("about:blank")  # without the security policy of the page before
+    page.set_viewport_size({"width": 1120, "height": 630})
+    page.set_content(tree_page([read_tree(TREE)]))
+    save_picture(page.screenshot(), "tree.png")
+
+
 def main(run: str) -> None:
     """Write all pictures."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
@@ -105,6 +120,7 @@ def main(run: str) -> None:
             capture_viewer(page)
         with run_server("watch", run) as address:
             capture_training(page, address)
+        capture_tree(page)
         browser.close()
 
 
