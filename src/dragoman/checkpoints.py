@@ -321,9 +321,15 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
     return {name: (tensor / len(paths)).float() for name, tensor in sums.items()}
 
 
-def write_averaged_weights(run: Run, count: int, average_of: str) -> list[int]:
+def candidate_averages(folder: Path, count: int, average_of: str) -> list[list[Path]]:
+    """Return checkpoints whose means may become the model: `count` and half as many, the last one and the best one."""
+    numbers = [(count, average_of), (-(-count // 2), average_of), (1, "last"), (1, "best")]
+    candidates = [select_checkpoints(folder, number, kind) for number, kind in numbers]
+    return list({tuple(paths): paths for paths in candidates}.values())
+
+
+def write_averaged_weights(run: Run, paths: list[Path]) -> list[int]:
     """Write the mean of some checkpoints as the weights of the run; return the steps of the checkpoints."""
-    paths = select_checkpoints(run.checkpoints_dir, count, average_of)
     source, target = read_tokenizers(run, run.read_recipe().tokenizer.joint)
     steps, progress = [int(path.name) for path in paths], read_progress(paths[0])
     metadata = {

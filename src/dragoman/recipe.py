@@ -167,7 +167,11 @@ class TrainingConfig(Config):
     patience: int = Field(0, ge=0, description="validations without improvement until early stopping; 0: off")
     checkpoint_every: int = Field(1000, ge=1, description="steps between checkpoints")
     keep: int = Field(5, ge=1, description="number of newest checkpoints to keep, in addition to the best")
-    average: int = Field(5, ge=1, description="checkpoints to average for the final model (section 6.1); 1: none")
+    average: int | None = Field(
+        None,
+        ge=1,
+        description="checkpoints to average for the final model (section 6.1); unset: what validates best",
+    )
     average_of: Literal["last", "best"] = Field(
         "last", description="average the newest checkpoints, or those with the lowest loss"
     )
@@ -179,7 +183,7 @@ class TrainingConfig(Config):
 
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence if fewer checkpoints are kept than averaged."""
-        if self.average > self.keep:
+        if self.average and self.average > self.keep:
             yield f"average is {self.average}, but only {self.keep} checkpoints are kept; raise keep"
 
 

@@ -17,7 +17,7 @@ def average(
     ] = False,
 ) -> None:
     """Replace RUN's model by the average of its newest (or best) checkpoints, as in section 6.1 of the paper."""
-    from dragoman.checkpoints import write_averaged_weights
+    from dragoman.checkpoints import select_checkpoints, write_averaged_weights
     from dragoman.run import Run
 
     run_dir = Run(run)
@@ -26,7 +26,7 @@ def average(
         raise UserError(f"{run_dir} has no checkpoints to average; create them with `dragoman train`.")
     kind: Literal["best", "last"] = "best" if best else "last"
     with run_dir.lock():
-        steps = write_averaged_weights(run_dir, count, kind)
+        steps = write_averaged_weights(run_dir, select_checkpoints(run_dir.checkpoints_dir, count, kind))
     print_stderr(
         f"{run_dir.weights_file} now contains the average of the checkpoints at steps {', '.join(map(str, steps))}."
     )

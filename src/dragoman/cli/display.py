@@ -138,11 +138,10 @@ class TerminalDisplay:
 
     def _show_finished(self, finished: TrainingFinished) -> None:
         """Print the result of the training."""
-        progress, averaged = finished.progress, finished.averaged_checkpoints
-        weights = f"the average of {averaged} checkpoints" if averaged > 1 else "the last checkpoint"
+        progress = finished.progress
         print_stderr(
             f"Trained {format_count(progress.step, 'step')} in {format_duration(progress.seconds)}. "
-            f"{finished.run} contains {weights}."
+            f"{finished.run} contains {finished.weights[0]}."
         )
         if progress.skipped_ever:
             skipped = format_count(progress.skipped_ever, "step")

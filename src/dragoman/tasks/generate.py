@@ -227,6 +227,7 @@ class GenerationTask(Task):
     """From the beginning of a text to what may follow."""
 
     name, noun, gerund, validation_metric = "generate", "language model", "Predicting", "bits per character"
+    higher_is_better = False
     model_class = "dragoman.tasks.generate:LanguageModel"
     unit = "window"
     is_language_model = True

@@ -172,6 +172,7 @@ class Scorer(ABC):
     """How a model of a task is scored."""
 
     validation_metric: str  # the name of the score during training: "BLEU"
+    higher_is_better = True  # whether a higher score of this metric is better
     max_scored_examples = 2000  # validation examples that are scored for the model card
 
     @abstractmethod

@@ -256,6 +256,7 @@ class PronunciationTask(WordTask):
     """From the letters of a word to its phones."""
 
     name, noun, gerund, validation_metric = "pronounce", "pronouncer", "Pronouncing", "WER"
+    higher_is_better = False
     model_class = "dragoman.tasks.word_tasks:Pronouncer"
     input_hint = "Type words, one per line"
     usage_examples = ('dragoman pronounce {run} "word"', "dragoman evaluate {run} --reference LEXICON")

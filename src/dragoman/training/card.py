@@ -1,10 +1,12 @@
 """The model card: the README.md of a run directory."""
 
+from collections.abc import Sequence
+
 from dragoman.errors import format_count
 from dragoman.recipe import Recipe
 from dragoman.tasks.info import describe_model, describe_vocabulary
 from dragoman.tasks.registry import get_task
-from dragoman.training.events import TrainingFinished, TrainingPlan
+from dragoman.training.events import ComparedWeights, TrainingFinished, TrainingPlan
 
 
 def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -> str:
@@ -39,7 +41,7 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         f"- {format_count(progress.step, 'step')} in {format_count(progress.seconds / 60, 'minute')} on {plan.device} "
         f"({format_count(plan.threads, 'thread')}), {format_count(progress.step / plan.steps_per_epoch, 'epoch')}",
         f"- Best validation loss {best_loss} at step {progress.best_step:,}",
-        f"- The weights are the mean of {format_count(finished.averaged_checkpoints, 'checkpoint')}",
+        *_describe_weights(finished.weights, task.validation_metric),
         "",
         "![curves](curves.png)",
         "",
@@ -50,3 +52,19 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         f"{search}All settings are in `recipe.toml`; run `dragoman train recipe.toml --run NEW` to train again.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _describe_weights(weights: Sequence[ComparedWeights], metric: str) -> list[str]:
+    """Return lines that name the chosen weights, and the scores of all candidates."""
+
+    def describe(candidate: ComparedWeights) -> str:
+        score = "" if candidate.score is None else f"{metric} {candidate.score:.1f}, "
+        return f"{score}loss {candidate.loss:.3f}"
+
+    chosen, *others = weights
+    if not others:
+        return [f"- The weights are {chosen}"]
+    return [
+        f"- The weights are {chosen} ({describe(chosen)}), the best of these candidates on validation examples:",
+        *(f"  - {other}: {describe(other)}" for other in others),
+    ]

@@ -67,12 +67,26 @@ class CheckpointSaved:
 
 
 @dataclass(frozen=True)
+class ComparedWeights:
+    """The mean of some checkpoints, and its score on validation examples."""
+
+    steps: tuple[int, ...]  # of the checkpoints, newest first
+    loss: float = math.nan
+    score: float | None = None  # of the task's validation metric
+
+    def __str__(self) -> str:
+        if len(self.steps) == 1:
+            return f"the checkpoint at step {self.steps[0]:,}"
+        return f"the mean of the checkpoints at steps {', '.join(f'{step:,}' for step in reversed(self.steps))}"
+
+
+@dataclass(frozen=True)
 class TrainingFinished:
     """The training is over and the model is written and scored."""
 
     run: Run
     progress: TrainingProgress
-    averaged_checkpoints: int  # whose mean became the model
+    weights: tuple["ComparedWeights", ...]  # the candidates for the model, best first; the first one was written
     scores: EvaluationScores  # on the validation data, with the recipe's beam
 
 

@@ -20,8 +20,9 @@ from dragoman.data.arrays import TokenPairs
 from dragoman.data.batches import IndexArray, Order, collate
 from dragoman.errors import TrainingStopped, UserError, did_you_mean_path, format_count
 from dragoman.malloc import keep_freed_memory
+from dragoman.model_files import copy_weights
 from dragoman.models.transducer import Source
-from dragoman.models.weights import running_statistics
+from dragoman.models.weights import named_weights, running_statistics
 from dragoman.parallel import ThreadPool
 from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
@@ -35,6 +36,7 @@ from dragoman.training.card import model_card
 from dragoman.training.distributed import SINGLE_PROCESS, World, init_world
 from dragoman.training.events import (
     CheckpointSaved,
+    ComparedWeights,
     OnTrainingEvent,
     StopRequest,
     TrainingEvent,
@@ -60,6 +62,7 @@ from dragoman.training.prepare import (
 MAX_SAMPLES = 6  # validation examples whose outputs are logged each time
 MAX_SAMPLE_CHARACTERS = 500  # of each text, so that a line of metrics.jsonl stays small
 _DRAW_EVERY_SECONDS = 60.0
+_MAX_AVERAGED = 5  # checkpoints, if the recipe does not say how many (section 6.1)
 
 
 def train(
@@ -165,7 +168,7 @@ class Trainer:
         if self.world.is_main_process:
             try:
                 yield self._finish()
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, ValidationInterrupted):
                 raise TrainingStopped("Stopped before the model was scored; everything is saved.") from None
 
     # Before the first step
@@ -324,7 +327,7 @@ class Trainer:
         # An interrupted validation is saved as not done, and repeated on resuming.
         step = self.progress.step
         try:
-            result = self.validate(step)
+            result = self.validate(step, self.config.validation_sample)
         except ValidationInterrupted:
             return
         best_loss, loss = self.progress.best_loss, result.loss if math.isfinite(result.loss) else None
@@ -347,11 +350,11 @@ class Trainer:
                 self._curves_drawn_at = time.monotonic()
         yield replace(result, is_best=is_best)
 
-    def validate(self, step: int) -> ValidationResult:
-        """Measure the loss on all validation pairs, and decode some of them greedily."""
+    def validate(self, step: int, examples: int) -> ValidationResult:
+        """Measure the loss on all validation pairs, and decode up to `examples` of them greedily."""
         loss = self.validation_loss()
         sample = self.task.validate_sample(
-            self.sequence_model, self.data.validation, self.config.validation_sample, loss,
+            self.sequence_model, self.data.validation, examples, loss,
             lambda _done, _total: self.stop.raise_if_requested(),
         )  # fmt: skip
         metric = "" if sample.score is None else self.task.validation_metric
@@ -387,7 +390,7 @@ class Trainer:
         self.progress = self.progress.with_changes(interim=not self._is_checkpoint_due())
         try:
             checkpoints.save_checkpoint(folder, self.progress, self.model, self.optimizer)
-            best = self.config.average if self.config.average_of == "best" else 1
+            best = (self.config.average or _MAX_AVERAGED) if self.config.average_of == "best" else 1
             checkpoints.prune_checkpoints(folder, self.config.keep, best)
         except OSError as error:
             last = self._last_saved_step
@@ -430,18 +433,46 @@ class Trainer:
         return f"The validation loss has not improved in {format_count(self.progress.stale, 'validation')}"
 
     def _finish(self) -> TrainingFinished:
-        # Average the checkpoints into the model, score it, and write the model card.
+        # Choose the weights of the model, score it, and write the model card.
         draw_curves(self.run)
-        averaged = checkpoints.write_averaged_weights(self.run, self.config.average, self.config.average_of)
+        weights = self._compare_weights()
+        checkpoints.write_averaged_weights(
+            self.run, [self.run.checkpoints_dir / f"{step:09d}" for step in weights[0].steps]
+        )
         model = load(self.run.folder, device=self.config.device)
         description = f"{self.task.gerund} the validation text"
         scores = self.task.evaluate(
             model, self.data.validation, lambda done, total: self.on_progress(ProgressUpdate(description, done, total))
         )
-        finished = TrainingFinished(self.run, self.progress, len(averaged), scores)
+        finished = TrainingFinished(self.run, self.progress, weights, scores)
         card = model_card(self.recipe, self._training_plan(self.config.steps), finished)
         write_atomically(self.run.card_file, card.encode())
         return finished
+
+    def _compare_weights(self) -> tuple[ComparedWeights, ...]:
+        """Score means of checkpoints, the last and the best one; return them best first.
+
+        The mean of checkpoints between which the model changed much can be worse than each of them. If the recipe says
+        how many checkpoints to average, there is only one candidate.
+        """
+        config, folder = self.config, self.run.checkpoints_dir
+        if config.average:
+            chosen = checkpoints.select_checkpoints(folder, config.average, config.average_of)
+            return (ComparedWeights(tuple(int(path.name) for path in chosen)),)
+        compared = []
+        candidates = checkpoints.candidate_averages(folder, min(config.keep, _MAX_AVERAGED), config.average_of)
+        for index, paths in enumerate(candidates):
+            self.on_progress(ProgressUpdate("Comparing checkpoints", index, len(candidates)))
+            copy_weights(checkpoints.average_checkpoints(paths), named_weights(self.model), paths[0])
+            result = self.validate(self.progress.step, 2 * config.validation_sample)
+            compared.append(ComparedWeights(tuple(int(path.name) for path in paths), result.loss, result.score))
+        return tuple(sorted(compared, key=self._rank_weights))
+
+    def _rank_weights(self, weights: ComparedWeights) -> tuple[float, float]:
+        """Return a sort key by score, then by loss; candidates without a finite score come last."""
+        score = math.nan if weights.score is None else weights.score
+        ranked = -score if self.task.higher_is_better else score
+        return math.inf if math.isnan(ranked) else ranked, math.inf if math.isnan(weights.loss) else weights.loss
 
 
 def select_samples(examples: Sequence[Example[Any]], outputs: Sequence[str]) -> tuple[ValidationSample, ...]:
