@@ -1,10 +1,10 @@
 """How good is a parser after how many trees?
 
     for trees in 1791 3582 7163; do
-        zcat ../shared/data/genia/train.clean.trees.gz | head -n $trees > genia-$trees.trees
+        zcat data/genia/train.clean.trees.gz | head -n $trees > genia-$trees.trees
         dragoman train recipes/genia-parse.toml --set data.file=genia-$trees.trees --run runs/genia-$trees
     done
-    python benchmarks/parsing_curve.py runs/genia-* --reference ../shared/data/genia/dev.clean.trees.gz
+    python benchmarks/parsing_curve.py runs/genia-* --reference data/genia/dev.clean.trees.gz
 
 Parses the words of the reference with every run, counts the training trees of each, prints a table, plots the curve
 beside results of the literature, and writes one JSON record.
