@@ -197,3 +197,5 @@ def test_the_openapi_description_describes_every_field(server):
     fields = described["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]
     assert {"text", "texts", "beam", "n_best", "prefix", "details", "stream"} <= fields.keys()
     assert all("description" in field for field in fields.values())
+    error = server.get("/nowhere").json()
+    assert described["components"]["schemas"]["ErrorResponse"]["properties"].keys() == error.keys()

@@ -59,7 +59,7 @@ def test_a_text_keeps_its_lines_and_each_sentence_its_translation(server, model)
     first, second, third = model.translate(["a b!", "C d!", "e f"])
     assert answer["text"] == f"  {first} {second}\n\n\n{third}\n"
     whole = server.post("/v1/translate", {"text": "a b! C d!", "split": False}).json()["translations"][0][0]
-    assert whole["text"] == model.translate("a b! C d!")
+    assert whole["text"] == model.translate("a b! C d!", split=False)
 
 
 def test_an_empty_text_is_translated_as_an_empty_one(server):

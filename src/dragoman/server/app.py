@@ -20,14 +20,15 @@ from dragoman.server.access import AccessPolicy
 from dragoman.server.limits import Limits, RouteLimits
 from dragoman.server.old_names import DEPRECATED_AT
 from dragoman.server.problems import EXCEPTION_HANDLERS, Problem, http_error_response
-from dragoman.server.routing import (
-    Service,
+from dragoman.server.schemas import (
+    AttentionRequest,
+    TranslateRequest,
+    TranslateResponse,
     error_responses,
     json_response,
     validation_problem,
 )
-from dragoman.server.schemas import AttentionRequest, TranslateRequest, TranslateResponse
-from dragoman.server.service import TranslationService
+from dragoman.server.service import Service, TranslationService
 
 _PAGE_FILES = Path(str(files("dragoman.server"))) / "page"
 _VIEWER_FILES = Path(str(files("dragoman.viewer"))) / "static"

@@ -16,15 +16,17 @@ from dragoman.server.access import AccessPolicy, token_required
 from dragoman.server.languages import language_name
 from dragoman.server.limits import RouteLimits
 from dragoman.server.problems import Problem
-from dragoman.server.routing import Service, error_responses, json_response, validation_problem
 from dragoman.server.schemas import (
     DetectedLanguage,
     DetectRequest,
     LibreLanguage,
     LibreTranslateRequest,
     LibreTranslateResponse,
+    error_responses,
+    json_response,
+    validation_problem,
 )
-from dragoman.server.service import TranslationService, split_for
+from dragoman.server.service import Service, TranslationService, split_for
 from dragoman.text.sentences import SegmentedText, split_sentences
 
 _FRONTEND_TIMEOUT_MILLISECONDS = 500  # that LibreTranslate's page waits after the last key

@@ -1,18 +1,23 @@
-"""The requests and responses of the API as pydantic models: they validate requests and describe the API."""
+"""The requests and responses of the API: pydantic models that validate and describe them, JSON, validation errors."""
 
+import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
+from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from dragoman.errors import did_you_mean
 from dragoman.server.limits import Limits
+from dragoman.server.problems import Problem
 
 _DEFAULT_LIMITS = Limits()  # shown in the description of the API; a server may have lower ones
-_REPEATABLE_NAME = re.compile(
-    r"[A-Za-z_]\w{0,39}", re.ASCII
-)  # anything else may be text that a client has sent by mistake
+# A name that an error may repeat; anything else may be text that was sent by mistake.
+_REPEATABLE_NAME = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII)
+_ERRORS_OF_ALL_ROUTES = (401, 403, 421, 503)
+_ERRORS_OF_ROUTES_WITH_BODY = (400, 408, 413, 415, 422, 429)
 _Name = Annotated[str, StringConstraints(max_length=256)]
 _RequestText = Annotated[str, StringConstraints(max_length=_DEFAULT_LIMITS.text_characters)]
 _RequestTexts = Annotated[list[_RequestText], Field(min_length=1, max_length=_DEFAULT_LIMITS.texts)]
@@ -118,13 +123,6 @@ class DetectRequest(BaseModel):
     api_key: str | None = Field(None, max_length=1024, description="the token, if the server requires one")
 
 
-FIELD_NAMES = {
-    name
-    for request in (TranslateRequest, AttentionRequest, LibreTranslateRequest, DetectRequest)
-    for name in request.model_fields
-}
-
-
 class TokenSpan(BaseModel):
     """A token of a translation and the characters that it covers."""
 
@@ -184,3 +182,38 @@ class LibreTranslateResponse(BaseModel):
     translatedText: str | list[str]  # noqa: N815  LibreTranslate's name
     alternatives: list[Any] | None = None
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
+
+
+_FIELD_NAMES = {
+    name
+    for request in (TranslateRequest, AttentionRequest, LibreTranslateRequest, DetectRequest)
+    for name in request.model_fields
+}
+
+
+def error_responses(*codes: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
+    """Return the error responses of a route for the description of the API."""
+    all_codes = {*_ERRORS_OF_ALL_ROUTES, *codes, *(_ERRORS_OF_ROUTES_WITH_BODY if body else ())}
+    return {code: {"model": ErrorResponse} for code in sorted(all_codes)}
+
+
+def json_response(content: Any, limits: Limits, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a JSON response; raise a problem if it is too large."""
+    body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    if len(body) > limits.response_bytes:
+        message = f"The response would have more than {limits.response_bytes} bytes; send fewer texts or options."
+        raise Problem(422, "answer_too_large", message)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def validation_problem(errors: Sequence[Mapping[str, Any]], status: int) -> Problem:
+    """Return the problem for pydantic's errors, without any value that the client has sent."""
+    first = errors[0]
+    if first["type"] == "unknown_field":
+        return Problem(status, "invalid", first["msg"], field=first["ctx"]["name"])
+    if first["type"] == "extra_forbidden":
+        return Problem(status, "invalid", "Unknown field; /docs lists the fields of each route.")
+    if first["type"] == "json_invalid":
+        return Problem(status, "not_json", "The body is not valid JSON.")
+    path = [str(part) for part in first["loc"] if isinstance(part, int) or part in _FIELD_NAMES]
+    return Problem(status, "invalid", f"{first['msg']}.", field=".".join(path) or None)

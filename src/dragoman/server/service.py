@@ -1,9 +1,11 @@
-"""What the routes do: choose a model, split texts, send requests to the worker, join the results. Knows no HTTP."""
+"""What the routes do: choose a model, split texts, send requests to the worker, join the results."""
 
 import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
 
 from dragoman import __version__
 from dragoman.server.admission import Admission
@@ -194,6 +196,14 @@ class TranslationService:
 def split_for(model: Mapping[str, Any], text: str, *, split: bool = True) -> SegmentedText:
     """Split a text into what a model, an entry of `/v1/info`, reads at once: sentences, or lines without `split`."""
     return split_sentences(text, lines_only=not (split and model["reads_sentences"]))
+
+
+async def _get_service(request: Request) -> TranslationService:
+    service: TranslationService = request.app.state.service
+    return service
+
+
+Service = Annotated[TranslationService, Depends(_get_service)]  # a parameter of the routes
 
 
 def _search_options(request: TranslateRequest) -> dict[str, Any]:
