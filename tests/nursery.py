@@ -72,6 +72,7 @@ def answer(request: dict[str, Any]) -> int:
         try:
             become(request)
         except SystemExit as left:
+            sys.stdout.flush()
             os._exit(left.code if isinstance(left.code, int) else 1)
         except BaseException:
             import traceback

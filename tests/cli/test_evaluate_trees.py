@@ -124,7 +124,7 @@ def test_eleven_errors_pass_as_they_do_with_evalb(evaluated):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["RUN", "--hypotheses", "a", "--reference", "a"], "needs --reference, the gold trees, and either a RUN"),
+        (["RUN", "--hypotheses", "a", "--reference", "a"], "RUN: no such run directory."),
         (["--hypotheses", "a", "--reference", "a", "--against", "RUN"], "--against is not supported for --task parse"),
         (["--hypotheses", "a"], "Parsing needs --reference, the gold trees, and either a RUN"),
         (["--reference", "a"], "Parsing needs --reference"),

@@ -217,4 +217,4 @@ def test_a_text_longer_than_any_in_training_is_translated_in_parts(trained):
 def test_a_text_that_had_to_be_cut_is_told_of(command, trained):
     told = command("translate", trained, "--json", ". ".join(["a b c d e"] * 3), "a b")
     assert [json.loads(line)[0]["parts"] > 1 for line in told.out.splitlines()] == [True, False]
-    assert "1 sentence is longer than any in the training data and was translated in parts" in told.err
+    assert "Split 1 sentence longer than any in the training data into parts" in told.err

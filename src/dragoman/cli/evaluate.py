@@ -19,6 +19,7 @@ from dragoman.cli.options import (
 )
 from dragoman.errors import UserError
 from dragoman.presets import TASKS, import_object
+from dragoman.run import Run
 
 
 def evaluate(
@@ -59,8 +60,7 @@ def evaluate(
     Parsing is scored as by EVALB; see docs/parsing.md. Pronunciation and inflection need only --reference, a lexicon;
     see docs/pronunciation.md.
     """
-    named = task or _task_of_run(run)
-    check_task(named)
+    named = _select_task(task, run)
     decoding: dict[str, Any] = {
         "beam": beam, "length_penalty": length_penalty, "precision": precision, "shortlist": shortlist
     }  # fmt: skip
@@ -68,16 +68,21 @@ def evaluate(
         if named != "translate":
             raise UserError(f"--no-split is not supported for --task {named}; remove it.")
         decoding["split"] = False
-    question = EvaluateOptions(
+    options = EvaluateOptions(
         named, run, source, reference, hypotheses, against, worst, output, parameters, sentences, ignore_stress,
         as_json, device, decoding,
     )  # fmt: skip
     evaluator: Callable[[EvaluateOptions], None] = import_object(TASKS[named].evaluator)
-    evaluator(question)
+    evaluator(options)
 
 
-def _task_of_run(run: Path | None) -> str:
-    """Return the task of a run; without a run, translate."""
-    from dragoman.run import Run
-
-    return Run(run).read_recipe().task if run else "translate"
+def _select_task(task: str | None, run: Path | None) -> str:
+    """Return the task of the run, or without a run the given one; raise a UserError if they differ."""
+    if task is not None:
+        check_task(task)
+    if run is None:
+        return task or "translate"
+    trained_for = Run(run).read_recipe().task
+    if task not in (None, trained_for):
+        raise UserError(f"{run} was trained for task {trained_for}; remove --task {task}.")
+    return trained_for

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dragoman
+from dragoman.cli.line_io import load_for_task
 from dragoman.cli.progress import print_stderr, progress_bar, status_spinner
 from dragoman.errors import UserError, format_count
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from dragoman.evaluation.error_rates import ScoringScheme
     from dragoman.tasks.sequence_model import SequenceModel
     from dragoman.tasks.task import Example
-    from dragoman.tasks.word_tasks import WordTask
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _translate_sources(run: Path, sources: list[str] | None, expected: int, opti
             f"--source has {format_count(len(sources), 'line')} but --reference has {expected:,}; the files must "
             "be aligned line by line."
         )
-    model = dragoman.load(run, device=options.device)
+    model = load_for_task(run, "translate", options.device)
     with progress_bar(f"Translating with {run}", len(sources)) as progress:
         translations: list[str] = model.predict(sources, progress=progress, **options.decoding)
         return translations
@@ -170,10 +170,8 @@ def evaluate_trees(options: EvaluateOptions) -> None:
 
 def _parse_references(options: EvaluateOptions) -> tuple[list[int], list[str], list[str]]:
     """Parse the words of the reference; return sentence numbers, the run's trees and the reference trees."""
-    from dragoman.cli.line_io import load_for_task
-
     assert options.run, "_check_parse_options requires it"
-    model = load_for_task(options.run, "parse", options.device)
+    model = dragoman.load(options.run, device=options.device)
     examples = model.task.read_examples(options.source, options.reference, print_stderr)
     outputs = options.model_outputs(model, examples)
     options.write_outputs(outputs)
@@ -256,10 +254,14 @@ def evaluate_inflections(options: EvaluateOptions) -> None:
 def _evaluate_words(options: EvaluateOptions, manner: "ScoringScheme") -> None:
     """Print the error rates of a word task."""
     from dragoman.evaluation import error_rates, tables
+    from dragoman.tasks.registry import get_task
+    from dragoman.tasks.word_tasks import WordTask
 
     _check_word_options(options)
     model = dragoman.load(options.run, device=options.device) if options.run else None
-    task = replace(_word_task(options.task, model), scheme=manner)
+    task = model.task if model else get_task(options.task)
+    assert isinstance(task, WordTask), f"{task.name} is not a word task"
+    task = replace(task, scheme=manner)
     examples = task.read_examples(None, options.reference, print_stderr)
     outputs = (
         options.model_outputs(model, examples)
@@ -291,20 +293,8 @@ def _check_word_options(options: EvaluateOptions) -> None:
         )
 
 
-def _word_task(name: str, model: "SequenceModel | None") -> "WordTask":
-    """Return the task of a model, or without a model the task of this name."""
-    from dragoman.tasks.registry import get_task
-    from dragoman.tasks.word_tasks import WordTask
-
-    task = model.task if model else get_task(name)
-    if task.name != name or not isinstance(task, WordTask):
-        raise UserError(f"{model.run if model else name} is a {task.noun}, which --task {name} cannot score.")
-    return task
-
-
 def evaluate_language_model(options: EvaluateOptions) -> None:
     """Print the perplexity and bits per byte of a text under a language model."""
-    from dragoman.cli.line_io import load_for_task
     from dragoman.evaluation.perplexity import perplexity_table, to_json
     from dragoman.tasks.generate import LanguageModel
 
@@ -312,7 +302,7 @@ def evaluate_language_model(options: EvaluateOptions) -> None:
     options.reject_search_options()
     if options.run is None:
         raise UserError("--task generate needs a RUN and --reference, the text to score.")
-    model = load_for_task(options.run, "generate", options.device)
+    model = dragoman.load(options.run, device=options.device)
     assert isinstance(model, LanguageModel), f"{type(model)} is not a language model"
     (example,) = model.task.read_examples(options.source, options.reference, print_stderr)
     with progress_bar(f"{model.task.gerund} with {options.run}", None) as progress:

@@ -73,10 +73,8 @@ def _print_report(report: dict[str, Any]) -> None:
 
     heading = ["kind", "layer", "head", "importance", "offset", "rare", "alignment", *_COLUMNS, "badges"]
     columns = zip(heading, *map(_report_row, report["heads"]), strict=True)
-    rows = zip(
-        *(column for column in columns if any(column[1:])), strict=True
-    )  # without columns that were not measured
-    print(align_columns([list(row) for row in rows]))
+    measured = [column for column in columns if any(column[1:])]
+    print(align_columns(list(zip(*measured, strict=True))))
     data = report["data"]
     print(f"loss {report['loss']:.4f} on {format_count(data['sentences'], 'pair')} of {data['name']}")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dragoman
 from dragoman.cli.progress import print_stderr
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 from dragoman.tokens import UNKNOWN
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ _TASK_COMMANDS = ("generate", "inflect", "parse", "pronounce")  # `dragoman tran
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-def load_for_task(run: Path, task: str, device: str) -> "SequenceModel":
-    """Load the model in a run; raise a UserError if it was trained for a task that another command is for."""
+def load_for_task(run: Path, command: str, device: str) -> "SequenceModel":
+    """Load the model in a run; raise a UserError if another command is for its task."""
     model = dragoman.load(run, device=device)
-    command = model.task.name if model.task.name in _TASK_COMMANDS else "translate"
-    if command != task:
-        raise UserError(f"{run} is a {model.task.noun}; use `dragoman {command}`.")
+    fitting = model.task.name if model.task.name in _TASK_COMMANDS else "translate"
+    if fitting != command:
+        raise UserError(f"{run} is a {model.task.noun}; use `dragoman {fitting}`.")
     return model
 
 
@@ -46,10 +46,10 @@ def print_outputs(
         _print_hypotheses(ranked, scores=scores, as_json=as_json)
         long_sentences += ranked[0].long_sentences
     if long_sentences:
-        were = "1 sentence is longer than any in the training data and was"
-        if long_sentences > 1:
-            were = f"{long_sentences:,} sentences are longer than any in the training data and were"
-        print_stderr(f"{were} translated in parts of at most {model.max_length} tokens.")
+        sentences = format_count(long_sentences, "sentence")
+        print_stderr(
+            f"Split {sentences} longer than any in the training data into parts of at most {model.max_length} tokens."
+        )
 
 
 def is_interactive(text: list[str] | None) -> bool:
@@ -63,14 +63,8 @@ def _print_hypotheses(hypotheses: Iterable[Any], *, scores: bool, as_json: bool)
         print(json.dumps([asdict(hypothesis) for hypothesis in hypotheses], ensure_ascii=False), flush=True)
         return
     for hypothesis in hypotheses:
-        print(
-            f"{hypothesis.score:.4f}\t{_join_lines(hypothesis.text)}" if scores else _join_lines(hypothesis.text),
-            flush=True,
-        )
-
-
-def _join_lines(text: str) -> str:
-    return text.replace("\n", " ")
+        score = f"{hypothesis.score:.4f}\t" if scores else ""
+        print(score + hypothesis.text.replace("\n", " "), flush=True)
 
 
 def add_columns(lines: Iterable[str], *, before: str | None = None, after: str | None = None) -> Iterator[str]:
