@@ -15,9 +15,8 @@ from dragoman.viewer.alignment import all_alignments, preferred_method, source_a
 from dragoman.viewer.document import viewer_document
 
 
-def inspect_translation(model: ServedModel, message: Message, max_tokens: int) -> dict[str, Any]:
+def inspect_translation(translator: SequenceModel, message: Message, max_tokens: int) -> dict[str, Any]:
     """Return the viewer's document of one translation: attention weights, alignment, hypotheses."""
-    translator = model.translator
     for text in (translator.task.to_model_input(message["text"]), message.get("target") or ""):
         _check_length(len(translator.source_tokens(text)), max_tokens)
     record = translator.inspect(
@@ -29,7 +28,7 @@ def inspect_translation(model: ServedModel, message: Message, max_tokens: int) -
         trace=message["trace"],
     )
     _check_length(len(record.target_pieces), max_tokens)
-    return {**viewer_document(record), "model": model.name}
+    return viewer_document(record)
 
 
 def _check_length(tokens: int, max_tokens: int) -> None:

@@ -193,8 +193,12 @@ class DecodingWorker:
             model = self.registry.at_checkpoint(message["model"], step)
         except UserError:  # whose text names directories of this machine
             raise UserError(f"No complete checkpoint at step {step}; /v1/checkpoints lists them.") from None
-        max_tokens = self.limits["attention_tokens"]
-        self._submit_task(message, lambda _on_step: inspect_translation(model, message, max_tokens), "inspect")
+
+        def task(_on_step: _StepCallback) -> Any:
+            document = inspect_translation(model.translator, message, self.limits["attention_tokens"])
+            return {**document, "model": model.name}
+
+        self._submit_task(message, task, "inspect")
 
     def head_report(self, message: Message) -> None:
         """Send the head report of a model."""

@@ -16,11 +16,11 @@ from dragoman.checkpoints import newest_checkpoint
 from dragoman.errors import UserError
 from dragoman.processes import parent_socket
 from dragoman.run import Run
+from dragoman.server.inspection import inspect_translation
 from dragoman.tasks.head_cache import cached_head_history, cached_head_report, identify_weights, saved_checkpoints
 from dragoman.tasks.sequence_model import SequenceModel, load
-from dragoman.viewer.document import viewer_document
 
-_MAX_PIECES = 120  # per side; larger matrices are too large to send and to draw
+_MAX_TOKENS = 120  # of a source or target whose attention is shown
 
 
 def _inspect(run: Run, request: dict[str, Any]) -> dict[str, Any]:
@@ -30,24 +30,15 @@ def _inspect(run: Run, request: dict[str, Any]) -> dict[str, Any]:
         checkpoint, _ = newest_checkpoint(run.checkpoints_dir)
         step = int(checkpoint.name) if checkpoint else None
     translator = _load_checkpoint(run, step, identify_weights(run, step)[1])
-    _check_length(len(translator.source_tokens(translator.task.to_model_input(request["text"]))))
-    options = {name: request[name] for name in ("prefix", "ablate_heads", "trace") if request.get(name)}
-    record = translator.inspect(request["text"], **options)
-    _check_length(len(record.target_pieces))
+    document = inspect_translation(translator, request, _MAX_TOKENS)
     reports = {"checkpoint": step, "report": cached_head_report(run, step) or cached_head_report(run)}
-    return {**viewer_document(record), **reports, "history": cached_head_history(run) or None}
+    return {**document, **reports, "history": cached_head_history(run) or None}
 
 
 @lru_cache(maxsize=2)
 def _load_checkpoint(run: Run, step: int | None, _weights: str) -> SequenceModel:
     """Load a checkpoint; the cache is keyed by its weights, which may be replaced."""
     return load(run, device="cpu", checkpoint=step)
-
-
-def _check_length(pieces: int) -> None:
-    """Raise a UserError if a sentence is too long to be shown."""
-    if pieces > _MAX_PIECES:
-        raise UserError(f"The sentence has {pieces} tokens; the maximum is {_MAX_PIECES}. Use a shorter one.")
 
 
 def _answer(run: Run, request: dict[str, Any]) -> dict[str, Any]:

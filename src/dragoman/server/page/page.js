@@ -188,14 +188,14 @@ async function suggestLanguage(text) {
 function updateCharacterCount() {
   const length = Array.from(source.value).length;
   const fits = length <= state.maxLength;
-  const excess = formatNumber(length - state.maxLength);
+  const excess = `${formatNumber(length - state.maxLength)} character${length - state.maxLength === 1 ? "" : "s"}`;
   const count = find("count", HTMLElement);
   const limit = Number.isFinite(state.maxLength) ? ` / ${formatNumber(state.maxLength)}` : "";
   count.textContent = formatNumber(length) + limit;
   count.classList.toggle("over", !fits);
-  find("count-status", HTMLElement).textContent = fits ? "" : `${excess} characters over the limit`;
+  find("count-status", HTMLElement).textContent = fits ? "" : `${excess} over the limit`;
   find("clear", HTMLElement).hidden = !length;
-  if (!fits) showMessage(`The text is ${excess} characters too long.`, { isError: true });
+  if (!fits) showMessage(`The text is ${excess} too long.`, { isError: true });
   return fits;
 }
 
