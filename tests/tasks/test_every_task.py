@@ -142,6 +142,8 @@ def test_the_probability_of_a_tree_is_asked_with_its_words_and_without(other_run
         model.score(["dog saw"], [tree])
     with pytest.raises(dragoman.UserError, match="The given tree: line 1"):
         model.score(["dog sees"], ["(TOP (S (NN dog"])
+    with pytest.raises(dragoman.UserError, match="expected one tree with words; found 2 trees, 1 with words"):
+        model.score(["dog sees"], [f"{tree} (TOP (-NONE- *))"])
 
 
 @READING

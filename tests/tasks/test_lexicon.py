@@ -140,10 +140,12 @@ UNNAMED = {
         'b.tsv: the validation label "ger" is not in the training data; expected one of fre',
     ),
     "no label to validate with": (
-        {"corpora": (corpus("fre", "a.tsv"),), "valid_file": "b.tsv"}, 'b.tsv: the validation label "" is not in'
+        {"corpora": (corpus("fre", "a.tsv"),), "valid_file": "b.tsv"},
+        "b.tsv: the validation file has no label, but the training files have labels",
     ),
     "a label only to validate with": (
-        {"file": "a.tsv", "valid_corpora": (corpus("ger", "b.tsv"),)}, "expected valid_file, without a label"
+        {"file": "a.tsv", "valid_corpora": (corpus("ger", "b.tsv"),)},
+        'b.tsv: the validation file has the label "ger", but the training file has no label',
     ),
 }  # fmt: skip
 

@@ -43,7 +43,7 @@ class BenchmarkSentences:
 
 @dataclass(frozen=True)
 class DecodingResult:
-    """The speed of one engine with one model and beam size."""
+    """The speed of one engine with one model and beam width."""
 
     model: str
     engine: str

@@ -57,7 +57,7 @@ class TranslateRequest(StrictRequest):
     model: _Name | None = Field(None, description="name of the model, as in /v1/info; the first if omitted")
     source: _Name | None = Field(None, description="code of the source language, instead of model")
     target: _Name | None = Field(None, description="code of the target language, instead of model")
-    beam: _RequestBeam | None = Field(None, description="beam size; if omitted, that of the model's recipe")
+    beam: _RequestBeam | None = Field(None, description="beam width; if omitted, that of the model's recipe")
     n_best: _RequestBeam = Field(1, description="number of translations per text, best first")
     prefix: _RequestText = Field("", description="beginning of the translation of a single text")
     details: bool = Field(False, description="also return tokens, words and word alignment")
@@ -87,7 +87,7 @@ class AttentionRequest(StrictRequest):
     without: list[_RequestHead] | None = Field(
         None, max_length=512, deprecated=True, description="former name of ablate_heads"
     )
-    beam: _RequestBeam | None = Field(None, description="beam size")
+    beam: _RequestBeam | None = Field(None, description="beam width")
     trace: bool = Field(False, description="also return the tree of hypotheses")
     checkpoint: int | None = Field(None, ge=0, le=999_999_999, description="step of a saved checkpoint to use")
 

@@ -86,7 +86,7 @@ def _check_corpus_option(run: Run, sequence_model: SequenceModel, corpus: Parall
     if corpus is not None and (task.is_language_model or not task.raw_text_io):
         raise UserError(
             f"{run} is a {task.noun}, which cannot be measured on a text and its translation; omit --source and "
-            "--target to measure it on its validation data."
+            "--target to measure it on its validation set."
         )
 
 

@@ -131,12 +131,26 @@ def open_lexicons(config: DataConfig, layout: LexiconLayout) -> tuple[Lexicon, L
     valid = _labelled_files(config.valid_file, config.valid_corpora)
     if not train:
         raise UserError("The recipe has no training lexicon: set [data] file, or add [[data.corpora]] tables.")
-    known = {name for name, _ in train}
+    known = sorted({name for name, _ in train})
     for name, path in valid:
         if name not in known:
-            expected = f"one of {', '.join(sorted(known))}" if any(known) else "valid_file, without a label"
-            raise UserError(f'{path}: the validation label "{name}" is not in the training data; expected {expected}.')
+            raise UserError(f"{path}: {_describe_wrong_label(name, known)}.")
     return Lexicon(train, layout), Lexicon(valid, layout) if valid else None
+
+
+def _describe_wrong_label(name: str, known: Sequence[str]) -> str:
+    """Say why a validation file's label does not match those of the training files; no label is an empty string."""
+    if not name:
+        return (
+            "the validation file has no label, but the training files have labels; use [[data.valid_corpora]] tables "
+            f"instead of valid_file, with labels from: {', '.join(known)}"
+        )
+    if not any(known):
+        return (
+            f'the validation file has the label "{name}", but the training file has no label; set [data] valid_file '
+            "instead of [[data.valid_corpora]]"
+        )
+    return f'the validation label "{name}" is not in the training data; expected one of {", ".join(known)}'
 
 
 def _labelled_files(file: str | None, corpora: tuple[CorpusConfig, ...]) -> tuple[tuple[str, Path], ...]:

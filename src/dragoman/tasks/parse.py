@@ -147,7 +147,8 @@ def _read_one_tree(text: str, where: str) -> Tree:
     trees = [tree for _, tree in read_numbered_trees([text], where)]
     cleaned = [clean for clean in map(clean_tree, trees) if clean is not None]
     if len(trees) != 1 or not cleaned:
-        raise UserError(f"{where}: expected one tree with words, found {len(cleaned)}.")
+        found = f"{format_count(len(trees), 'tree')}, {len(cleaned)} with words"
+        raise UserError(f"{where}: expected one tree with words; found {found}.")
     check_visible_words(cleaned[0], where)
     return cleaned[0]
 

@@ -490,7 +490,8 @@ def _check_vocabulary(run: Run, metadata: dict[str, str], source: Tokenizer, tar
         expected = metadata.get(f"{side}_tokenizer", tokenizer.fingerprint)
         if expected != tokenizer.fingerprint:
             raise UserError(
-                f"{run}: the {side} tokenizer is not the one that the model was trained with (the file has "
-                f"{len(tokenizer)} tokens, the model has {metadata.get(f'{side}_vocabulary', 'different ones')}). "
+                f"{run}: the {side} tokenizer is not the one that the model was trained with: the contents of "
+                f"its file differ (vocabulary size {len(tokenizer)}; in training, "
+                f"{metadata.get(f'{side}_vocabulary', 'unknown')}). "
                 "Restore the original file, or train again."
             )

@@ -15,7 +15,7 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
     trained_on, validated_on = task.open_corpora(recipe.data)
     best_loss = "not a number" if progress.best_loss is None else f"{progress.best_loss:.3f}"
     config = recipe.decoding
-    search = "" if task.is_language_model else f"Beam size {config.beam}, length penalty {config.length_penalty}. "
+    search = "" if task.is_language_model else f"Beam width {config.beam}, length penalty {config.length_penalty}. "
     lines = [
         f"# {finished.run.folder.name}",
         "",
@@ -45,7 +45,7 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         "",
         "![curves](curves.png)",
         "",
-        "## Scores on the validation text",
+        "## Scores on the validation set",
         "",
         *(f"- {score}" for score in finished.scores),
         "",
@@ -65,6 +65,6 @@ def _describe_weights(weights: Sequence[ComparedWeights], metric: str) -> list[s
     if not others:
         return [f"- The weights are {chosen}"]
     return [
-        f"- The weights are {chosen} ({describe(chosen)}), the best of these candidates on validation examples:",
+        f"- The weights are {chosen} ({describe(chosen)}), which scored best on validation examples. The others:",
         *(f"  - {other}: {describe(other)}" for other in others),
     ]

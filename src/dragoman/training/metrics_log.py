@@ -101,7 +101,7 @@ def draw_curves(run: Run) -> None:
     for axes, title, lines in (
         (
             loss,
-            "loss per token, without smoothing",
+            "loss per token, without label smoothing",
             [("training", "train", "nll"), ("validation", "validation", "loss")],
         ),
         (perplexity, "validation perplexity", [("", "validation", "perplexity")]),

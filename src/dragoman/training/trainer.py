@@ -153,7 +153,7 @@ class Trainer:
         if self.world.size > self.config.accumulate:
             yield Notice(
                 f"There are {self.world.size} processes but training.accumulate is {self.config.accumulate}, so some "
-                f"have nothing to do. Set it to a multiple of {self.world.size}.",
+                f"processes are idle. Set training.accumulate to a multiple of {self.world.size}.",
                 serious=True,
             )
         if self.config.warmup > self.config.steps:

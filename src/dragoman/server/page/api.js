@@ -143,7 +143,7 @@ function throwUnreachable(error) {
  * @param {number} status
  */
 function defaultMessage(status) {
-  if (status === 429) return "The server has too many requests.";
+  if (status === 429) return "The server is receiving too many requests.";
   return BUSY_STATUSES.includes(status) ? "The server cannot be reached." : `The server returned error ${status}.`;
 }
 

@@ -269,8 +269,8 @@ export function beamPanel(data, beam, store, theme, continueFrom) {
     const facts = [
       `step ${node.step + 1}`,
       `probability ${formatProbability(node.log_probability)}`,
-      `log-probability ${node.sum.toFixed(2)}`,
-      `length-normalised ${node.score.toFixed(2)}`,
+      `log-probability of the hypothesis ${node.sum.toFixed(2)}`,
+      `length-normalised score ${node.score.toFixed(2)}`,
       STATUS_TEXT[node.status],
     ];
     const best = step

@@ -24,7 +24,7 @@ import { toSvg, drawOnCanvas } from "./drawing-context.js";
 const BADGES = {
   positional: "positional: attends to a fixed offset",
   rare: "rare: attends to the rarest word",
-  alignment: "alignment: attends to the translated word",
+  alignment: "alignment: attends to the source word being translated",
   sink: "sink: most weight is on ⟨start⟩ or ⟨end⟩",
   punctuation: "punctuation: most weight is on punctuation",
   copy: "copy: attends to an identical token",
@@ -179,18 +179,18 @@ export function headsPanel(data, store, theme, report, toggle) {
     const list = [
       ...(head.importance === undefined
         ? []
-        : [`loss when ablated ${head.importance >= 0 ? "+" : "−"}${Math.abs(head.importance).toFixed(3)}`]),
+        : [`loss change when ablated ${head.importance >= 0 ? "+" : "−"}${Math.abs(head.importance).toFixed(3)}`]),
       ...number("confidence", "confidence"),
       ...number("entropy", "entropy"),
       ...number("distance", "mean distance", 1),
       ...number("sink", "weight on ⟨start⟩ and ⟨end⟩"),
     ];
-    const where = report?.data ? ` on ${report.data.sentences} sentences` : "";
+    const where = report?.data ? `, measured on ${report.data.sentences} sentences` : "";
     const trend = trends(report?.history ?? [], head);
     return [
       ...trend,
       ...chips,
-      make("span", { className: "dv-note" }, `${list.join(" · ")}${list.length ? `, measured${where}.` : ""}`),
+      make("span", { className: "dv-note" }, `${list.join(" · ")}${list.length ? `${where}.` : ""}`),
     ];
   }
 

@@ -189,7 +189,8 @@ export function sentencesPanel(data, store, { changed = new Set() } = {}) {
     const list = best
       .slice(0, 4)
       .flatMap(({ share, label }, i) => [i ? ", " : " ", pieceElement(label), ` ${formatPercent(share)}`]);
-    const nothing = best.length ? [] : [" no single word"];
+    const unit = units === "words" ? "word" : "token";
+    const nothing = best.length ? [] : [` no ${unit} with a weight of at least ${formatPercent(MIN_SHARE)}`];
     return [make("b", {}, pieceElement(label)), ` ${verb}`, ...list, ...nothing, ".", after];
   }
 
@@ -203,7 +204,7 @@ export function sentencesPanel(data, store, { changed = new Set() } = {}) {
     const sum = steps.reduce((total, step) => total + step.log_probability, 0);
     const [first] = steps;
     const rival = first?.top_choices.find(([piece]) => piece !== data.record.target.pieces[point.first]?.label);
-    const next = rival ? `; next: “${rival[0].trim()}” ${formatProbability(rival[1])}` : "";
+    const next = rival ? `; most likely alternative: “${rival[0].trim()}” ${formatProbability(rival[1])}` : "";
     const forced = point.first < data.record.forced_length ? " This token was forced." : "";
     return ` Probability ${formatProbability(sum)}${next}.${forced}`;
   }
