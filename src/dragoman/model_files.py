@@ -60,7 +60,10 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except (SafetensorError, OSError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is damaged or not a safetensors file ({error}); restore it or train again.") from None
     if metadata.get("format", FORMAT_VERSION) != FORMAT_VERSION:
-        raise UserError(f"{path} has format {metadata['format']!r}; this version of Dragoman reads {FORMAT_VERSION!r}.")
+        raise UserError(
+            f"{path} has format {metadata['format']!r}, but this version of Dragoman reads {FORMAT_VERSION!r}; restore "
+            "the file, or use the version of Dragoman that wrote it."
+        )
     return tensors, metadata
 
 

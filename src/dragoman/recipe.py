@@ -170,7 +170,7 @@ class TrainingConfig(Config):
     average: int | None = Field(
         None,
         ge=1,
-        description="checkpoints to average for the final model (section 6.1); unset: what validates best",
+        description="checkpoints to average for the final model (section 6.1); unset: chosen by validation score",
     )
     average_of: Literal["last", "best"] = Field(
         "last", description="average the newest checkpoints, or those with the lowest loss"
@@ -239,7 +239,7 @@ class Recipe(Config):
             )
         if isinstance(self.model, TransformerConfig) and self.model.next_word and not TASKS[self.task].has_word_tokens:
             names = ", ".join(name for name, spec in TASKS.items() if spec.has_word_tokens)
-            yield f'[model] next_word needs task {names}, not "{self.task}"'
+            yield f'[model] next_word needs task {names}, not "{self.task}"; set next_word = false'
         source, extra = self.data.longest, self.decoding.extra_length
         is_one_sequence = self.model.architecture == "decoder_only"
         needed = source + extra + (source if is_one_sequence else 0)

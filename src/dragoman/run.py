@@ -102,8 +102,7 @@ class Run:
         missing = [f"[{section}]" for section in _RECIPE_SECTIONS if section not in table]
         if missing and self.has_weights:
             raise UserError(
-                f"{self.recipe_file} is damaged: it has no {' and no '.join(missing)}, but training writes all. "
-                "Restore the file."
+                f"{self.recipe_file} is damaged: it has no {' or '.join(missing)} section. Restore the file."
             )
         return Recipe.from_table(table, origin=str(self.recipe_file), is_complete=True)
 

@@ -104,7 +104,9 @@ def make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{path}: this directory cannot be created ({error.strerror}); choose another --run.") from None
+        raise UserError(
+            f"{path}: this directory cannot be created ({error.strerror}); choose another directory."
+        ) from None
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:

@@ -102,7 +102,7 @@ DAMAGES = {
     "a tensor of another shape": (change_tensors(with_one_misshapen), "has shape ["),
     "a tensor with a NaN": (change_tensors(with_a_nan), "contains non-finite values"),
     "weights of another product": (lambda run: save_file({}, run / "model.safetensors", {"format": "pt"}),
-                                   "model.safetensors has format 'pt'; this version of Dragoman reads 'dragoman-1'."),
+                                   "has format 'pt', but this version of Dragoman reads 'dragoman-1';"),
     "facts of another shape": (with_facts("[1]"), "model.safetensors is damaged or not"),
     "facts nested too deeply": (with_facts("[" * 100_000), "model.safetensors is damaged or not"),
     "a tensor of another type": (change_tensors(with_one_of_another_type), "has type torch.float64"),

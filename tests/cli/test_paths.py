@@ -58,5 +58,5 @@ def test_all_works_without_a_home_in_a_place_where_nothing_can_be_written(nurser
     assert nursery.run("train", *files, "--run", "here", *TINY, **how) == 2
     said = (tmp_path / "err").read_text()
     assert "here: this directory cannot be created" in said
-    assert "choose another --run." in said
+    assert "choose another directory." in said
     assert "Traceback" not in said

@@ -99,8 +99,8 @@ def test_a_hop_finds_a_fact_if_it_has_the_largest_weight():
 
 def test_a_difference_within_the_interval_is_not_reported():
     assert memory.describe_gain(0.50, 0.52, 1000) == "makes no clear difference"
-    assert memory.describe_gain(0.50, 0.90, 1000) == "adds 40.0 points"
-    assert memory.describe_gain(0.90, 0.50, 1000) == "loses 40.0 points"
+    assert memory.describe_gain(0.50, 0.90, 1000) == "raises the accuracy by 40.0 points"
+    assert memory.describe_gain(0.90, 0.50, 1000) == "lowers the accuracy by 40.0 points"
 
 
 def test_networks_that_learned_nothing_are_not_compared():

@@ -56,7 +56,7 @@ def test_two_runs_with_the_same_name_and_languages_are_refused(command, run, tmp
     twin = shutil.copytree(run, tmp_path / "toy")
     outcome = command("serve", run, twin, "--port", 0)
     assert outcome.code == 2
-    assert f"{run} and {twin} have the same name and serve the same purpose (source-target); rename" in outcome.err
+    assert f"{run} and {twin} have the same name and the same languages or task (source-target); rename" in outcome.err
     assert "Traceback" not in outcome.err
 
 

@@ -158,7 +158,9 @@ def _train_network(lab: Laboratory, data: _StoryData, config: MemoryTrainingConf
 
     def on_progress(share: float) -> None:
         if lab.stop.requested:
-            raise TrainingStopped(f"Stopped during {name}; finished ones are saved. Run the same command to continue.")
+            raise TrainingStopped(
+                f"Stopped during {name}; finished trainings are saved. Run the same command to continue."
+            )
         lab.on_event(ProgressUpdate(f"{name}, percent of {config.seconds:.0f} seconds", round(100 * share), 100))
 
     model = build_memory_network(splits["train"], vocabulary, config)
@@ -240,7 +242,7 @@ def _findings(
     stuck = sum(start["valid"] < best_start["valid"] - _STUCK_MARGIN for start, best_start in trainings)
     findings.append(
         f"Of {len(trainings)} trainings, {stuck} got stuck: their validation accuracy is more than "
-        f"{100 * _STUCK_MARGIN:.0f} points below another start of the same network."
+        f"{100 * _STUCK_MARGIN:.0f} points below that of the best start of the same network."
     )
     return tuple(findings)
 
@@ -255,7 +257,7 @@ def accuracy_finding(facts: int, baseline: Json, best: _BestNetworks, test_count
             f"{hop} hop {describe_gain(before, after, test_count)}"
             for hop, (before, after) in zip(("a second", "a third"), pairwise(rates), strict=True)
         )
-        comparison = f"Comparing the chosen starts, {', '.join(gains)}"
+        comparison = f"With the chosen starts, {', '.join(gains)}"
     else:
         comparison = "No network exceeds these baselines after its training time"
     return (
@@ -270,7 +272,7 @@ def describe_gain(before: float, after: float, test_count: int) -> str:
     interval = 1.96 * math.sqrt((before * (1 - before) + after * (1 - after)) / test_count)
     if abs(after - before) <= interval:
         return "makes no clear difference"
-    return f"{'adds' if after > before else 'loses'} {100 * abs(after - before):.1f} points"
+    return f"{'raises' if after > before else 'lowers'} the accuracy by {100 * abs(after - before):.1f} points"
 
 
 # Tables
@@ -285,7 +287,8 @@ def _accuracy_table(baselines: dict[int, Json], best: _BestNetworks, test_count:
         f"{test_count:,} test questions of each kind; the 95 % interval of the sample is at most "
         f"±{196 * math.sqrt(0.25 / test_count):.1f} points. The last-mention baseline answers with the location in the "
         "last sentence about the subject of the question, or in the nearest earlier sentence that names a location. "
-        "Each network is the start chosen on the validation split; the last table shows the results of all starts."
+        "Each network was trained from one or more starts (random initialisations); this table shows the start with "
+        "the highest validation accuracy, the last table shows all."
     )
     header = ("questions that depend on", "most frequent answer", "last mention", *map(_format_hops, _HOP_COUNTS))
     return ReportTable("Accuracy, %", header, rows, note)

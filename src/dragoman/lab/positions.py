@@ -198,8 +198,8 @@ def _map_table(maps: Json) -> ReportTable:
 def _explanation(cut: int, seed_plan: SeedPlan) -> str:
     return (
         f"Three kinds of positions, trained on sentences of fewer than {cut} words and tested on all lengths. "
-        f"{seed_plan} Sentences are not split before translation; by default, sentences longer than any in training "
-        "are. Learned positions exist beyond the longest training sentence, but are untrained there."
+        f"{seed_plan} Sentences are not split before translation; by default, a sentence longer than any in training "
+        "is split. Learned positions exist beyond the longest training sentence, but are untrained there."
     )
 
 

@@ -25,7 +25,8 @@ TITLE = "Section 3.2.1: why 1/√d_k"
 QUESTION = "What happens to the softmax, to its gradient and to training if dot products are not scaled?"
 CLAIM = (
     "section 3.2.1: the dot product of two vectors of independent numbers with variance 1 has variance d_k; for large "
-    "d_k that is suspected to push the softmax to where its gradients are extremely small, and 1/√d_k counteracts it."
+    "d_k that is suspected to push the softmax into regions where its gradients are extremely small, and 1/√d_k "
+    "counteracts it."
 )
 
 TRAINED_KEY_WIDTHS = (8, 256)  # a small and a large d_k

@@ -82,8 +82,8 @@ def run(lab: Laboratory) -> ExperimentReport:
     note = (
         f"Losses in nats per token. {seed_plan} Post-norm, {_LAYERS} layers, width {_WIDTH}, no clipping. Equation 3 "
         f"is scaled to a peak of {_PEAK_RATE}; without warm-up it starts at {_PEAK_RATE * _WARMUP**0.5:.2g}, falls "
-        f"with the inverse square root of the step, and is the same from step {_WARMUP} on. The unigram loss, "
-        f"which predicts every token by its frequency, is {unigram_loss:.2f}."
+        f"with the inverse square root of the step, and equals the rate with warm-up from step {_WARMUP} on. The "
+        f"unigram loss, that of predicting every token by its frequency, is {unigram_loss:.2f}."
     )
     parts = (
         line_picture(

@@ -95,7 +95,7 @@ def seed_results(models: Sequence[TrainedModel]) -> dict[str, Json]:
 def comparison_phrase(first: SampleStats, second: SampleStats, *, less_is_better: bool = True) -> str:
     """Return a phrase such as "better than", or "not clearly better or worse than" if the ranges overlap."""
     if min(len(first.values), len(second.values)) < 2:
-        return "trained too few times to be compared with"
+        return "not comparable (fewer than two trainings) with"
     if not _is_disjoint(first, second):
         return "not clearly better or worse than"
     return "better than" if (first.median < second.median) == less_is_better else "worse than"
@@ -112,7 +112,7 @@ def compare_variants(quantity: str, variants: Mapping[str, SampleStats]) -> str:
     if not _is_disjoint(first, second):
         return f"{values}; no clear difference, because the ranges over seeds overlap."
     better = name if first.median < second.median else other_name
-    return f"{values}; better {better} (for all {fewest} seeds)."
+    return f"{values}; better for all {fewest} seeds: {better}."
 
 
 def _is_disjoint(first: SampleStats, second: SampleStats) -> bool:

@@ -37,7 +37,10 @@ _EVENT_SCHEMA = {  # before OpenAPI 3.2 the schema of a stream is that of each e
     "required": ["data"],
     "properties": {
         "event": {"type": "string", "enum": ["message", "done", "error"], "default": "message"},
-        "data": {"type": "string", "description": "JSON: the text so far; in done, the response; in error, the error"},
+        "data": {
+            "type": "string",
+            "description": "JSON: the text so far; the response if event is done; the error if event is error",
+        },
     },
 }
 _TRANSLATE_RESPONSE = {"model": TranslateResponse, "content": {"text/event-stream": {"schema": _EVENT_SCHEMA}}}

@@ -74,7 +74,7 @@ async def _read_body(request: Request) -> dict[str, Any]:
         form = await request.form(max_files=0, max_fields=_MAX_FIELDS)
         return _group_fields([(name, value) for name, value in form.multi_items() if isinstance(value, str)])
     if body or content_type:
-        raise Problem(415, "content_type", f"Send {_JSON} or a form.")
+        raise Problem(415, "content_type", f"The Content-Type must be {_JSON}, {_URLENCODED} or {_MULTIPART}.")
     return {}
 
 

@@ -75,7 +75,7 @@ class _Exchange:
     def check_body(self) -> None:
         """Refuse a body that is compressed or that is too large by its own account."""
         if self.headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise Problem(415, "packed_body", "Send the body without a Content-Encoding.")
+            raise Problem(415, "packed_body", "Content-Encoding is not supported; send the body uncompressed.")
         length = self.headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > self.limits.body_bytes:
             raise self.body_too_large()

@@ -40,7 +40,7 @@ def server_busy(retry_after: int = 1) -> Problem:
 
 def worker_restarting() -> Problem:
     """Return the response to requests whose worker died."""
-    return Problem(503, "restarting", "The decoding worker is restarting.", retry_after=2)
+    return Problem(503, "restarting", "The worker is restarting; try again later.", retry_after=2)
 
 
 def deadline_exceeded() -> Problem:

@@ -129,8 +129,8 @@ class ModelRegistry:
             model.name = f"{model.name}.{model.label}"
         if model.name in self.models:
             raise UserError(
-                f"{self.models[model.name].run} and {model.run} have the same name and serve the same "
-                f"purpose ({model.label}); rename one of the directories."
+                f"{self.models[model.name].run} and {model.run} have the same name and the same "
+                f"languages or task ({model.label}); rename one of the directories."
             )
         self.models[model.name] = model
 

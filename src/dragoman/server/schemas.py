@@ -201,7 +201,10 @@ def json_response(content: Any, limits: Limits, headers: Mapping[str, str] | Non
     """Return a JSON response; raise a problem if it is too large."""
     body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     if len(body) > limits.response_bytes:
-        message = f"The response would have more than {limits.response_bytes} bytes; send fewer texts or options."
+        message = (
+            f"The response would have more than {limits.response_bytes} bytes; send fewer or shorter texts, or request "
+            "fewer alternatives and details."
+        )
         raise Problem(422, "answer_too_large", message)
     return Response(body, media_type="application/json", headers=headers)
 

@@ -135,7 +135,9 @@ class DecodingWorker:
             self._send_problem(message["id"], 422, "refused", str(error))
         except Exception as error:
             logger.error("%s failed: %s", message.get("operation"), type(error).__name__)
-            self._send_problem(message["id"], 500, "internal", "The translator failed on this request.")
+            self._send_problem(
+                message["id"], 500, "internal", "The request failed in the worker; the server log has details."
+            )
 
     def translate(self, message: Message) -> None:
         """Translate texts, in batches with those of other requests."""
@@ -245,7 +247,7 @@ class DecodingWorker:
             self._fail(batch, 422, "refused", str(error))
         except Exception as error:
             logger.error("decoding failed: %s", type(error).__name__)
-            self._fail(batch, 500, "internal", "The translator failed on this request.")
+            self._fail(batch, 500, "internal", "The request failed in the worker; the server log has details.")
         finally:
             self.scheduler.finish_batch(batch)
 

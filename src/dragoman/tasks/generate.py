@@ -130,7 +130,9 @@ class LanguageModel(SequenceModel):
         tokens = tokenize_long_text(text, self.target_tokenizer)
         unknown = int((tokens == UNKNOWN).sum())
         if unknown:
-            on_notice(f"{unknown:,} of {len(tokens):,} tokens are unknown to the model; each counts as one token.")
+            on_notice(
+                f"{unknown:,} of {len(tokens):,} tokens are not in the vocabulary; each is scored as the unknown token."
+            )
         nats = token_losses(self.model, tokens, self.max_length, self.device, progress)
         stride = window_stride(self.max_length)
         return Perplexity.from_loss(TextLoss(float(nats.sum()), len(tokens), unknown, self.max_length, stride), text)
@@ -249,7 +251,7 @@ class GenerationTask(Task):
         selected = frozenset(hashes[-held_out:])
         if selected >= set(hashes):
             raise UserError(f"{corpus}: too short to hold out a part for validation; set [data] valid_file.")
-        notice = f"No validation file is given: the last {held_out / len(hashes):.1%} of {corpus} are held out."
+        notice = f"No validation file is given: the last {held_out / len(hashes):.1%} of {corpus} is held out."
         return CorpusSplit(
             SplitPart(seed, selected, is_held_out=False), SplitPart(seed, selected, is_held_out=True), held_out, notice
         )
