@@ -439,7 +439,7 @@ def test_an_english_sentence_has_one_translation_and_one_split():
     seen: dict[str, tuple[str, str]] = {}
     for split in SPLITS:
         for seed in (1, 2):
-            for each in phrasebook(split, 600, seed=seed):
+            for each in phrasebook(split, 200, seed=seed):
                 assert seen.setdefault(each.source, (each.target, split)) == (each.target, split)
 
 

@@ -54,7 +54,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def drawn():
-    return {(facts, split): list(stories(facts, split, 800)) for facts in FACTS for split in SPLITS}
+    return {(facts, split): list(stories(facts, split, 400)) for facts in FACTS for split in SPLITS}
 
 
 def of_kind(drawn, facts):

@@ -139,9 +139,9 @@ def test_scripts_without_spaces_are_cut_at_their_own_marks():
 
 
 @pytest.mark.parametrize("part", [". ", ".", "a", " ", '."', "。", ", ", "\n", "All of it, as I said, was there. "])
-def test_a_line_of_a_megabyte_is_split_with_work_proportional_to_its_length(part):
+def test_a_very_long_line_is_split_with_work_proportional_to_its_length(part):
     """Bound the characters that are counted: a quadratic algorithm would count many times as many."""
-    text = part * (1_000_000 // len(part))
+    text = part * (100_000 // len(part))
     read = 0
 
     def count(chunk):

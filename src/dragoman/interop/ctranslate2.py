@@ -73,14 +73,14 @@ def export_run(
     _check_output_folder(folder, overwrite=overwrite)
     translator = load(run, device="cpu")
     _check_supported(translator.recipe, Run(run))
-    described = _model_spec(translator)
+    spec = _model_spec(translator)
     with ExitStack() as stack:
-        unfinished = _open_output(stack, folder)
-        described.validate()
-        described.optimize(quantization=quantization)
-        described.save(str(unfinished))
-        _write_tokenizers(unfinished, translator)
-        (unfinished / "README.md").write_text(_export_readme(translator, quantization), encoding="utf-8")
+        temporary = _open_output(stack, folder)
+        spec.validate()
+        spec.optimize(quantization=quantization)
+        spec.save(str(temporary))
+        _write_tokenizers(temporary, translator)
+        (temporary / "README.md").write_text(_export_readme(translator, quantization), encoding="utf-8")
     return folder
 
 
@@ -122,12 +122,12 @@ def _check_supported(recipe: Recipe, run: Run) -> None:
                 f"{' or '.join(map(toml_value, known))} can be exported."
             )
     assert isinstance(config, TransformerConfig), f"{config.architecture} should have been refused"
-    share = config.width / config.heads
+    head_width = config.width / config.heads
     for name, width in (("key_width", config.key_width), ("value_width", config.value_width)):
-        if width not in (None, share):
+        if width not in (None, head_width):
             raise UserError(
                 f"{run} cannot be exported: its [model] {name} is {width}, but CTranslate2 requires heads of "
-                f"width / heads = {share:g}. Only models trained without {name} can be exported."
+                f"width / heads = {head_width:g}. Only models trained without {name} can be exported."
             )
 
 
@@ -137,11 +137,11 @@ def _check_output_folder(folder: Path, *, overwrite: bool) -> None:
         return
     if not folder.is_dir():
         raise UserError(f"{folder} is a file; --output needs a directory.")
-    lying = sorted(path.name for path in folder.iterdir())
-    foreign = [name for name in lying if name not in EXPORTED_FILES]
-    if foreign:
-        raise UserError(f"{folder} contains {foreign[0]}, which is not part of an export; choose another --output.")
-    if lying and not overwrite:
+    names = sorted(path.name for path in folder.iterdir())
+    unexpected = [name for name in names if name not in EXPORTED_FILES]
+    if unexpected:
+        raise UserError(f"{folder} contains {unexpected[0]}, which is not part of an export; choose another --output.")
+    if names and not overwrite:
         raise UserError(
             f"{folder} already contains an export; choose another --output, or replace it with --overwrite."
         )
@@ -223,10 +223,10 @@ def _fill_encoder(encoder: Any, model: Transformer, recipe: Recipe) -> None:
     encoder.position_encodings.encodings = _position_vectors(model.source_positions, recipe)
     if _transformer_config(recipe).norm == "pre":
         _copy_parameters(encoder.layer_norm, model.encoder_norm)
-    for described, module in zip(encoder.layer, model.encoder, strict=True):
+    for spec, module in zip(encoder.layer, model.encoder, strict=True):
         layer = cast(EncoderLayer, module)
-        _fill_self_attention(described.self_attention, layer.attention, layer.attention_residual.norm)
-        _fill_feed_forward(described.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+        _fill_self_attention(spec.self_attention, layer.attention, layer.attention_residual.norm)
+        _fill_feed_forward(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
 
 
 def _fill_decoder(decoder: Any, model: Transformer, recipe: Recipe) -> None:
@@ -236,40 +236,40 @@ def _fill_decoder(decoder: Any, model: Transformer, recipe: Recipe) -> None:
     decoder.projection.weight = model.output_weight
     if _transformer_config(recipe).norm == "pre":
         _copy_parameters(decoder.layer_norm, model.decoder_norm)
-    for described, module in zip(decoder.layer, model.decoder, strict=True):
+    for spec, module in zip(decoder.layer, model.decoder, strict=True):
         layer = cast(DecoderLayer, module)
-        _fill_self_attention(described.self_attention, layer.attention, layer.attention_residual.norm)
+        _fill_self_attention(spec.self_attention, layer.attention, layer.attention_residual.norm)
         cross = layer.cross_attention
-        _copy_parameters(described.attention.layer_norm, layer.cross_attention_residual.norm)
-        _copy_parameters(described.attention.linear[0], cross.query)
-        _copy_parameters(described.attention.linear[1], cross.key, cross.value)
-        _copy_parameters(described.attention.linear[2], cross.output)
-        _fill_feed_forward(described.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+        _copy_parameters(spec.attention.layer_norm, layer.cross_attention_residual.norm)
+        _copy_parameters(spec.attention.linear[0], cross.query)
+        _copy_parameters(spec.attention.linear[1], cross.key, cross.value)
+        _copy_parameters(spec.attention.linear[2], cross.output)
+        _fill_feed_forward(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
 
 
-def _fill_self_attention(described: Any, attention: MultiHeadAttention, norm: nn.Module) -> None:
+def _fill_self_attention(spec: Any, attention: MultiHeadAttention, norm: nn.Module) -> None:
     """Copy a self-attention; CTranslate2 computes queries, keys and values in one product."""
-    _copy_parameters(described.layer_norm, norm)
-    _copy_parameters(described.linear[0], attention.query, attention.key, attention.value)
-    _copy_parameters(described.linear[1], attention.output)
+    _copy_parameters(spec.layer_norm, norm)
+    _copy_parameters(spec.linear[0], attention.query, attention.key, attention.value)
+    _copy_parameters(spec.linear[1], attention.output)
 
 
-def _fill_feed_forward(described: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
+def _fill_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
     """Copy a feed-forward layer."""
-    _copy_parameters(described.layer_norm, norm)
-    _copy_parameters(described.linear_0, feed_forward.inner)
-    _copy_parameters(described.linear_1, feed_forward.outer)
+    _copy_parameters(spec.layer_norm, norm)
+    _copy_parameters(spec.linear_0, feed_forward.inner)
+    _copy_parameters(spec.linear_1, feed_forward.outer)
 
 
-def _copy_parameters(described: Any, *modules: nn.Module) -> None:
+def _copy_parameters(spec: Any, *modules: nn.Module) -> None:
     """Copy the parameters of a module, or of several modules concatenated."""
     weight, bias = (
         torch.cat([cast(Tensor, getattr(module, name)).detach() for module in modules]) for name in ("weight", "bias")
     )
     if isinstance(modules[0], nn.LayerNorm):
-        described.gamma, described.beta = weight, bias
+        spec.gamma, spec.beta = weight, bias
     else:
-        described.weight, described.bias = weight, bias
+        spec.weight, spec.bias = weight, bias
 
 
 def _position_vectors(positions: nn.Module, recipe: Recipe) -> Tensor:

@@ -99,8 +99,8 @@ class BagOfEmbeddings(VocabularyModel):
 
     def initial_state(self, memory: Memory) -> NgramState:
         """Return the state before the first token: one empty hypothesis per sentence."""
-        nothing = torch.full((len(memory.mask), 1, self.ngram_length - 1), PAD, device=memory.mask.device)
-        return NgramState(nothing, self.context(memory))
+        tokens = torch.full((len(memory.mask), 1, self.ngram_length - 1), PAD, device=memory.mask.device)
+        return NgramState(tokens, self.context(memory))
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, NgramState]:  # noqa: ARG002
         """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""

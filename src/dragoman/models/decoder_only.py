@@ -171,7 +171,7 @@ class DecoderOnly(VocabularyModel):
             extended.append((torch.cat([keys, key], dim=2), torch.cat([values, value], dim=2)))
             attended, weights = _attend_view(layer.attention, normed, *extended[-1], view, record=record)
             x = layer.attention_residual.post(x, attended)
-            x = layer.feed_forward_residual.post(x, layer.feed_forward(layer.feed_forward_residual.pre(x)))
+            x = layer.feed_forward_block(x)
             recorded += [weights] if weights is not None else []
         return x, extended, recorded
 

@@ -125,12 +125,12 @@ class BlockPattern:
             rows = _pad(part.transpose(1, 2), 1, before, after)
             return rows.reshape(batch * groups, self.size, *rows.shape[2:]).transpose(1, 2)
 
-        def preceded(part: Tensor) -> Tensor:  # B H n K to BM H G+C K
+        def with_global(part: Tensor) -> Tensor:  # B H n K to BM H G+C K
             common = part[:, None, :, : self.global_positions].expand(-1, groups, -1, -1, -1).flatten(0, 1)
             return torch.cat([common, blocks(part)], dim=2)
 
         allowed = self.block_mask(valid, before, after, causal).flatten(0, 1)[:, None]  # BM 1 C G+C
-        output, _ = attend(blocks(query), preceded(key), preceded(value), allowed)
+        output, _ = attend(blocks(query), with_global(key), with_global(value), allowed)
         return _concatenate_blocks(output, batch)[:, :, before : before + length]
 
     def block_mask(self, valid: Tensor, before: int, after: int, causal: bool) -> Tensor:  # B M C G+C
@@ -147,10 +147,10 @@ class BlockPattern:
 
 
 PATTERNS: dict[str, Callable[[int, int], AttentionPattern | None]] = {  # by number of positions and layer index
-    "full": lambda _places, _layer: None,
-    "window": lambda places, _layer: WindowPattern(places),
-    "dilated": lambda places, layer: WindowPattern(places, dilation=2 ** (layer % _DILATION_CYCLE)),
-    "sparse": lambda places, layer: BlockPattern(places, first_block=layer % 2 * (places // 2)),
+    "full": lambda _size, _layer: None,
+    "window": lambda size, _layer: WindowPattern(size),
+    "dilated": lambda size, layer: WindowPattern(size, dilation=2 ** (layer % _DILATION_CYCLE)),
+    "sparse": lambda size, layer: BlockPattern(size, first_block=layer % 2 * (size // 2)),
 }
 
 
@@ -298,9 +298,9 @@ def _merge_by_dilation(part: Tensor, dilation: int) -> Tensor:
     return part.reshape(groups // dilation, dilation, heads, length, width).permute(0, 2, 3, 1, 4).flatten(2, 3)
 
 
-def _concatenate_blocks(seen: Tensor, batch: int) -> Tensor:
+def _concatenate_blocks(blocks: Tensor, batch: int) -> Tensor:
     """Concatenate the blocks of each sequence: BM H C K to B H n K."""
-    return seen.transpose(1, 2).reshape(batch, -1, seen.shape[1], seen.shape[3]).transpose(1, 2)
+    return blocks.transpose(1, 2).reshape(batch, -1, blocks.shape[1], blocks.shape[3]).transpose(1, 2)
 
 
 def _pad(part: Tensor, axis: int, before: int, after: int) -> Tensor:

@@ -252,10 +252,10 @@ class Recurrent(VocabularyModel):
 
     def encode(self, source: Source) -> Memory:
         """Encode a batch of token ids."""
-        turn = reversal_index(source.mask)
+        reversal = reversal_index(source.mask)
         x = self.source_embedding(source.values)  # B S D
         for layer in self.encoder:
-            x = layer(self.dropout(x), turn)
+            x = layer(self.dropout(x), reversal)
         return Memory(x, source.mask)
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:

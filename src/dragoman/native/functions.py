@@ -113,12 +113,12 @@ def attend_forward(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, keep_sums: bool
 ) -> tuple[Tensor, Tensor | None]:  # B H T K, and the log-sums of the softmax, B H T
     """Return the output and, if kept, the log-sums that the backward pass needs."""
-    batch, heads, looking, width = query.shape
+    batch, heads, query_length, width = query.shape
     mask = _expand_mask(mask, query, key)
-    out = query.new_empty(batch, looking, heads, width).transpose(1, 2)
-    log_sums = query.new_empty(batch, heads, looking) if keep_sums else None
+    out = query.new_empty(batch, query_length, heads, width).transpose(1, 2)
+    log_sums = query.new_empty(batch, heads, query_length) if keep_sums else None
     parts = query, key, value, mask, out, log_sums
-    _split_over_threads(lambda some: _call_attend_forward(*(_slice_batch(part, some) for part in parts)), query, key)
+    _split_over_threads(lambda rows: _call_attend_forward(*(_slice_batch(part, rows) for part in parts)), query, key)
     return out, log_sums
 
 
@@ -129,7 +129,7 @@ def attend_backward(
     incoming = upstream.transpose(1, 2).contiguous()  # B T H K
     gradients = _empty_gradient(query), _empty_gradient(key), _empty_gradient(value)
     parts = query, key, value, _expand_mask(mask, query, key), out, log_sums, incoming, *gradients
-    _split_over_threads(lambda some: _call_attend_backward(*(_slice_batch(part, some) for part in parts)), query, key)
+    _split_over_threads(lambda rows: _call_attend_backward(*(_slice_batch(part, rows) for part in parts)), query, key)
     return gradients
 
 
@@ -148,18 +148,17 @@ def _call_attend_forward(
 
 
 def _call_attend_backward(query: Any, key: Any, value: Any, mask: Tensor | None, *rest: Any) -> int:
-    # the last three are the gradients to write
-    gradients = rest[-3:]
+    gradients = rest[-3:]  # to write
     pointers = map(_data_pointer, (query, key, value, mask, *rest[:-3]))
-    shape, to = (
-        _attention_shape(query, key, value, mask),
-        _attention_shape(gradients[0], gradients[1], gradients[2], None),
+    shape = _attention_shape(query, key, value, mask)
+    gradient_shape = _attention_shape(gradients[0], gradients[1], gradients[2], None)
+    return int(
+        native_library().attend_backward(byref(shape), *pointers, byref(gradient_shape), *map(_data_pointer, gradients))
     )
-    return int(native_library().attend_backward(byref(shape), *pointers, byref(to), *map(_data_pointer, gradients)))
 
 
-def _slice_batch(part: Tensor | None, some: slice) -> Tensor | None:
-    return None if part is None else part[some]
+def _slice_batch(part: Tensor | None, rows: slice) -> Tensor | None:
+    return None if part is None else part[rows]
 
 
 def _split_over_threads(work: Callable[[slice], int], query: Tensor, key: Tensor) -> None:
@@ -184,10 +183,10 @@ def _empty_gradient(tensor: Tensor) -> Tensor:
 
 
 def _attention_shape(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> _CAttentionShape:
-    batch, heads, looking, width = query.shape
+    batch, heads, query_length, width = query.shape
     strides = [(tensor.stride(0), tensor.stride(2), tensor.stride(1)) for tensor in (query, key, value)]
-    over = (0, 0) if mask is None else (mask.stride(0), mask.stride(2))
-    return _CAttentionShape((batch, looking, key.shape[2], heads, width), *strides, over)
+    mask_strides = (0, 0) if mask is None else (mask.stride(0), mask.stride(2))
+    return _CAttentionShape((batch, query_length, key.shape[2], heads, width), *strides, mask_strides)
 
 
 def _data_pointer(tensor: Tensor | None) -> int | None:
@@ -260,7 +259,7 @@ def attend_cached(joint: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor
 
 
 def top_log_probabilities(logits: Tensor, count: int, first_allowed: int) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities of the `count` most probable tokens of each row (… X) and these tokens, sorted.
+    """Return the log-probabilities of the `count` most probable tokens of each row (… V) and these tokens, sorted.
 
     Of the tokens below `first_allowed` only 1 (unknown) may be chosen.
     """
