@@ -81,7 +81,7 @@ def test_what_can_be_trained_on_is_trained_on_and_every_repair_is_said(train):
     for words in (
         "the byte-order mark at the start was removed", "lines end in CRLF; the CR was removed",
         "skipped 2 pairs with an empty side", "skipped 1 pair of more than 256 tokens",
-        "Training run", ": 3 pairs, 1 for validation",
+        "Training run", ": 3 pairs for training, 1 for validation",
     ):  # fmt: skip
         assert words in trained.err
 
@@ -90,7 +90,7 @@ def test_two_pairs_are_enough_one_to_train_with_and_one_to_validate_with(train):
     trained = train(b"one\ntwo\n", b"eins\nzwei\n", *TINY)
     assert trained.code == 0
     assert "1 of 2 pairs are held out for validation." in trained.err
-    assert "1 pair, 1 for validation" in trained.err
+    assert "1 pair for training, 1 for validation" in trained.err
 
 
 @pytest.mark.parametrize(

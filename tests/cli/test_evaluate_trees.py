@@ -126,7 +126,7 @@ def test_eleven_errors_pass_as_they_do_with_evalb(evaluated):
     [
         (["RUN", "--hypotheses", "a", "--reference", "a"], "RUN: no such run directory."),
         (["--hypotheses", "a", "--reference", "a", "--against", "RUN"], "--against is not supported for --task parse"),
-        (["--hypotheses", "a"], "Parsing needs --reference, the gold trees, and either a RUN"),
+        (["--hypotheses", "a"], "Parsing needs --reference (gold trees) and either a RUN"),
         (["--reference", "a"], "Parsing needs --reference"),
         (["--hypotheses", "a", "--reference", "a", "--source", "a"], "--source is not supported for --task parse"),
         (["--hypotheses", "a", "--reference", "a", "--worst", "3"], "--worst is not supported for --task parse"),

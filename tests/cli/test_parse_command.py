@@ -86,7 +86,7 @@ def test_what_does_not_go_together_is_refused(command, parser, trained):
     assert "is a translator; use `dragoman translate`" in command("parse", trained, DOG).err
     assert "is a parser; use `dragoman parse`" in command("translate", parser, DOG).err
     both = command("evaluate", parser, "--hypotheses", "a", "--reference", "a")
-    assert "needs --reference, the gold trees, and either a RUN" in both.err
+    assert "needs --reference (gold trees) and either a RUN" in both.err
     assert (
         "was trained for task parse; remove --task generate." in command("evaluate", parser, "--task", "generate").err
     )

@@ -136,7 +136,7 @@ def test_different_numbers_of_sentences_are_refused_with_both_counts():
         score_translations(["a"] * 1012, ["a"] * 1014)
     with pytest.raises(UserError, match="2 sources but 1 hypotheses"):
         worst_sentences(["a", "b"], ["a"], ["a", "b"], 1)
-    with pytest.raises(UserError, match="1 hypotheses of ours but 2 hypotheses of theirs"):
+    with pytest.raises(UserError, match="1 hypotheses of the first system but 2 hypotheses of the second"):
         compare_systems(["a"], ["a", "b"], ["a", "b"])
 
 
@@ -183,14 +183,18 @@ def test_the_worst_sentence_comes_first_with_its_line_number(references):
 
 def test_a_clearly_better_system_is_called_better(hypotheses, references):
     ours = compare_systems(references, hypotheses, references)
-    assert ours.p_value < 0.05 and ours.verdict.startswith("Ours is better than theirs by ")
-    assert compare_systems(hypotheses, references, references).verdict.startswith("Theirs is better than ours by ")
+    assert ours.p_value < 0.05 and ours.verdict.startswith("The first system is better than the second by ")
+    assert compare_systems(hypotheses, references, references).verdict.startswith(
+        "The second system is better than the first by "
+    )
     assert ours.ours.value == sacrebleu.corpus_bleu(references, [references]).score
     assert ours.theirs.value == sacrebleu.corpus_bleu(hypotheses, [references]).score
 
 
 def test_fewer_errors_are_better(hypotheses, references):
-    assert compare_systems(references, hypotheses, references, metric="ter").verdict.startswith("Ours is better")
+    assert compare_systems(references, hypotheses, references, metric="ter").verdict.startswith(
+        "The first system is better"
+    )
 
 
 def test_one_better_sentence_is_within_the_noise(hypotheses, references):

@@ -213,6 +213,6 @@ def test_without_ctranslate2_it_says_what_to_install(trained, tmp_path, monkeypa
 @pytest.mark.parametrize("name", ["key_width", "value_width"])
 def test_heads_of_another_width_are_refused_before_anything_is_written(toy_recipe, tmp_path, name):
     run = dragoman.train(toy_recipe(tmp_path / "run", f"model.{name}=5", "training.steps=1"))
-    with pytest.raises(UserError, match=f"its .model. {name} is 5, but CTranslate2 requires heads of .* = 8"):
+    with pytest.raises(UserError, match=f"its .model. {name} is 5, but CTranslate2 requires width / heads = 8"):
         export_run(run, tmp_path / "export")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -59,7 +59,7 @@ def test_filtering_by_length_does_not_change_the_test_split(tmp_path, corpus):
     short = corpus.filter_shorter_than(4, tmp_path / "short")
     assert max(len(source.split()) for source, _ in short.pairs("train")) == 3
     assert short.test == corpus.test
-    with pytest.raises(UserError, match="no train pair has fewer than 1 words"):
+    with pytest.raises(UserError, match="no source in the train files has fewer than 1 words"):
         corpus.filter_shorter_than(1, tmp_path / "none")
 
 

@@ -102,7 +102,7 @@ def test_info_tells_what_the_model_is_and_how_far_it_came(command, trained):
     assert (found["steps"], found["of"], found["damaged"]) == (8, 8, [])
     printed = command("info", trained).out
     assert "1+1 layers, width 16" in printed and "steps                 8 of 8" in printed
-    assert "the mean of the checkpoints at steps" in printed
+    assert "the average of the checkpoints at steps" in printed
 
 
 @pytest.mark.parametrize("name", ["page.html", "picture.png"])

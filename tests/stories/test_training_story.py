@@ -16,9 +16,10 @@ def test_training_says_what_it_does_and_leaves_a_model_with_its_card(command, to
     assert trained.code == 0
     assert trained.out == ""
     for words in (
-        "holding out 8 pairs of the training text", f"Training run {tmp_path / 'run'}: 72 pairs, 8 for validation",
+        "holding out 8 pairs of the training text",
+        f"Training run {tmp_path / 'run'}: 72 pairs for training, 8 for validation",
         "12 steps, ", "Ctrl-C saves a checkpoint and stops. Continue with --resume.", "Validation at step 6: loss ",
-        "(best so far)", "  → ", "Trained 12 steps in ", "contains the mean of the checkpoints at steps ", "BLEU",
+        "(best so far)", "  → ", "Trained 12 steps in ", "contains the average of the checkpoints at steps ", "BLEU",
     ):  # fmt: skip
         assert words in trained.err
     names = ["recipe.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl", "curves.png", "README.md"]

@@ -85,7 +85,7 @@ def test_a_signal_ends_the_process_with_the_code_for_what_can_be_resumed(number,
     os.kill(process, number)
     assert nursery.wait(process) == 75
     said = (tmp_path / "err").read_text()
-    assert "Stopping after this step, then saving; press again to exit immediately." in said
+    assert "Stopping after this step, then saving; press Ctrl-C again to exit immediately." in said
     assert "everything is saved. Continue with --resume." in said
     assert "Traceback" not in said
 

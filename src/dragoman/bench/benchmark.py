@@ -36,7 +36,7 @@ from dragoman.tasks.events import Notice, ProgressUpdate
 from dragoman.tasks.translate import Translator
 from dragoman.training.events import StopRequest
 
-_PEAK_ENGINE = "dragoman's matrix products"
+_PEAK_ENGINE = "dragoman matrix product"
 
 _OnBenchmarkEvent = Callable[[ProgressUpdate | Notice], None]
 

@@ -97,8 +97,8 @@ class BenchmarkConfig:
             raise UserError(f"{self.run} is a {task.noun}; `dragoman bench` supports translators only.")
         if self.run and self.sizes and self.only == "decoding":
             raise UserError(
-                "--size cannot be combined with RUN, whose model already has a size; remove --size, or remove RUN to "
-                "decode with random weights."
+                "--size has no effect with RUN and --only decoding; remove --size, or remove RUN to decode with random "
+                "weights."
             )
 
 

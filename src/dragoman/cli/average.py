@@ -16,7 +16,7 @@ def average(
         bool, typer.Option("--best", help="Use the checkpoints with the lowest validation loss instead of the newest.")
     ] = False,
 ) -> None:
-    """Replace RUN's model by the average of its newest (or best) checkpoints, as in section 6.1 of the paper."""
+    """Replace RUN's model with the average of its newest (or best) checkpoints, as in section 6.1 of the paper."""
     from dragoman.checkpoints import select_checkpoints, write_averaged_weights
     from dragoman.run import Run
 

@@ -78,8 +78,8 @@ class TerminalDisplay:
         source, target = plan.vocabulary_sizes
         vocabulary = format_count(target, "token") if source == target else f"{source:,} and {target:,} tokens"
         print_stderr(
-            f"Training run {plan.run}: {format_count(plan.pairs, plan.unit)}, {plan.valid_pairs:,} for validation; "
-            f"vocabulary {vocabulary}; {format_count(plan.parameters, 'parameter')}; "
+            f"Training run {plan.run}: {format_count(plan.pairs, plan.unit)} for training, {plan.valid_pairs:,} for "
+            f"validation; vocabulary {vocabulary}; {format_count(plan.parameters, 'parameter')}; "
             f"{plan.device} with {format_count(plan.threads, 'thread')}."
         )
         remaining, steps = plan.steps - plan.steps_done, format_count(plan.steps, "step")

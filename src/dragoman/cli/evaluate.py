@@ -57,8 +57,8 @@ def evaluate(
 ) -> None:
     """Translate --source with the model in RUN and score the output against --reference (or score --hypotheses).
 
-    Parsing is scored as by EVALB; see docs/parsing.md. Pronunciation and inflection need only --reference, a lexicon;
-    see docs/pronunciation.md.
+    Parsing is scored with the rules of EVALB; see docs/parsing.md. Pronunciation and inflection need only --reference,
+    a lexicon; see docs/pronunciation.md.
     """
     named = _select_task(task, run)
     decoding: dict[str, Any] = {

@@ -126,7 +126,7 @@ def _check_translate_options(options: EvaluateOptions) -> None:
     """Raise a UserError for missing, unsupported or conflicting options."""
     options.reject("parameters", "sentences", "ignore_stress")
     if options.reference is None:
-        raise UserError("--reference is missing: give the reference translations, line by line.")
+        raise UserError("--reference is missing: give a file of reference translations, one per line.")
     if (options.run is None) == (options.hypotheses is None):
         raise UserError("Give either a RUN, which translates --source, or --hypotheses, a file of translations.")
     if options.source is None and (options.run or options.against):
@@ -215,7 +215,7 @@ def _report_unscored(options: EvaluateOptions, lines: list[int], scores: "Bracke
             "Check that both files are in the same order, or raise MAX_ERROR in a --parameters file."
         )
     if not scores.overall.scored:
-        hint = " The parser confuses the tags of words and punctuation, which is not scored; train it longer."
+        hint = " The parser tags words as punctuation, which is not scored, or the reverse; train it longer."
         raise UserError(
             f"{name}: no sentence can be scored; {unscored[0][1]}: {unscored[0][2]}{hint if options.run else ''}"
         )
@@ -231,8 +231,8 @@ def _check_parse_options(options: EvaluateOptions) -> None:
         options.reject_search_options()
     if options.reference is None or (options.run is None) == (options.hypotheses is None):
         raise UserError(
-            "Parsing needs --reference, the gold trees, and either a RUN, which parses their words, or --task parse "
-            "and --hypotheses, a parser's trees."
+            "Parsing needs --reference (gold trees) and either a RUN (which parses the words of these trees) or "
+            "--task parse with --hypotheses (the trees of another parser)."
         )
 
 

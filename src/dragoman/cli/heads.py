@@ -35,7 +35,7 @@ def heads(
 ) -> None:
     """Classify each attention head of the model in RUN on the validation set, and measure its importance.
 
-    The report is cached in RUN/heads, where the web page finds it, and recomputed when the weights or the text have
+    The report is cached in RUN/heads for use by the web page, and recomputed when the weights or the text have
     changed. docs/heads.md explains every number."""
     from dragoman.cli.display import TerminalDisplay
     from dragoman.run import Run

@@ -29,7 +29,7 @@ def _text_rows(facts: dict[str, Any]) -> dict[str, Any]:
         rows["steps"] = f"{rows['steps']:,} of {rows.pop('of'):,}"
     averaged = rows.pop("mean_of_steps", [])
     if averaged:
-        weights = "the checkpoint at step" if len(averaged) == 1 else "the mean of the checkpoints at steps"
+        weights = "the checkpoint at step" if len(averaged) == 1 else "the average of the checkpoints at steps"
         rows["weights"] = f"{weights} {_format_value(averaged)}"
     return rows
 

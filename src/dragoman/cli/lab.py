@@ -23,13 +23,13 @@ def lab(
             "heads, alignment or memory.",
         ),
     ],
-    folder: Annotated[Path, typer.Option(help="Folder for models, measurements and reports.")] = Path("runs/lab"),
+    folder: Annotated[Path, typer.Option(help="Directory for models, measurements and reports.")] = Path("runs/lab"),
     corpus: Annotated[
         str,
-        typer.Option(help="phrasebook, a folder with train, valid and test files, or two files as SOURCE:TARGET."),
+        typer.Option(help="phrasebook, a directory with train, valid and test files, or two files as SOURCE:TARGET."),
     ] = "phrasebook",
     languages: Annotated[
-        str | None, typer.Option(help="Source and target language of the files in a folder, such as en:de.")
+        str | None, typer.Option(help="Source and target language of the files in a directory, such as en:de.")
     ] = None,
     budget: Annotated[
         str | None,
@@ -41,7 +41,7 @@ def lab(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Run finished experiments again.")] = False,
 ) -> None:
-    """Reproduce an experiment of the paper on this machine and corpus, and write a report.
+    """Reproduce an experiment of the paper on this machine with the given corpus, and write a report.
 
     complexity is the paper's table 1, architectures table 2, variations table 3, heads figures 3 to 5; docs/paper.md
     explains all experiments. Run the same command again to continue an interrupted experiment."""

@@ -41,7 +41,7 @@ _SUMMARIES: dict[Callable[..., None], str] = {
     check: "Check a parallel corpus before training.",
     init: "Print a commented recipe to edit.",
     train: "Train a model from text files.",
-    watch: "Serve a live page of a training.",
+    watch: "Serve a live page of a training run.",
     translate: "Translate text.",
     parse: "Parse sentences into trees.",
     pronounce: "Convert words to phonemes.",

@@ -14,7 +14,7 @@ def require_serve_packages() -> None:
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise UserError(
-            f'{", ".join(missing)} not installed; run `pip install -e ".[serve]"` in the directory of Dragoman.'
+            f'Missing packages: {", ".join(missing)}; run `pip install -e ".[serve]"` in the directory of Dragoman.'
         )
 
 

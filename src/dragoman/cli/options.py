@@ -16,7 +16,7 @@ LengthPenaltyOption = Annotated[
 PrecisionOption = Annotated[str | None, typer.Option(help="Precision of the weights: float32, or int8 (faster).")]
 NoSplitOption = Annotated[
     bool,
-    typer.Option("--no-split", help="Translate all sentences of a line at once instead of one after the other."),
+    typer.Option("--no-split", help="Translate each line as a whole instead of sentence by sentence."),
 ]
 ShortlistOption = Annotated[
     bool | None,

@@ -26,7 +26,7 @@ def quickstart(
     """Train a small English–German model on the built-in phrasebook, translate unseen sentences, score them, and write
     an attention page.
 
-    A second call reuses the trained model; an interrupted training is resumed."""
+    A second call reuses the trained model; an interrupted training run is resumed."""
     from dragoman.tasks.translate import Translator
 
     corpus = run / "corpus"
@@ -40,7 +40,7 @@ def quickstart(
             resume_hint="Run the same command to continue.",
         )
     else:
-        print_stderr(f"{run} is already trained; --overwrite trains it again.")
+        print_stderr(f"{run} is already trained; use --overwrite to train it again.")
     model = Translator.load(run)
     _print_translations(model, corpus)
     page = run / "attention.html"

@@ -28,7 +28,10 @@ def serve(
     ] = None,
     languages: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=en:de", help="Languages of a run, if not in its file names; repeatable."),
+        typer.Option(
+            metavar="NAME=en:de",
+            help="Languages of a run, if not in the names of its training files; repeatable.",
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Accept requests for this host name; repeatable.")

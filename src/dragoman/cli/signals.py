@@ -17,7 +17,7 @@ def stop_on_signals(message: str = "Stopping after this step, then saving") -> I
     def ask(_number: int, _frame: FrameType | None) -> None:
         stop.request()
         with suppress(RuntimeError):  # the signal came in the middle of writing to the same stream
-            print_stderr(f"{message}; press again to exit immediately.", "yellow")
+            print_stderr(f"{message}; press Ctrl-C again to exit immediately.", "yellow")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -30,7 +30,7 @@ def watch(
     """Serve a live page of the training in RUN: curves, sample outputs and the attention of its checkpoints.
 
     The page only reads files of RUN, so the training may run in another process, be finished, or not have started.
-    Ctrl-C stops the page and nothing else."""
+    Ctrl-C stops the page, not the training."""
     require_serve_packages()
     from dragoman.server.serve import bind_socket
     from dragoman.watch.server import serve

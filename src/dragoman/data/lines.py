@@ -29,8 +29,8 @@ _MAGIC_NUMBERS = {
     b"\xff\xd8\xff": "a JPEG image",
     b"GIF8": "a GIF image",
     b"%PDF": "a PDF document; save its text as plain text",
-    b"PK\x03\x04": "a ZIP archive (.docx, .xlsx and .odt files are); save it as plain text",
-    b"\xd0\xcf\x11\xe0": "an old Office document; save it as plain text",
+    b"PK\x03\x04": "a ZIP archive or an Office document (.docx, .xlsx, .odt); save it as plain text",
+    b"\xd0\xcf\x11\xe0": "an Office document (.doc, .xls, .ppt); save it as plain text",
     b"BZh": "a bzip2 archive; unpack it with `bunzip2`",
     b"\xfd7zXZ": "an xz archive; unpack it with `unxz`",
     b"\x28\xb5\x2f\xfd": "a Zstandard archive; unpack it with `unzstd`",
@@ -227,7 +227,9 @@ def _describe_encoding_error(block: bytes, error_position: int, path: Path) -> s
         return "not text; looks like a binary file. Expected UTF-8 text, one sentence per line."
     guess = _guess_encoding(sample)
     if guess is None:
-        return "not UTF-8; the file may be damaged here. Repair the line, or remove it on both sides."
+        return (
+            "not UTF-8; the file may be damaged here. Repair or remove the line (in a parallel corpus, in both files)."
+        )
     return f"not UTF-8; looks like {guess}; {_conversion_command(path, guess)}"
 
 

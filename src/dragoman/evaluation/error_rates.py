@@ -230,7 +230,7 @@ def _check_inputs(
             raise UserError(f'Word {number:,}, "{source}", has no reference; give at least one.')
         if not all(scheme.split_units(reference) for reference in several):
             raise UserError(
-                f'Word {number:,}, "{source}", has an empty reference; expected at least one of "{scheme.units}". '
+                f'Word {number:,}, "{source}", has an empty reference; expected {scheme.units}. '
                 "Remove the reference, or fill it in."
             )
 

@@ -148,7 +148,9 @@ def compare_systems(
     seed: int = _SEED,
 ) -> SystemComparison:
     """Compare two systems by paired bootstrap resampling (Koehn, 2004)."""
-    _check_counts(**{"hypotheses of ours": ours, "hypotheses of theirs": theirs, "references": references})
+    _check_counts(
+        **{"hypotheses of the first system": ours, "hypotheses of the second system": theirs, "references": references}
+    )
     if seed < 1:
         raise UserError(f"The seed of a comparison must be at least 1, got {seed}; sacrebleu treats 0 as no seed.")
     sacrebleu_metric = {"bleu": BLEU, "chrf": CHRF, "ter": TER}[metric]()
@@ -220,14 +222,14 @@ def _to_float(number: float | None) -> float | None:
 def _verdict(ours: Score, theirs: Score, p_value: float) -> str:
     """Return the result of a comparison as a sentence."""
     difference = ours.value - theirs.value
-    facts = f"{ours.name} {ours.value:.1f} (ours) and {theirs.value:.1f} (theirs), p = {p_value:.3f}"
+    facts = f"{ours.name} {ours.value:.1f} (first) and {theirs.value:.1f} (second), p = {p_value:.3f}"
     if difference == 0:
         return f"The systems have the same score: {facts}."
     if p_value >= _SIGNIFICANCE_LEVEL:
         return f"The difference of {abs(difference):.1f} {ours.name} is not significant: {facts}."
     ours_is_better = (difference > 0) != (ours.name == "TER")  # TER counts errors
-    better, other = ("Ours", "theirs") if ours_is_better else ("Theirs", "ours")
-    return f"{better} is better than {other} by {abs(difference):.1f} {ours.name}: {facts}."
+    better, other = ("first", "second") if ours_is_better else ("second", "first")
+    return f"The {better} system is better than the {other} by {abs(difference):.1f} {ours.name}: {facts}."
 
 
 def _group_thousands(number: int) -> str:

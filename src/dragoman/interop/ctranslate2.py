@@ -126,7 +126,7 @@ def _check_supported(recipe: Recipe, run: Run) -> None:
     for name, width in (("key_width", config.key_width), ("value_width", config.value_width)):
         if width not in (None, head_width):
             raise UserError(
-                f"{run} cannot be exported: its [model] {name} is {width}, but CTranslate2 requires heads of "
+                f"{run} cannot be exported: its [model] {name} is {width}, but CTranslate2 requires "
                 f"width / heads = {head_width:g}. Only models trained without {name} can be exported."
             )
 
@@ -286,7 +286,7 @@ _README = """\
 # {name}, for CTranslate2
 
 A Dragoman model exported for [CTranslate2](https://opennmt.net/CTranslate2/), with {quantization} weights. To
-translate, run `pip install ctranslate2 tokenizers`, then run this code in this folder:
+translate, run `pip install ctranslate2 tokenizers`, then run this code in this directory:
 
 ```python
 import ctranslate2

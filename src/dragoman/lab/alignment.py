@@ -27,10 +27,13 @@ from dragoman.viewer.record import AttentionRecord, AttentionWeights
 from dragoman.viewer.words import word_numbers
 
 TITLE = "Word alignment from cross-attention"
-QUESTION = "How accurate is word alignment from each layer and head, when a word is generated and one step later?"
+QUESTION = (
+    "How accurate is the word alignment given by each layer and head, at the step that generates a word and one step "
+    "later?"
+)
 CLAIM = (
     "section 3.2.3: in encoder–decoder attention, every decoder position attends to all source positions, as in the "
-    "recurrent models of Bahdanau et al. (2014), who show alignments. The paper measures none."
+    "recurrent models of Bahdanau et al. (2014), who show alignments. The paper does not measure alignment."
 )
 
 _FULL_SECONDS = 30.0  # the budget for _SENTENCES
@@ -233,7 +236,7 @@ def _error_rate_table(results: Mapping[str, Json]) -> ReportTable:
     note = (
         "Alignment error rate: 1 − 2 · correct / (predicted + gold). Every target token except END is linked to the "
         "source token with the largest weight, so a word that translates two source words is linked to one of "
-        f"them. IBM model 1 prefers the diagonal and was trained on {_MAX_TRAINING_PAIRS:,} training pairs "
+        f"them. IBM model 1 has a diagonal prior and was trained on {_MAX_TRAINING_PAIRS:,} training pairs "
         "and the test sentences."
     )
     return ReportTable(f"Alignment error rates on {results['sentences']:,} test sentences", header, rows, note)

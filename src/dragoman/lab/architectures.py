@@ -24,7 +24,7 @@ from dragoman.tokens import END, RESERVED_TOKENS, START
 TITLE = "Table 2: the Transformer and earlier architectures"
 QUESTION = "How well do recurrent, convolutional and attention models translate after the same time at the same size?"
 CLAIM = (
-    "section 6.1: on WMT 2014 the Transformer has a better BLEU (28.4 and 41.8) than earlier recurrent and "
+    "section 6.1: on WMT 2014 the Transformer has a higher BLEU (28.4 and 41.8) than earlier recurrent and "
     "convolutional models, at a fraction of their training cost."
 )
 

@@ -37,7 +37,7 @@ from dragoman.malloc import keep_freed_memory
 from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
 
 TITLE = "Table 1: cost per layer, sequential operations, path length"
-QUESTION = "How do time and memory of a layer grow with length and width, and how long are the paths of gradients?"
+QUESTION = "How do the time and memory of a layer grow with length and width, and how long are gradient paths?"
 CLAIM = (
     "section 4: self-attention costs O(n²·d) per layer and connects any two positions by a constant number of "
     "operations; restricted to r neighbours it costs O(r·n·d), with paths of O(n/r). A recurrent layer costs O(n·d²) "

@@ -51,7 +51,8 @@ class SplitCorpus:
             pairs = [pair for pair in self.pairs(split) if len(pair[0].split()) < max_words]
             if not pairs:
                 raise UserError(
-                    f"{self.name}: no {split} pair has fewer than {max_words} words, so there is no training text."
+                    f"{self.name}: no source in the {split} files has fewer than {max_words} words; choose a "
+                    "--corpus with shorter sentences."
                 )
             short[split] = _write_pairs(folder / f"{split}.under{max_words}", pairs)
         return replace(self, name=f"{self.name}, under {max_words} words", train=short["train"], valid=short["valid"])
@@ -67,8 +68,8 @@ def find_corpus(name: str, folder: Path, seed: int = 1, languages: str | None = 
     if Path(name).is_dir():
         return _corpus_in_folder(Path(name), languages)
     raise UserError(
-        f'--corpus "{name}" is neither "phrasebook", nor a folder with train, valid and test files, nor two files as '
-        "SOURCE:TARGET."
+        f'--corpus "{name}" is neither "phrasebook", nor a directory with train, valid and test files, nor two files '
+        "as SOURCE:TARGET."
     )
 
 

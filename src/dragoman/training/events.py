@@ -77,7 +77,7 @@ class ComparedWeights:
     def __str__(self) -> str:
         if len(self.steps) == 1:
             return f"the checkpoint at step {self.steps[0]:,}"
-        return f"the mean of the checkpoints at steps {', '.join(f'{step:,}' for step in reversed(self.steps))}"
+        return f"the average of the checkpoints at steps {', '.join(f'{step:,}' for step in reversed(self.steps))}"
 
 
 @dataclass(frozen=True)
