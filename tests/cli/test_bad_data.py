@@ -31,7 +31,7 @@ REFUSED = {
     ),
     "no such file": (GOOD, None, "a.de: no such file."),
     "an empty file": (b"", GOOD, "a.en: the file is empty; expected text, one sentence per line."),
-    "a picture": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x04\x00\xff\xfe" * 9, GOOD, "a.en: line 1, byte 0: "),
+    "a picture": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x04\x00\xff\xfe" * 9, GOOD, "a.en is a PNG image"),
     "Latin-1": (GOOD, b"eins\nzwei\nf\xfcnf\n", "a.de: line 3, byte 11: not UTF-8"),
     "UTF-16": ("one\ntwo\nthree\n".encode("utf-16"), GOOD, "a.en: line 1, byte 0: not UTF-8; looks like UTF-16"),
     "half a gzip": (gzip.compress(GOOD, mtime=0)[:-9], GOOD, "a.en: damaged gzip file"),
@@ -100,7 +100,7 @@ def test_two_pairs_are_enough_one_to_train_with_and_one_to_validate_with(train):
         (["train", "--source", "a.en"], "source is set but target is not; a parallel corpus needs both"),
         (["train", "--pairs", "a.tsv", "--source", "a", "--target", "b"], "cannot both be set"),
         (["train", "--source", "a", "--target", "b", "--steps", "0"], "'--steps'"),
-        (["check"], "A parallel corpus is two files, source and target, or one file of tab-separated pairs."),
+        (["check"], "A parallel corpus is two files, source and target, or one file of pairs."),
         (["check", "--source", "missing.en", "--target", "missing.de"], "missing.en: no such file."),
     ],
 )

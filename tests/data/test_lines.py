@@ -94,14 +94,11 @@ def test_gzip_files_put_together_are_read_to_the_end(write):
         (GERMAN.encode("utf-16-be"), "looks like UTF-16BE"),
         (GERMAN.encode("utf-16-be") + b"\0", "looks like UTF-16BE"),
         (GERMAN.encode("utf-16-le") + b"x", "looks like UTF-16LE"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "looks like a PNG image"),
-        (b"PK\x03\x04" + bytes(range(256)), "looks like a ZIP archive"),
         (bytes(range(256)) * 4, "looks like a binary file"),
         (gzip.compress(b"some text\n" * 1000, mtime=0)[:-10], "damaged gzip file"),
         (gzip.compress(b"some text\n" * 1000, mtime=0)[:20], "damaged gzip file"),
         (b"\x1f\x8b" + b"no gzip at all", "damaged gzip file"),
         (gzip.compress(b"text\n", mtime=0) + b"garbage", "damaged gzip file"),
-        (gzip.compress(gzip.compress(b"text\n", mtime=0), mtime=0), "gzip archive inside a gzip archive"),
     ],
 )
 def test_what_is_no_text_is_refused_with_its_place_and_a_guess(write, content, words):

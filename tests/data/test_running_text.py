@@ -120,7 +120,7 @@ def test_an_endless_line_of_a_file_is_read_in_little_memory(write):
         (b"", "the file is empty"),
         (b" \n\n \n", "only white space"),
         (bytes(range(256)) * 8, "not text; looks like a binary file"),
-        (b"\x89PNG\r\n\x1a\n\xff\xfe", "looks like a PNG image"),
+        (b"\x89PNG\r\n\x1a\n\xff\xfe", "is a PNG image; expected a text file"),
         ("gr\xfc\xdfe aus K\xf6ln\n".encode("cp1252") * 9, "line 1, byte 2: not UTF-8; looks like Windows-1252"),
     ],
 )

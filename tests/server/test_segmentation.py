@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.server.details import merge_details
-from dragoman.server.languages import guess_languages, language_name
+from dragoman.server.languages import guess_languages
 from dragoman.server.libretranslate import split_html
+from dragoman.text.languages import language_name
 
 TEXTS = st.text(st.one_of(st.sampled_from('a. \n\r\t!?。“"<>&;'), st.characters(codec="utf-8")))
 

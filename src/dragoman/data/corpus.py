@@ -1,4 +1,4 @@
-"""Parallel corpora on disk: their pairs, and a check that the files belong together line by line."""
+"""Parallel corpora on disk: their pairs, and a check that two files belong together line by line."""
 
 import hashlib
 import stat
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import Protocol
@@ -14,8 +14,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.lines import OnFileNotice, read_line_blocks, read_lines
+from dragoman.data.lines import Entry, OnFileNotice, read_line_blocks, read_lines
+from dragoman.data.pair_files import check_is_text, read_opening, read_pair_file
 from dragoman.errors import UserError, format_count
+from dragoman.text.languages import Languages
 
 FilePath = str | PathLike[str]
 Pair = tuple[str, str]
@@ -50,7 +52,7 @@ class CorpusScan:
     """The results of one pass over the files."""
 
     count: int  # pairs
-    fingerprint: str  # of the lines; the same if they are gzipped or end in CRLF
+    fingerprint: str  # of the text; the same if it is gzipped or its lines end in CRLF
     notices: tuple[str, ...]
 
 
@@ -77,44 +79,103 @@ class ScannedCorpus(ABC):
 
 @dataclass(frozen=True)
 class ParallelCorpus(ScannedCorpus):
-    """Sentence pairs in two files, line by line, or in one file with a tab between source and target."""
+    """Sentence pairs in two files, line by line, or in one file of pairs (tab-separated text, CSV, JSONL or TMX)."""
 
     files: tuple[Path, ...]
+    languages: Languages | None = None  # the columns, keys or languages of a file of pairs
+    label: str = ""  # put before every source
 
     @classmethod
     def from_files(
-        cls, source: FilePath | None = None, target: FilePath | None = None, pairs: FilePath | None = None
+        cls,
+        source: FilePath | None = None,
+        target: FilePath | None = None,
+        pairs: FilePath | None = None,
+        *,
+        languages: Languages | None = None,
+        label: str = "",
     ) -> "ParallelCorpus":
-        """Return the corpus of two files, source and target, or of one file of pairs."""
+        """Return the corpus of two files, source and target, or of one file of pairs.
+
+        `languages` choose source and target in a file of pairs: names of columns or keys, or language codes.
+        """
         if pairs is not None and source is None and target is None:
-            return cls((Path(pairs),))
+            return cls((Path(pairs),), languages, label)
         if source is not None and target is not None and pairs is None:
-            return cls((Path(source), Path(target)))
-        raise UserError("A parallel corpus is two files, source and target, or one file of tab-separated pairs.")
+            return cls((Path(source), Path(target)), label=label)
+        raise UserError("A parallel corpus is two files, source and target, or one file of pairs.")
 
     def __str__(self) -> str:
         return " and ".join(str(file) for file in self.files)
 
+    @property
+    def parts(self) -> tuple["ParallelCorpus", ...]:
+        """The corpus itself."""
+        return (self,)
+
+    def entries(self, on_notice: OnFileNotice | None = None) -> Iterator[Entry]:
+        """Yield every pair, without its label, with the line of the file where it begins."""
+        if len(self.files) == 1:
+            return read_pair_file(self.files[0], self.languages, on_notice)
+        return ((number, *pair) for number, pair in enumerate(_read_aligned_pairs(*self.files), 1))
+
     def pairs(self) -> Iterator[Pair]:
         """Yield every pair, in order."""
+        if self.label:
+            return ((f"{label_token(self.label)} {source}", target) for _, source, target in self.entries())
         if len(self.files) == 1:
-            return _read_tab_separated_pairs(self.files[0])
+            return ((source, target) for _, source, target in self.entries())
         return _read_aligned_pairs(*self.files)
 
     @cached_property
     def scan(self) -> CorpusScan:
-        """The number of pairs, and the SHA-256 digest of the lines."""
+        """The number of pairs, and the SHA-256 digest of their text."""
         for file in self.files:
             check_regular_file(file)
         notices: list[str] = []
-        readings = [_count_and_hash_lines(file, notices.append) for file in self.files]
+        if len(self.files) == 1:
+            readings = [_count_and_hash_entries(self.entries(notices.append))]
+        else:
+            for file in self.files:
+                check_is_text(file, read_opening(file))
+            readings = [_count_and_hash_lines(file, notices.append) for file in self.files]
         if len({count for count, _ in readings}) > 1:
             raise _different_line_counts_error(self.files, [count for count, _ in readings])
-        if len(self.files) == 1:
-            for _ in self.pairs():  # every line has its tab
-                pass
-        digest = hashlib.sha256("".join(digest for _, digest in readings).encode()).hexdigest()
+        if not readings[0][0]:
+            raise UserError(f"{self}: there are no pairs.")
+        digests = [digest for _, digest in readings] + ([self.label] if self.label else [])
+        digest = hashlib.sha256("".join(digests).encode()).hexdigest()
         return CorpusScan(readings[0][0], digest, tuple(dict.fromkeys(notices)))
+
+
+@dataclass(frozen=True)
+class CombinedCorpus(ScannedCorpus):
+    """Several parallel corpora, one after the other."""
+
+    parts: tuple[ParallelCorpus, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.parts))
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield every pair, in order."""
+        return chain.from_iterable(part.pairs() for part in self.parts)
+
+    @cached_property
+    def scan(self) -> CorpusScan:
+        """The number of all pairs, and the SHA-256 digest of the digests of the parts."""
+        scans = [part.scan for part in self.parts]
+        digest = hashlib.sha256("".join(scan.fingerprint for scan in scans).encode()).hexdigest()
+        notices = dict.fromkeys(notice for scan in scans for notice in scan.notices)
+        return CorpusScan(sum(scan.count for scan in scans), digest, tuple(notices))
+
+
+AnyParallelCorpus = ParallelCorpus | CombinedCorpus
+
+
+def label_token(name: str) -> str:
+    """Return a label as the model reads it."""
+    return f"<{name}>"
 
 
 def select_pairs(corpus: TextPairs, line_numbers: Iterable[int]) -> list[Pair]:
@@ -140,6 +201,15 @@ def check_regular_file(file: Path) -> None:
         raise UserError(f"{file}: is a pipe or a device, which can be read only once; save the text to a file first.")
 
 
+def _count_and_hash_entries(entries: Iterable[Entry]) -> tuple[int, str]:
+    # As the lines of tab-separated pairs, whatever the format: the same pairs have the same digest in each.
+    digest, count = hashlib.sha256(), 0
+    for _, source, target in entries:
+        count += 1
+        digest.update(f"{source}\t{target}\n".encode() if source or target else b"\n")
+    return count, digest.hexdigest()
+
+
 def _count_and_hash_lines(file: Path, on_notice: OnFileNotice) -> tuple[int, str]:
     digest, count = hashlib.sha256(), 0
     for lines in read_line_blocks(file, on_notice):
@@ -154,28 +224,6 @@ def _read_aligned_pairs(source: Path, target: Path) -> Iterator[Pair]:
             files = (source, target)
             raise _different_line_counts_error(files, [sum(map(len, read_line_blocks(file))) for file in files])
         yield source_line, target_line
-
-
-def _read_tab_separated_pairs(file: Path) -> Iterator[Pair]:
-    # An empty line is an empty pair.
-    for number, line in enumerate(read_lines(file), 1):
-        columns = line.split("\t")
-        if len(columns) == 2:
-            yield columns[0], columns[1]
-        elif not line.strip(" "):
-            yield "", ""
-        else:
-            raise _wrong_columns_error(file, number, line, len(columns))
-
-
-def _wrong_columns_error(file: Path, number: int, line: str, columns: int) -> UserError:
-    start = line if len(line) <= 60 else line[:60] + "…"
-    if columns == 1:
-        return UserError(f"{file}: line {number:,} has no tab between source and target: {start!r}.")
-    return UserError(
-        f"{file}: line {number:,} has {columns - 1} tabs; expected one, between source and target: {start!r}. "
-        f"`cut -f1,2` keeps the first two columns."
-    )
 
 
 def _different_line_counts_error(files: tuple[Path, ...], counts: list[int]) -> UserError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
-from dragoman.data.corpus import ParallelCorpus
+from dragoman.data.corpus import AnyParallelCorpus
 from dragoman.data.split import pair_hash
 from dragoman.errors import UserError, format_count
 
@@ -76,12 +76,12 @@ class _PairCheck:
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
-    def inspect(self, number: int, source: str, target: str) -> None:
+    def inspect(self, where: str, source: str, target: str) -> None:
         """Count a pair if the check applies to it."""
         if self.applies(source, target):
             self.count += 1
             if len(self.examples) < _MAX_EXAMPLES:
-                self.examples.append(f"line {number:,}: {_printable_excerpt(source)} | {_printable_excerpt(target)}")
+                self.examples.append(f"{where}: {_printable_excerpt(source)} | {_printable_excerpt(target)}")
 
     def finding(self, name: str, total: int) -> Finding | None:
         """Return the result for a text of `total` pairs, or None if there is none."""
@@ -114,7 +114,7 @@ class _SeenPairs:
         return pair_hash(0, source, "" if self.sources_only else target)
 
 
-def check_corpus(corpus: ParallelCorpus, valid: ParallelCorpus | None = None) -> DataReport:
+def check_corpus(corpus: AnyParallelCorpus, valid: AnyParallelCorpus | None = None) -> DataReport:
     """Check the training files and, if there are any, the validation files."""
     pairs, sources = _SeenPairs(), _SeenPairs(sources_only=True)
     findings = _run_checks(corpus, "training text", [*_common_checks(), *_duplicate_checks(pairs, sources)])
@@ -173,26 +173,33 @@ def _overlap_checks(pairs: _SeenPairs, sources: _SeenPairs) -> list[_PairCheck]:
     ]
 
 
-def _run_checks(corpus: ParallelCorpus, name: str, checks: list[_PairCheck]) -> list[Finding]:
+def _run_checks(corpus: AnyParallelCorpus, name: str, checks: list[_PairCheck]) -> list[Finding]:
     # A text that cannot be read as pairs is itself a finding.
     try:
         total = corpus.count_pairs()
     except UserError as error:
         return [Finding("error", str(error), 1)]
     empty = _PairCheck("warning", "empty lines; their pairs are not used for training", _is_empty)
-    for number, (source, target) in enumerate(corpus.pairs(), 1):
+    for where, source, target in _located_pairs(corpus):
         if _is_empty(source, target):
-            empty.inspect(number, source, target)
+            empty.inspect(where, source, target)
             continue
         for check in checks:
-            check.inspect(number, source, target)
+            check.inspect(where, source, target)
     summary = Finding("note", f"{name}: {format_count(total, 'pair')} in {corpus}", total)
     notices = [Finding("note", notice, 1) for notice in corpus.notices()]
     findings = [check.finding(name, total) for check in [empty, *checks]]
     return [summary, *notices, *(finding for finding in findings if finding)]
 
 
-def _find_swapped_sides(corpus: ParallelCorpus, valid: ParallelCorpus) -> list[Finding]:
+def _located_pairs(corpus: AnyParallelCorpus) -> Iterator[tuple[str, str, str]]:
+    for part in corpus.parts:
+        file = f"{part.files[0]}, " if len(corpus.parts) > 1 else ""
+        for number, source, target in part.entries():
+            yield f"{file}line {number:,}", source, target
+
+
+def _find_swapped_sides(corpus: AnyParallelCorpus, valid: AnyParallelCorpus) -> list[Finding]:
     training = [_count_trigrams(side) for side in zip(*islice(corpus.pairs(), _PROFILE_LINES), strict=True)]
     validation = [_count_trigrams(side) for side in zip(*islice(valid.pairs(), _PROFILE_LINES), strict=True)]
     if not _are_sides_swapped(training[0], training[1], validation[0], validation[1]):

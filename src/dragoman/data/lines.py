@@ -5,6 +5,7 @@ rule (`str.splitlines`, universal newlines) the lines of two parallel files coul
 """
 
 import gzip
+import re
 import shlex
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
+from dragoman.data.file_kinds import OPENING_BYTES, describe_binary
 from dragoman.errors import UserError, did_you_mean_path
 
 BLOCK_BYTES = 1 << 20  # read at a time
@@ -22,23 +24,7 @@ MAX_LINE_BYTES = 64 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = "\ufeff"
 _SAMPLE_BYTES = 1 << 14  # read to guess an encoding
-MAGIC_BYTES = 8  # at the start of a file, which identify its format
 
-_MAGIC_NUMBERS = {
-    b"\x89PNG": "a PNG image",
-    b"\xff\xd8\xff": "a JPEG image",
-    b"GIF8": "a GIF image",
-    b"%PDF": "a PDF document; save its text as plain text",
-    b"PK\x03\x04": "a ZIP archive or an Office document (.docx, .xlsx, .odt); save it as plain text",
-    b"\xd0\xcf\x11\xe0": "an Office document (.doc, .xls, .ppt); save it as plain text",
-    b"BZh": "a bzip2 archive; unpack it with `bunzip2`",
-    b"\xfd7zXZ": "an xz archive; unpack it with `unxz`",
-    b"\x28\xb5\x2f\xfd": "a Zstandard archive; unpack it with `unzstd`",
-    b"7z\xbc\xaf": "a 7-Zip archive; unpack it first",
-    b"\x1f\x8b": "a gzip archive inside a gzip archive; unpack it with `gunzip`",
-    b"\x7fELF": "a program",
-    b"SQLite": "an SQLite database",
-}
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 
 # With the names of `iconv`; of those that fit a sample equally well, the first is taken.
@@ -56,7 +42,10 @@ _ENCODINGS = {
     "euc_kr": "EUC-KR",
 }
 
+_BREAK = re.compile(r" *[\t\n\r][\t\n\r ]*")
+
 OnFileNotice = Callable[[str], None]
+Entry = tuple[int, str, str]  # the line where a pair begins, its source and its target
 
 
 class ByteStream(Protocol):
@@ -76,11 +65,10 @@ def read_line_blocks(path: str | PathLike[str], on_notice: OnFileNotice | None =
     """Yield the lines of a file in blocks."""
     file = Path(path)
     notices = NoticeFilter(file, on_notice)
-    count, opening = 0, b""
+    count = 0
     with open_bytes(file) as stream:
         for start, block in _whole_line_blocks(stream):
-            opening = opening or block[:MAGIC_BYTES]
-            text = decode_block(block, FilePosition(file, opening, isinstance(stream, gzip.GzipFile), count, start))
+            text = decode_block(block, FilePosition(file, isinstance(stream, gzip.GzipFile), count, start))
             if start == 0 and text.startswith(BYTE_ORDER_MARK):
                 notices.send_once("the byte-order mark at the start was removed")
                 text = text[1:]
@@ -106,6 +94,13 @@ class NoticeFilter:
         if self.on_notice and text not in self.sent:
             self.on_notice(f"{self.path}: {text}.")
         self.sent.add(text)
+
+
+def put_on_one_line(text: str) -> str:
+    """Return a text with line breaks and tabs, and the spaces around them, replaced by single spaces."""
+    if not _BREAK.search(text):
+        return text
+    return " ".join(part for part in _BREAK.split(text) if part)
 
 
 def _strip_carriage_return(line: str, notices: NoticeFilter) -> str:
@@ -184,21 +179,23 @@ class FilePosition:
     """A position in a file, for error messages."""
 
     file: Path
-    opening: bytes  # the first bytes of the file
     is_gzipped: bool
     lines: int  # before this position
     offset: int
 
 
 def decode_block(block: bytes, position: FilePosition) -> str:
-    """Decode a block of lines; raise an error that says where and why it is not UTF-8."""
+    """Decode a block of lines; raise an error that says where and why it is not UTF-8, or what kind of file it is."""
     if position.offset == 0:
+        kind = describe_binary(block[:OPENING_BYTES], position.file)
+        if kind:
+            raise UserError(f"{position.file} is {kind}")
         _check_not_utf16(block, position.file)
     try:
         return block.decode()
     except UnicodeDecodeError as error:
         line = position.lines + block.count(b"\n", 0, error.start) + 1
-        reason = _describe_binary(position.opening) or _describe_encoding_error(block, error.start, position.file)
+        reason = _describe_encoding_error(block, error.start, position.file)
         byte = f"byte {position.offset + error.start:,}{' of the unpacked text' if position.is_gzipped else ''}"
         raise UserError(f"{position.file}: line {line:,}, {byte}: {reason}") from None
 
@@ -211,13 +208,6 @@ def _check_not_utf16(block: bytes, path: Path) -> None:
 
 
 # What a file is that is not UTF-8, so that the error can say how to convert it
-
-
-def _describe_binary(opening: bytes) -> str | None:
-    """Return what kind of binary file begins with these bytes, or None."""
-    return next(
-        (f"not text; looks like {name}." for magic, name in _MAGIC_NUMBERS.items() if opening.startswith(magic)), None
-    )
 
 
 def _describe_encoding_error(block: bytes, error_position: int, path: Path) -> str:

@@ -16,7 +16,6 @@ from dragoman.data.corpus import CorpusScan, FilePath, Pair, ScannedCorpus, chec
 from dragoman.data.lines import (
     BLOCK_BYTES,
     BYTE_ORDER_MARK,
-    MAGIC_BYTES,
     ByteStream,
     FilePosition,
     NoticeFilter,
@@ -66,13 +65,10 @@ class RunningText(ScannedCorpus):
 def read_text_blocks(path: FilePath, on_notice: OnFileNotice | None = None) -> Iterator[str]:
     """Yield a UTF-8 file in blocks, gzipped or not; `on_notice` reports a byte-order mark and CRLF, once each."""
     file = Path(path)
-    notices, lines, opening, pending = NoticeFilter(file, on_notice), 0, b"", ""
+    notices, lines, pending = NoticeFilter(file, on_notice), 0, ""
     with open_bytes(file) as stream:
         for start, block in _whole_character_blocks(stream):
-            opening = opening or block[:MAGIC_BYTES]
-            text = pending + decode_block(
-                block, FilePosition(file, opening, isinstance(stream, gzip.GzipFile), lines, start)
-            )
+            text = pending + decode_block(block, FilePosition(file, isinstance(stream, gzip.GzipFile), lines, start))
             lines += block.count(b"\n")
             if start == 0 and text.startswith(BYTE_ORDER_MARK):
                 notices.send_once("the byte-order mark at the start was removed")

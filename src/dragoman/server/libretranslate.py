@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from dragoman.server.access import AccessPolicy, token_required
-from dragoman.server.languages import language_name
 from dragoman.server.limits import RouteLimits
 from dragoman.server.problems import Problem
 from dragoman.server.schemas import (
@@ -27,6 +26,7 @@ from dragoman.server.schemas import (
     validation_problem,
 )
 from dragoman.server.service import Service, TranslationService, split_for
+from dragoman.text.languages import language_name
 from dragoman.text.sentences import SegmentedText, split_sentences
 
 _FRONTEND_TIMEOUT_MILLISECONDS = 500  # that LibreTranslate's page waits after the last key

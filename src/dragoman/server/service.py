@@ -10,13 +10,13 @@ from fastapi import Depends, Request
 from dragoman import __version__
 from dragoman.server.admission import Admission
 from dragoman.server.details import merge_details
-from dragoman.server.languages import language_name
 from dragoman.server.limits import Limits
 from dragoman.server.metrics import ServerMetrics
 from dragoman.server.old_names import add_old_names
 from dragoman.server.problems import Problem
 from dragoman.server.schemas import AttentionRequest, TranslateRequest
 from dragoman.server.worker_client import WorkerClient
+from dragoman.text.languages import language_name
 from dragoman.text.sentences import SegmentedText, split_sentences
 
 _Ranked = list[dict[str, Any]]  # translations of one text, best first

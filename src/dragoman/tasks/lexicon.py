@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from unicodedata import combining, normalize
 
-from dragoman.data.corpus import CorpusScan, Pair, ScannedCorpus, check_regular_file
+from dragoman.data.corpus import CorpusScan, Pair, ScannedCorpus, check_regular_file, label_token
 from dragoman.data.lines import OnFileNotice, read_lines
 from dragoman.errors import UserError
 from dragoman.recipe import CorpusConfig, DataConfig
@@ -35,11 +35,6 @@ def join_letters(letters: str) -> str:
 def visible_letter(piece: str) -> str:
     """Return a letter for a message; an accent is put on a dotted circle."""
     return f"◌{piece}" if combining(piece[:1] or " ") else piece
-
-
-def label_token(name: str) -> str:
-    """Return a label as the model reads it."""
-    return f"<{name}>"
 
 
 def split_tabs(line: str) -> list[str]:
@@ -156,4 +151,4 @@ def _describe_wrong_label(name: str, known: Sequence[str]) -> str:
 def _labelled_files(file: str | None, corpora: tuple[CorpusConfig, ...]) -> tuple[tuple[str, Path], ...]:
     if file:
         return (("", Path(file)),)
-    return tuple((corpus.label, Path(corpus.file)) for corpus in corpora)
+    return tuple((corpus.label or "", Path(corpus.file or "")) for corpus in corpora)
