@@ -60,7 +60,7 @@ def shell_commands(text: str) -> list[list[str]]:
     """Return the simple commands of a shell script as lists of words; pipes and redirections end one."""
     lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=True)
     lexer.whitespace = " \t"
-    lexer.wordchars += ":"  # two files as one argument, a.en:a.de
+    lexer.wordchars += ":,"  # two files as one argument, a.en:a.de; two columns, en,de
     found: list[list[str]] = [[]]
     for word in lexer:
         if word == "\n" or set(word) <= set("|&;<>()"):

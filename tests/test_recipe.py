@@ -579,10 +579,13 @@ CORPORA = {
     "no label": ([{"file": "a"}], r"\[\[data.corpora\]\] 1 has no label; expected label and file"),
     "no file": ([{"label": "a", "file": "a"}, {"label": "b"}], r"\[\[data.corpora\]\] 2 has no file"),
     "an odd label": ([{"label": "a b", "file": "a"}], r'label is "a b"; a label must not be empty and must not have'),
-    "an unknown key": ([{"label": "a", "file": "a", "lang": "b"}], r'1 has no setting "lang"; expected label'),
+    "an unknown key": (
+        [{"label": "a", "file": "a", "lang": "b"}],
+        r'1 has no setting "lang"; expected file, languages, source, target, label.',
+    ),
     "a number": ([{"label": 1, "file": "a"}], "label is 1; it must be text in quotation marks"),
     "text": (["a=b"], r'1 must be a table of settings; found "a=b"'),
-    "no list": ("a=b", 'corpora is "a=b"; it must be a list of tables, each with label and file'),
+    "no list": ("a=b", 'corpora is "a=b"; it must be a list of tables with settings such as file, '),
 }
 
 
@@ -591,6 +594,62 @@ def test_a_corpus_that_is_not_label_and_file_is_refused(case):
     corpora, words = CORPORA[case]
     with pytest.raises(UserError, match=words):
         Recipe.from_table({"task": "inflect", "data": {"corpora": corpora}})
+
+
+TRANSLATION_CORPORA = {
+    "nothing": ([{}], r"\[\[data.corpora\]\] 1: expected either file, or source and target"),
+    "both": ([{"file": "a", "source": "b", "target": "c"}], "1: expected either file, or source and target"),
+    "one side": ([{"file": "a"}, {"source": "b"}], "2 has only one of source and target"),
+    "one language": ([{"file": "a", "languages": ["en"]}], "1: languages is"),
+    "a number": (
+        [{"file": "a", "languages": ["en", 1]}],
+        "1: languages is 1; it must be a list of 2 values, each text",
+    ),
+    "equal": ([{"file": "a", "languages": ["en", "en"]}], r'is \["en", "en"\]; source and target must differ'),
+    "languages of text": (
+        [{"source": "a", "target": "b", "languages": ["en", "de"]}],
+        "1 has languages, which are for",
+    ),
+    "some labels": ([{"file": "a", "label": "x"}, {"file": "b"}], "2: either all corpora need a label or none"),
+}
+
+
+@pytest.mark.parametrize("case", TRANSLATION_CORPORA)
+def test_a_corpus_of_translations_that_is_no_corpus_is_refused(case):
+    corpora, words = TRANSLATION_CORPORA[case]
+    with pytest.raises(UserError, match=words):
+        Recipe.from_table({"data": {"corpora": corpora}})
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"corpora": [{"file": "a"}], "pairs": "b"}, "pairs and corpora cannot both be set"),
+        ({"source": "a", "target": "b", "languages": ["en", "fr"]}, "languages is set but pairs is not"),
+        ({"pairs": "a", "languages": ["en"]}, r"languages is \[\"en\"\]; it must be a list of 2 values, each text"),
+        ({"pairs": "a", "languages": "en,fr"}, 'languages is "en,fr"; it must be a list of 2 values, each text'),
+    ],
+)
+def test_data_that_contradicts_itself_is_refused(data, words):
+    with pytest.raises(UserError, match=words):
+        Recipe.from_table({"data": data})
+
+
+def test_a_task_of_words_has_no_languages():
+    corpora = [{"label": "a", "file": "b", "languages": ["en", "de"]}]
+    with pytest.raises(UserError, match=r'1 has languages; task "inflect" expects label and file'):
+        Recipe.from_table({"task": "inflect", "data": {"corpora": corpora}})
+
+
+def test_corpora_of_translations_are_written_and_read_again(tmp_path):
+    file = tmp_path / "recipe.toml"
+    corpora = [{"file": "a.tmx", "languages": ["en", "de"]}, {"source": "b.en", "target": "b.de"}]
+    recipe = Recipe.from_table({"data": {"corpora": corpora}})
+    file.write_text(recipe.to_toml())
+    assert Recipe.from_toml(file) == recipe
+    assert (
+        'corpora = [{file = "a.tmx", languages = ["en", "de"]}, {source = "b.en", target = "b.de"}]' in file.read_text()
+    )
 
 
 def test_several_corpora_are_written_and_read_again(tmp_path):

@@ -42,6 +42,7 @@ class TaskSpec:
 
     task: Any  # the path of a class of tasks/, or an object
     data_keys: tuple[str, ...]  # settings of [data] that name its files; those of validation begin with "valid_"
+    corpus_keys: tuple[str, ...] = ("label", "file")  # settings of [[data.corpora]] tables
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of its recipes, below a preset and the user's settings
     requirements: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # section and key: values
     has_word_tokens: bool = False  # whether an output has one token per source word, as [model] next_word needs
@@ -51,7 +52,8 @@ class TaskSpec:
 TASKS: dict[str, TaskSpec] = {
     "translate": TaskSpec(
         task="dragoman.tasks.translate:TranslationTask",
-        data_keys=("source", "target", "pairs"),
+        data_keys=("source", "target", "pairs", "corpora"),
+        corpus_keys=("file", "languages", "source", "target", "label"),
         evaluator="dragoman.cli.evaluators:evaluate_translations",
     ),
     "pronounce": TaskSpec(

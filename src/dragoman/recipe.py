@@ -54,13 +54,25 @@ def _check_label(label: str) -> str:
     return label
 
 
-class CorpusConfig(Config):
-    """One of several files that a model is trained on: a [[data.corpora]] table."""
+def _check_languages(languages: tuple[str, str]) -> tuple[str, str]:
+    if languages[0] == languages[1]:
+        raise ValueError("source and target must differ")
+    return languages
 
-    label: Annotated[StorableText, AfterValidator(_check_label)] = Field(
-        description="label added before every entry of the file, such as a language"
+
+LanguagesSetting = Annotated[tuple[StorableText, StorableText], AfterValidator(_check_languages)] | None
+
+
+class CorpusConfig(Config):
+    """One of several corpora that a model is trained on: a [[data.corpora]] table."""
+
+    file: StorableText | None = Field(None, description="the file: pairs in any format, or a lexicon")
+    languages: LanguagesSetting = Field(None, strict=False, description="source and target in a file of pairs")
+    source: StorableText | None = Field(None, description="instead of file: source text")
+    target: StorableText | None = Field(None, description="translation of source, aligned line by line")
+    label: Annotated[StorableText, AfterValidator(_check_label)] | None = Field(
+        None, description="label added before every source, such as a language"
     )
-    file: StorableText = Field(description="the file")
 
 
 class DataConfig(Config):
@@ -69,22 +81,29 @@ class DataConfig(Config):
     source: StorableText | None = Field(None, description="source text, one sentence per line")
     target: StorableText | None = Field(None, description="translation of source, aligned line by line")
     pairs: StorableText | None = Field(
-        None, description="instead of source and target: one file with tab-separated pairs"
+        None, description="instead of source and target: one file of pairs (tab-separated, CSV, JSONL or TMX)"
+    )
+    languages: LanguagesSetting = Field(
+        None,
+        strict=False,
+        description='source and target in pairs: columns, keys or language codes, as in ["en", "fr"]',
     )
     valid_source: StorableText | None = Field(
         None, description="validation source text; unset: some training pairs are held out"
     )
     valid_target: StorableText | None = Field(None, description="translation of valid_source, aligned line by line")
     valid_pairs: StorableText | None = Field(
-        None, description="instead of valid_source and valid_target: one file with tab-separated pairs"
+        None, description="instead of valid_source and valid_target: one file of pairs; languages apply to it too"
     )
     file: StorableText | None = Field(None, description="for tasks that read one file: a lexicon, a treebank or a text")
     valid_file: StorableText | None = Field(None, description="validation file of these tasks")
     corpora: tuple[CorpusConfig, ...] = Field(
-        (), strict=False, description="instead of file: several [[data.corpora]] tables, each with a label and a file"
+        (),
+        strict=False,
+        description="instead: several [[data.corpora]] tables, with file, languages, label; or source, target",
     )
     valid_corpora: tuple[CorpusConfig, ...] = Field(
-        (), strict=False, description="instead of valid_file: several [[data.valid_corpora]] tables"
+        (), strict=False, description="instead of other validation files: several [[data.valid_corpora]] tables"
     )
     held_out: int = Field(1000, ge=1, description="training pairs to hold out if there are no validation files")
     longest: int = Field(256, ge=2, le=100_000, description="maximum tokens per side; longer pairs are skipped")
@@ -97,11 +116,14 @@ class DataConfig(Config):
         ):
             if pairs and (source or target):
                 yield f"{part}pairs and {part}source/{part}target cannot both be set; remove one of them"
-            if getattr(self, part + "file") and getattr(self, part + "corpora"):
-                yield f"{part}file and {part}corpora cannot both be set; remove one of them"
+            others = [name for name in ("file", "source", "target", "pairs") if getattr(self, part + name)]
+            if others and getattr(self, part + "corpora"):
+                yield f"{part}{others[0]} and {part}corpora cannot both be set; remove one of them"
             if bool(source) != bool(target):
                 given, missing = (part + "source", part + "target") if source else (part + "target", part + "source")
                 yield f"{given} is set but {missing} is not; a parallel corpus needs both"
+        if self.languages and not (self.pairs or self.valid_pairs):
+            yield "languages is set but pairs is not; other files have one language each"
 
 
 class TokenizerConfig(Config):
@@ -225,6 +247,7 @@ class Recipe(Config):
                 f'task "{self.task}" reads [data] {", ".join(TASKS[self.task].data_keys)}, not {", ".join(foreign)}; '
                 "change the task or the files"
             )
+        yield from self._corpora_conflicts()
         for (part, name), fitting in TASKS[self.task].requirements.items():
             value = getattr(getattr(self, part), name)
             if value not in fitting:
@@ -251,6 +274,31 @@ class Recipe(Config):
                 f"{', in one sequence' if is_one_sequence else ''}; set longest to {needed} or more, or lower one of "
                 "the other two settings"
             )
+
+    def _corpora_conflicts(self) -> Iterator[str]:
+        """Yield a sentence for each [[data.corpora]] table that the task cannot read."""
+        keys = TASKS[self.task].corpus_keys
+        for section in ("corpora", "valid_corpora"):
+            corpora: tuple[CorpusConfig, ...] = getattr(self.data, section)
+            for number, corpus in enumerate(corpora, 1):
+                position = f"[[data.{section}]] {number}"
+                foreign = [name for name in type(corpus).model_fields if getattr(corpus, name) and name not in keys]
+                if foreign:
+                    yield f'{position} has {foreign[0]}; task "{self.task}" expects {" and ".join(keys)}'
+                elif "source" not in keys:
+                    yield from (
+                        f"{position} has no {name}; expected {' and '.join(keys)}"
+                        for name in keys
+                        if getattr(corpus, name) is None
+                    )
+                elif bool(corpus.file) == bool(corpus.source or corpus.target):
+                    yield f"{position}: expected either file, or source and target"
+                elif bool(corpus.source) != bool(corpus.target):
+                    yield f"{position} has only one of source and target; a parallel corpus needs both"
+                elif corpus.languages and not corpus.file:
+                    yield f"{position} has languages, which are for a file of pairs; remove them"
+                elif bool(corpus.label) != bool(corpora[0].label):
+                    yield f"{position}: either all corpora need a label or none"
 
     @model_validator(mode="before")
     @classmethod

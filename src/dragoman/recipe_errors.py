@@ -77,8 +77,8 @@ def _is_overridden(root: _ConfigClass, path: Sequence[Any], overrides: Mapping[s
 def _format_error(
     root: _ConfigClass, item: Any, path: Sequence[str], table: Mapping[str, Any], architecture: Any
 ) -> list[str]:
-    if path[:1] == ("data",) and len(item["loc"]) > 2:
-        return [_format_corpus_error(item)]
+    if path in (("data", "corpora"), ("data", "valid_corpora")) and len(item["loc"]) > 2:
+        return [_format_corpus_error(root, item)]
     kind, field, value = item["type"], find_field(root, path, architecture), _value_at(table, path)
     section = f"[{path[0]}] " if path else ""
     renamed = renamed_setting(path[1], value) if len(path) == 2 and path[0] == "model" else None
@@ -107,16 +107,19 @@ def _format_error(
     ]
 
 
-def _format_corpus_error(item: Any) -> str:
+def _format_corpus_error(root: _ConfigClass, item: Any) -> str:
     _, name, index, *rest = item["loc"]
-    position, example = f"[[data.{name}]] {index + 1}", 'expected label = "…" and file = "…"'
+    position = f"[[data.{name}]] {index + 1}"
     if not rest:
         return f"{position} must be a table of settings; found {display_value(item['input'])}."
-    if item["type"] == "missing":
-        return f"{position} has no {rest[0]}; expected label and file."
+    field = find_field(root, ("data", name))
+    assert field is not None, f"there is no [data] {name}"
+    settings = get_args(field.annotation)[0].model_fields
     if item["type"] == "extra_forbidden":
-        return f'{position} has no setting "{rest[0]}"; {example}.'
-    expected = item["ctx"]["error"] if item["type"] == "value_error" else f"it must be {_TYPE_WORDS[str]}"
+        hint = did_you_mean(rest[0], settings)
+        return f'{position} has no setting "{rest[0]}"; expected {", ".join(settings)}.{hint}'
+    kind = settings[rest[0]].annotation
+    expected = item["ctx"]["error"] if item["type"] == "value_error" else f"it must be {_describe_type(kind)}"
     return f"{position}: {rest[0]} is {display_value(item['input'])}; {expected}."
 
 
@@ -155,7 +158,7 @@ def _describe_type(kind: Any, limits: Sequence[Any] = ()) -> str:
         return f"{'one of ' if len(parts) > 1 else ''}{_joined(parts)}"
     if get_origin(kind) is tuple and parts[-1] is Ellipsis:
         if _is_config_class(parts[0]):
-            return f"a list of tables, each with {' and '.join(parts[0].model_fields)}"
+            return f"a list of tables with settings such as {', '.join(parts[0].model_fields)}"
         return f"a list of values, each {_describe_type(parts[0])}"
     if get_origin(kind) is tuple:
         return f"a list of {len(parts)} values, each {_describe_type(parts[0])}"

@@ -50,7 +50,7 @@ def toml_value(value: Any) -> str:
     if hasattr(value, "model_dump"):  # a nested config
         value = value.model_dump()
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items() if item is not None) + "}"
     return str(value)
 
 

@@ -5,14 +5,14 @@ from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from dragoman.bench.config import BenchmarkConfig
 from dragoman.corpora.phrasebook import phrasebook
 from dragoman.data.arrays import TokenPairs, open_arrays, tokenize_corpus
-from dragoman.data.corpus import ParallelCorpus
+from dragoman.data.corpus import AnyParallelCorpus, ParallelCorpus
 from dragoman.data.lines import read_lines
 from dragoman.errors import UserError, format_count
 from dragoman.model_files import read_tokenizers, write_tokenizers, write_weights
@@ -22,6 +22,7 @@ from dragoman.recipe import DataConfig, Recipe
 from dragoman.run import Run
 from dragoman.storage import make_directory, write_atomically
 from dragoman.tasks.task import ValidationData
+from dragoman.tasks.translate import open_parallel_corpus
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
 from dragoman.training.prepare import PreparedData
@@ -84,11 +85,10 @@ def load_training_text(config: BenchmarkConfig) -> BenchmarkText:
     return _text_from_pairs(str(corpus), list(islice(usable, config.workload.max_pairs)))
 
 
-def _existing_corpus(config: DataConfig, prefix: str = "") -> ParallelCorpus | None:
+def _existing_corpus(config: DataConfig, prefix: Literal["", "valid_"] = "") -> AnyParallelCorpus | None:
     """Return the corpus that a recipe names, if its files exist."""
-    named = {name: getattr(config, prefix + name) for name in ("source", "target", "pairs")}
-    paths = [path for path in named.values() if path is not None]
-    return ParallelCorpus.from_files(**named) if paths and all(Path(path).is_file() for path in paths) else None
+    corpus = open_parallel_corpus(config, prefix)
+    return corpus if corpus and all(file.is_file() for part in corpus.parts for file in part.files) else None
 
 
 def _text_from_pairs(origin: str, pairs: list[tuple[str, str]]) -> BenchmarkText:

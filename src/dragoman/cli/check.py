@@ -3,14 +3,17 @@
 import typer
 
 from dragoman.cli.options import (
+    ColumnsOption,
     PairsOption,
     SourceOption,
     TargetOption,
     ValidPairsOption,
     ValidSourceOption,
     ValidTargetOption,
+    parse_columns,
 )
 from dragoman.cli.progress import status_spinner
+from dragoman.errors import UserError
 
 
 def check(
@@ -20,15 +23,23 @@ def check(
     valid_source: ValidSourceOption = None,
     valid_target: ValidTargetOption = None,
     valid_pairs: ValidPairsOption = None,
+    columns: ColumnsOption = None,
 ) -> None:
     """Check a parallel corpus for unequal line counts, empty lines, duplicates, unusual lengths, encoding errors and
     swapped sides."""
     from dragoman.data.corpus import ParallelCorpus
     from dragoman.data.corpus_check import check_corpus
 
-    corpus = ParallelCorpus.from_files(source, target, pairs)
+    languages = parse_columns(columns)
+    if languages and not (pairs or valid_pairs):
+        raise UserError("--columns is for a file of --pairs; remove it.")
+    corpus = ParallelCorpus.from_files(source, target, pairs, languages=languages)
     has_validation = valid_source or valid_target or valid_pairs
-    valid = ParallelCorpus.from_files(valid_source, valid_target, valid_pairs) if has_validation else None
+    valid = (
+        ParallelCorpus.from_files(valid_source, valid_target, valid_pairs, languages=languages)
+        if has_validation
+        else None
+    )
     with status_spinner("Reading"):
         report = check_corpus(corpus, valid)
     print(report)

@@ -9,13 +9,17 @@ import typer
 from dragoman.cli.evaluators import EvaluateOptions
 from dragoman.cli.options import (
     BeamOption,
+    ColumnsOption,
     DeviceOption,
     JsonObjectOption,
+    LabelOption,
     LengthPenaltyOption,
     NoSplitOption,
+    PairsOption,
     PrecisionOption,
     ShortlistOption,
     check_task,
+    parse_columns,
 )
 from dragoman.errors import UserError
 from dragoman.presets import TASKS, import_object
@@ -28,6 +32,9 @@ def evaluate(
     reference: Annotated[
         str | None, typer.Option(help="Reference output, aligned line by line; for word tasks, a lexicon.")
     ] = None,
+    pairs: PairsOption = None,
+    columns: ColumnsOption = None,
+    label: LabelOption = None,
     task: Annotated[
         str | None,
         typer.Option(help="Without RUN: the task to score, one of translate (default), parse, pronounce, inflect."),
@@ -57,8 +64,8 @@ def evaluate(
 ) -> None:
     """Translate --source with the model in RUN and score the output against --reference (or score --hypotheses).
 
-    Parsing is scored with the rules of EVALB; see docs/parsing.md. Pronunciation and inflection need only --reference,
-    a lexicon; see docs/pronunciation.md.
+    --pairs gives source and reference in one file. Parsing is scored with the rules of EVALB; see docs/parsing.md.
+    Pronunciation and inflection need only --reference, a lexicon; see docs/pronunciation.md.
     """
     named = _select_task(task, run)
     decoding: dict[str, Any] = {
@@ -69,8 +76,8 @@ def evaluate(
             raise UserError(f"--no-split is not supported for --task {named}; remove it.")
         decoding["split"] = False
     options = EvaluateOptions(
-        named, run, source, reference, hypotheses, against, worst, output, parameters, sentences, ignore_stress,
-        as_json, device, decoding,
+        named, run, source, reference, pairs, parse_columns(columns), label, hypotheses, against, worst, output,
+        parameters, sentences, ignore_stress, as_json, device, decoding,
     )  # fmt: skip
     evaluator: Callable[[EvaluateOptions], None] = import_object(TASKS[named].evaluator)
     evaluator(options)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dragoman
-from dragoman.cli.line_io import load_for_task
+from dragoman.cli.line_io import add_label, load_for_task
 from dragoman.cli.progress import print_stderr, progress_bar, status_spinner
 from dragoman.errors import UserError, format_count
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dragoman.evaluation.error_rates import ScoringScheme
     from dragoman.tasks.sequence_model import SequenceModel
     from dragoman.tasks.task import Example
+
+_PAIR_OPTIONS = ("pairs", "columns", "label")  # of translation only
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,9 @@ class EvaluateOptions:
     run: Path | None
     source: str | None
     reference: str | None
+    pairs: str | None
+    columns: tuple[str, str] | None
+    label: str | None
     hypotheses: str | None
     against: Path | None
     worst: int
@@ -70,7 +75,7 @@ def evaluate_examples(options: EvaluateOptions) -> None:
     """Print the scores of a run, one per line."""
     from dragoman.tasks.task import TransductionTask
 
-    options.reject("hypotheses", "against", "parameters", "worst", "sentences", "ignore_stress")
+    options.reject(*_PAIR_OPTIONS, "hypotheses", "against", "parameters", "worst", "sentences", "ignore_stress")
     if options.run is None:
         raise UserError(f"--task {options.task} needs a RUN, whose outputs are scored.")
     model = dragoman.load(options.run, device=options.device)
@@ -92,8 +97,7 @@ def evaluate_translations(options: EvaluateOptions) -> None:
     from dragoman.evaluation import scores, tables
 
     _check_translate_options(options)
-    references = list(read_lines(str(options.reference), print_stderr))
-    sources = list(read_lines(options.source, print_stderr)) if options.source else None
+    sources, references = _read_translations(options)
     if options.run:
         outputs = _translate_sources(options.run, sources, len(references), options)
     else:
@@ -122,14 +126,33 @@ def evaluate_translations(options: EvaluateOptions) -> None:
     )
 
 
+def _read_translations(options: EvaluateOptions) -> tuple[list[str] | None, list[str]]:
+    """Read the sources, if they are given, and the references."""
+    from dragoman.data.corpus import ParallelCorpus
+    from dragoman.data.lines import read_lines
+
+    if options.pairs is None:
+        references = list(read_lines(str(options.reference), print_stderr))
+        return list(read_lines(options.source, print_stderr)) if options.source else None, references
+    corpus = ParallelCorpus.from_files(pairs=options.pairs, languages=options.columns)
+    for notice in corpus.notices():
+        print_stderr(notice)
+    pairs = list(corpus.pairs())
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
 def _check_translate_options(options: EvaluateOptions) -> None:
     """Raise a UserError for missing, unsupported or conflicting options."""
     options.reject("parameters", "sentences", "ignore_stress")
-    if options.reference is None:
-        raise UserError("--reference is missing: give a file of reference translations, one per line.")
+    if options.pairs and (options.source or options.reference):
+        raise UserError("--pairs has both source and reference; remove --source and --reference.")
+    if options.columns and not options.pairs:
+        raise UserError("--columns is for a file of --pairs; remove it.")
+    if options.reference is None and options.pairs is None:
+        raise UserError("--reference is missing: give a file of reference translations, one per line, or --pairs.")
     if (options.run is None) == (options.hypotheses is None):
         raise UserError("Give either a RUN, which translates --source, or --hypotheses, a file of translations.")
-    if options.source is None and (options.run or options.against):
+    if options.source is None and options.pairs is None and (options.run or options.against):
         raise UserError("--source is missing: give the text that the run translates.")
 
 
@@ -143,7 +166,8 @@ def _translate_sources(run: Path, sources: list[str] | None, expected: int, opti
         )
     model = load_for_task(run, "translate", options.device)
     with progress_bar(f"Translating with {run}", len(sources)) as progress:
-        translations: list[str] = model.predict(sources, progress=progress, **options.decoding)
+        inputs = list(add_label(model, sources, options.label))
+        translations: list[str] = model.predict(inputs, progress=progress, **options.decoding)
         return translations
 
 
@@ -225,7 +249,7 @@ def _report_unscored(options: EvaluateOptions, lines: list[int], scores: "Bracke
 
 def _check_parse_options(options: EvaluateOptions) -> None:
     """Raise a UserError for missing, unsupported or conflicting options."""
-    options.reject("against", "worst", "ignore_stress")
+    options.reject(*_PAIR_OPTIONS, "against", "worst", "ignore_stress")
     if not options.run:
         options.reject("source", "output")
         options.reject_search_options()
@@ -284,7 +308,7 @@ def _evaluate_words(options: EvaluateOptions, manner: "ScoringScheme") -> None:
 
 def _check_word_options(options: EvaluateOptions) -> None:
     """Raise a UserError for missing, unsupported or conflicting options."""
-    options.reject("source", "against", "parameters", "sentences")
+    options.reject("source", *_PAIR_OPTIONS, "against", "parameters", "sentences")
     if options.reference is None:
         raise UserError("--reference is missing: give a lexicon with the correct outputs.")
     if (options.run is None) == (options.hypotheses is None):
@@ -298,7 +322,18 @@ def evaluate_language_model(options: EvaluateOptions) -> None:
     from dragoman.evaluation.perplexity import perplexity_table, to_json
     from dragoman.tasks.generate import LanguageModel
 
-    options.reject("hypotheses", "against", "parameters", "worst", "output", "sentences", "ignore_stress")
+    options.reject(
+        "pairs",
+        "columns",
+        "label",
+        "hypotheses",
+        "against",
+        "parameters",
+        "worst",
+        "output",
+        "sentences",
+        "ignore_stress",
+    )
     options.reject_search_options()
     if options.run is None:
         raise UserError("--task generate needs a RUN and --reference, the text to score.")

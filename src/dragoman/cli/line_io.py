@@ -74,6 +74,13 @@ def add_columns(lines: Iterable[str], *, before: str | None = None, after: str |
         yield "\t".join(parts) if line.strip() else line
 
 
+def add_label(model: "SequenceModel", lines: Iterable[str], label: str | None) -> Iterator[str]:
+    """Add the label of --label before each line; raise a UserError if the model has no labels."""
+    if label is not None and model.task.raw_text_io:
+        raise UserError(f"{model.run} was trained without labels; remove --label.")
+    return add_columns(lines, before=label)
+
+
 def warn_unknown(model: "SequenceModel", lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines unchanged; print a warning for each letter or tag that is not in the vocabulary, once."""
     from dragoman.tasks.lexicon import visible_letter

@@ -1,5 +1,6 @@
 """Arguments and options that several commands share."""
 
+import csv
 from pathlib import Path
 from typing import Annotated
 
@@ -45,11 +46,30 @@ LabelOption = Annotated[
 
 SourceOption = Annotated[str | None, typer.Option(help="Source text, one sentence per line; may be gzipped (.gz).")]
 TargetOption = Annotated[str | None, typer.Option(help="Target text, aligned line by line.")]
-PairsOption = Annotated[str | None, typer.Option(help="Source and target in one tab-separated file.")]
+PairsOption = Annotated[
+    str | None, typer.Option(help="Source and target in one file: tab-separated text, CSV, JSONL or TMX.")
+]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SOURCE,TARGET",
+        help="Source and target in a file of pairs: names of columns or keys, language codes, or 1,2.",
+    ),
+]
 ValidSourceOption = Annotated[str | None, typer.Option(help="Source text of the validation set.")]
 ValidTargetOption = Annotated[str | None, typer.Option(help="Target text of the validation set.")]
-ValidPairsOption = Annotated[str | None, typer.Option(help="Validation set in one tab-separated file.")]
+ValidPairsOption = Annotated[str | None, typer.Option(help="Validation set in one file of pairs.")]
 JsonObjectOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def parse_columns(columns: str | None) -> tuple[str, str] | None:
+    """Return the two names of --columns; a name that contains a comma is in quotation marks."""
+    if columns is None:
+        return None
+    names = [name.strip() for name in next(csv.reader([columns], skipinitialspace=True), [])]
+    if len(names) != 2 or not all(names) or names[0] == names[1]:
+        raise UserError(f"--columns {columns}: expected two different names, as in --columns en,fr.")
+    return names[0], names[1]
 
 
 def check_task(name: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.cli.options import (
+    ColumnsOption,
     PairsOption,
     PresetOption,
     SetOption,
@@ -17,6 +18,7 @@ from dragoman.cli.options import (
     ValidSourceOption,
     ValidTargetOption,
     check_task,
+    parse_columns,
 )
 from dragoman.cli.progress import print_stderr
 from dragoman.cli.watch import DEFAULT_PORT, watch_in_background
@@ -35,6 +37,7 @@ def train(
     valid_source: ValidSourceOption = None,
     valid_target: ValidTargetOption = None,
     valid_pairs: ValidPairsOption = None,
+    columns: ColumnsOption = None,
     task: Annotated[str | None, typer.Option(help="Task: translate, pronounce, inflect, parse or generate.")] = None,
     file: Annotated[str | None, typer.Option(help="Lexicon, treebank or text, for tasks other than translate.")] = None,
     valid_file: Annotated[str | None, typer.Option(help="Validation file for --file.")] = None,
@@ -53,11 +56,11 @@ def train(
         int, typer.Option(min=0, max=65535, help="Port of the live page; 0 picks a free one.")
     ] = DEFAULT_PORT,
 ) -> None:
-    """Train a model from RECIPE, or without a recipe from --source and --target (or --task and --file)."""
+    """Train a model from RECIPE, or without a recipe from --source and --target, --pairs, or --task and --file."""
     if task is not None:
         check_task(task)
     files = {
-        "source": source, "target": target, "pairs": pairs,
+        "source": source, "target": target, "pairs": pairs, "languages": parse_columns(columns),
         "valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs,
         "file": file, "valid_file": valid_file,
     }  # fmt: skip
@@ -79,7 +82,7 @@ def build_recipe(recipe: Path | None, given: dict[str, Any], preset: str | None,
     if recipe is None and not given["data"]:
         raise UserError(
             "No training data: give a recipe (`dragoman init translate > recipe.toml` writes one to edit), "
-            "--source and --target, or --task and --file."
+            "--source and --target, --pairs, or --task and --file."
         )
     table = read_toml(recipe) if recipe else {"preset": default_preset(given["task"] or "translate")}
     options = {name: value for name, value in given.items() if value}

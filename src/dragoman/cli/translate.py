@@ -4,11 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.cli.line_io import is_interactive, load_for_task, print_outputs, stdin_lines
+from dragoman.cli.line_io import add_label, is_interactive, load_for_task, print_outputs, stdin_lines
 from dragoman.cli.options import (
     BeamOption,
     DeviceOption,
     JsonOption,
+    LabelOption,
     LengthPenaltyOption,
     LineByLineOption,
     NBestOption,
@@ -26,6 +27,7 @@ def translate(
     text: Annotated[
         list[str] | None, typer.Argument(help="Text to translate; default: lines of standard input.")
     ] = None,
+    label: LabelOption = None,
     beam: BeamOption = None,
     n_best: NBestOption = 1,
     length_penalty: LengthPenaltyOption = None,
@@ -54,6 +56,7 @@ def translate(
     """Translate TEXT, or every line of standard input, with the model in RUN: one output line per input line.
 
     A line of several sentences is translated sentence by sentence, unless the model was trained on such lines.
+    A model trained on corpora with labels expects "label<tab>text", or plain text with --label.
     With --n-best N, each input line gives up to N output lines, best first; --json keeps them together."""
     model = load_for_task(run, "translate", device)
     options: dict[str, Any] = {
@@ -63,4 +66,5 @@ def translate(
     if sample:
         options["sampling"] = SamplingOptions(temperature, top_k, top_p, seed)
     at_once = line_by_line or is_interactive(text)
-    print_outputs(model, text or stdin_lines(), options, scores=scores, as_json=as_json, one_at_a_time=at_once)
+    lines = add_label(model, text or stdin_lines(), label)
+    print_outputs(model, lines, options, scores=scores, as_json=as_json, one_at_a_time=at_once)

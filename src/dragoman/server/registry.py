@@ -141,8 +141,10 @@ class ModelRegistry:
         data = translator.recipe.data
         source = target = ""  # of a model that does not translate
         if translator.task.has_language_pair:
-            source, target = languages.get(translator.name) or guess_languages(
-                data.source, data.target, data.pairs, run.name
+            source, target = (
+                languages.get(translator.name)
+                or data.languages
+                or guess_languages(data.source, data.target, data.pairs, run.name)
             )
         elif translator.name in languages:
             noun = translator.task.noun

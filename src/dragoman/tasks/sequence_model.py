@@ -345,12 +345,13 @@ class SequenceModel:
         """
         if self.task.never_split:
             return SegmentedText((text,), ("", ""))
+        label, text = self.task.split_label(text)
         segmented = split_sentences(text, lines_only=not (split and self.reads_sentences))
         max_tokens = self.max_length - 1  # one is END
         # A text has at most one token per byte, and one for the space that is put before it.
-        if all(len(segment.encode("utf-8", "replace")) < max_tokens for segment in segmented.sentences):
-            return segmented
-        return segmented.split_long(max_tokens, lambda part: len(self.source_tokenizer.encode(part)))
+        if any(len((label + segment).encode("utf-8", "replace")) >= max_tokens for segment in segmented.sentences):
+            segmented = segmented.split_long(max_tokens, lambda part: len(self.source_tokenizer.encode(label + part)))
+        return replace(segmented, sentences=tuple(label + segment for segment in segmented.sentences))
 
     def merge_segments(self, text: SegmentedText, segments: list[list[Hypothesis]], n_best: int) -> list[Prediction]:
         """Join the hypotheses for the segments of a text: the best of each, then the second best of each, and so on."""

@@ -26,7 +26,7 @@ def write_shortlist(
     recipe = run_dir.read_recipe()
     task = task_for(recipe)
     if task.is_language_model or not task.raw_text_io:
-        raise UserError(f"{run_dir} is a {task.noun}; only translators can have a shortlist.")
+        raise UserError(f"{run_dir} is a {task.noun}; only translators without labels can have a shortlist.")
     source, target = read_tokenizers(run_dir, recipe.tokenizer.joint)
     corpus, valid = task.open_corpora(recipe.data)
     part = None if valid else task.split_validation(corpus, recipe).training

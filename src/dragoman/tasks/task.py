@@ -138,6 +138,10 @@ class TextFormat:
         """Convert what a person enters to what the model reads."""
         return text
 
+    def split_label(self, text: str) -> tuple[str, str]:
+        """Return the label that the model reads before each sentence, by default none, and the rest of its input."""
+        return "", text
+
     def to_model_target(self, source: str, answer: str) -> str:
         """Convert a correct output to what the model should write after reading `source`."""
         del source

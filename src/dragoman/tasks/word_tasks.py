@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 from unicodedata import normalize
 
-from dragoman.data.corpus import Pair, TextPairs
+from dragoman.data.corpus import Pair, TextPairs, label_token
 from dragoman.data.lines import read_lines
 from dragoman.data.split import CorpusSplit, split_held_out
 from dragoman.errors import UserError, did_you_mean, format_count
@@ -24,7 +24,6 @@ from dragoman.tasks.lexicon import (
     Lexicon,
     LexiconLayout,
     join_letters,
-    label_token,
     open_lexicons,
     spell_word,
     split_cmudict,
@@ -52,7 +51,7 @@ class WordTask(TransductionTask):
 
     def configure(self, config: DataConfig) -> Self:
         """Return the task with the labels of the recipe's files."""
-        return replace(self, labels=tuple(dict.fromkeys(corpus.label for corpus in config.corpora)))
+        return replace(self, labels=tuple(dict.fromkeys(corpus.label for corpus in config.corpora if corpus.label)))
 
     @abstractmethod
     def encode_columns(self, columns: Sequence[str]) -> str:

@@ -120,11 +120,13 @@ def _recipe_facts(recipe: dict[str, Any]) -> dict[str, str]:
     files = [data[name] for name in DATA_FILE_KEYS if isinstance(data.get(name), str) and not name.startswith("valid_")]
     corpora = data.get("corpora")
     several = corpora if isinstance(corpora, list) else []
-    texts = [*files, *(str(corpus.get("file")) for corpus in several if isinstance(corpus, dict))]
+    for corpus in several:
+        if isinstance(corpus, dict):
+            files += [str(corpus[name]) for name in ("file", "source", "target") if name in corpus]
     return {
         "Task": str(recipe.get("task", "translate")),
         "Model": f"{stacks} layers, width {model.get('width')}, {model.get('heads')} heads",
-        "Text": " and ".join(texts),
+        "Text": " and ".join(files),
         "Batch": f"{training.get('batch_tokens')} tokens × {training.get('accumulate')}",
         "Schedule": f"{training.get('schedule')}, warm-up {training.get('warmup')}",
     }
