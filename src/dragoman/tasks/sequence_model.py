@@ -432,13 +432,14 @@ def _join_predictions(text: SegmentedText, parts: list[Prediction]) -> Predictio
 
 def _scaled_progress(progress: Callable[[int], None], segments: int, texts: int) -> Callable[[int], None]:
     """Return a callback for finished segments that reports finished texts, assuming that all have equally many."""
-    done = 0
+    done = reported = 0
 
     def on_segments(count: int) -> None:
-        nonlocal done
-        before, done = done, done + count
-        if finished := done * texts // segments - before * texts // segments:
-            progress(finished)
+        nonlocal done, reported
+        done += count
+        finished = done * texts // segments if done < segments else texts
+        progress(finished - reported)
+        reported = finished
 
     return on_segments
 
