@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.recipe import DataConfig
 from dragoman.server.details import merge_details
 from dragoman.server.languages import guess_languages
 from dragoman.server.libretranslate import split_html
@@ -26,16 +27,18 @@ def test_any_html_keeps_its_tags(text):
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "pairs", "run", "codes"),
+    ("data", "run", "codes"),
     [
-        ("data/train.en.gz", "data/train.de.gz", None, "x", ("en", "de")),
-        (None, None, "news.cs-en.tsv", "x", ("cs", "en")),
-        ("a.txt", "b.txt", None, "multi30k-fr-de", ("fr", "de")),
-        ("a.txt", "b.txt", None, "x", ("source", "target")),
+        ({"source": "data/train.en.gz", "target": "data/train.de.gz"}, "x", ("en", "de")),
+        ({"pairs": "news.cs-en.tsv"}, "x", ("cs", "en")),
+        ({"pairs": "news.cs-en.csv", "languages": ("en", "cs")}, "x", ("en", "cs")),
+        ({"corpora": [{"file": "a.tmx", "languages": ["en", "de"]}, {"file": "b.cs-en.tsv"}]}, "x", ("en", "de")),
+        ({"source": "a.txt", "target": "b.txt"}, "multi30k-fr-de", ("fr", "de")),
+        ({"source": "a.txt", "target": "b.txt"}, "x", ("source", "target")),
     ],
 )
-def test_languages_are_read_from_file_names(source, target, pairs, run, codes):
-    assert guess_languages(source, target, pairs, run) == codes
+def test_languages_are_read_from_the_recipe_or_from_file_names(data, run, codes):
+    assert guess_languages(DataConfig.model_validate(data), run) == codes
     assert language_name("pt-BR") == "Portuguese"
 
 

@@ -138,14 +138,9 @@ class ModelRegistry:
         """Load one run."""
         stamp = _newest_weights(run)
         translator = load(run, device=self.device)
-        data = translator.recipe.data
         source = target = ""  # of a model that does not translate
         if translator.task.has_language_pair:
-            source, target = (
-                languages.get(translator.name)
-                or data.languages
-                or guess_languages(data.source, data.target, data.pairs, run.name)
-            )
+            source, target = languages.get(translator.name) or guess_languages(translator.recipe.data, run.name)
         elif translator.name in languages:
             noun = translator.task.noun
             raise UserError(f"--languages {translator.name}=…: {run} is a {noun}, which has no languages.")
