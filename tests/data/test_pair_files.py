@@ -164,8 +164,9 @@ def test_a_header_is_recognised_by_language_codes_and_noticed(write):
 
 
 def test_a_csv_header_without_language_codes_asks_for_columns(write):
-    message = refusal(write("t.csv", b"English,German\nDog,Hund\n"))
-    assert 'line 1: the columns "English", "German" do not tell source and target. Choose two with --columns' in message
+    message = refusal(write("t.csv", b"Nr,English,German\n1,Dog,Hund\n"))
+    assert 'line 1: source and target are not clear from the columns "Nr", "English", "German".' in message
+    assert 'Choose two with --columns English,German (in a recipe: languages = ["English", "German"]).' in message
     assert 'no column "Englsh"; found "English", "German". Did you mean "English"?' in refusal(
         write("u.csv", b"English,German\nDog,Hund\n"), ("Englsh", "German")
     )
@@ -240,9 +241,11 @@ def test_a_malformed_object_is_named_with_its_line(write, case):
 
 
 def test_keys_that_do_not_tell_source_and_target_are_listed(write):
-    assert 'line 1: the keys "a", "b" do not tell' in refusal(write("t.jsonl", ['{"a": "1", "b": "2"}']))
+    assert 'line 1: source and target are not clear from the keys "a", "b".' in refusal(
+        write("t.jsonl", ['{"a": "1", "b": "2"}'])
+    )
     three = write("u.jsonl", ['{"translation": {"de": "1", "en": "2", "fr": "3"}}'])
-    assert 'the keys "de", "en", "fr" do not tell source and target' in refusal(three)
+    assert 'are not clear from the keys "de", "en", "fr". Choose two with --columns de,en' in refusal(three)
     assert pairs_in(three, ("en", "fr")) == [("2", "3")]
 
 

@@ -1,6 +1,7 @@
 """Languages: their names by code, and which of the names of a file's columns, keys or languages are meant."""
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from dragoman.errors import UserError, did_you_mean
@@ -76,14 +77,16 @@ def choose_names(names: Sequence[str], languages: Languages | None, where: str, 
         return source, target
     guess = guess_names(names)
     if guess is None:
-        raise UserError(f"{where}: the {noun}s {listed} do not tell source and target. {columns_hint(names)}")
+        raise UserError(f"{where}: source and target are not clear from the {noun}s {listed}. {columns_hint(names)}")
     return guess
 
 
 def columns_hint(names: Sequence[str]) -> str:
     """Return how to choose two of the names."""
-    first, second = (*names, "en", "fr")[:2] if len(names) > 1 else ("en", "fr")
-    return f'Choose two with --columns {first},{second} (in a recipe: languages = ["{first}", "{second}"]).'
+    tags = [name for name in names if _is_language_tag(name) and name.lower() != "id"]
+    first, second = tags[:2] if len(tags) > 1 else names[-2:] if len(names) > 1 else ("en", "fr")
+    option = shlex.quote(f"{first},{second}")
+    return f'Choose two with --columns {option} (in a recipe: languages = ["{first}", "{second}"]).'
 
 
 def _find_name(names: Sequence[str], wanted: str, where: str, noun: str, listed: str) -> str:
