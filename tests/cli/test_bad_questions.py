@@ -16,7 +16,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--hypotheses", "two"], "--reference is missing: give the reference translations"),
+        (["--hypotheses", "two"], "--reference is missing: give a file of reference translations"),
         (["--reference", "two"], "Give either a RUN, which translates --source, or --hypotheses"),
         (["--hypotheses", "two", "--reference", "three"], "There are 2 hypotheses but 3 references"),
         (["--hypotheses", "empty", "--reference", "three"], "empty: the file is empty"),
@@ -36,7 +36,7 @@ def test_a_score_that_cannot_be_is_refused(command, folder, options, words):
     ("options", "words"),
     [
         (["--reference", "two"], "--source is missing: give the text that the run translates."),
-        (["--source", "two"], "--reference is missing: give the reference translations"),
+        (["--source", "two"], "--reference is missing: give a file of reference translations"),
         (["--source", "two", "--reference", "three"], "--source has 2 lines but --reference has 3; the files must be"),
         (["--source", "two", "--reference", "two", "--hypotheses", "two"], "Give either a RUN"),
         (["--source", "two", "--reference", "two", "--against", "missing"], "missing: no such run directory"),

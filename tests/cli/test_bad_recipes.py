@@ -30,7 +30,7 @@ REFUSED = {
     "an unknown preset": ('preset = "huge"', 'unknown preset "huge"; expected one of tiny, small, base, big.'),
     "an unknown task": ('task = "translat"', 'task is "translat"; it must be one of "translate", '),
     "a table that is none": ("model = 4", "[model] must be a table of settings; found 4."),
-    "no data": ("", "The recipe has no training text: set [data] source and target, or pairs."),
+    "no data": ("", "The recipe has no training text: set [data] source and target, pairs, or corpora."),
 }
 
 

@@ -29,9 +29,9 @@ def test_every_step_counts_as_a_change_of_every_parameter(toy_recipe, tmp_path, 
     versions = []
     validate = Trainer.validate
 
-    def noting(trainer, step):
+    def noting(trainer, step, examples):
         versions.append([parameter._version for parameter in trainer.model.parameters()])
-        return validate(trainer, step)
+        return validate(trainer, step, examples)
 
     monkeypatch.setattr(Trainer, "validate", noting)
     heard = []
