@@ -67,7 +67,7 @@ class CorpusConfig(Config):
     """One of several corpora that a model is trained on: a [[data.corpora]] table."""
 
     file: StorableText | None = Field(None, description="the file: pairs in any format, or a lexicon")
-    languages: LanguagesSetting = Field(None, strict=False, description="source and target in a file of pairs")
+    languages: LanguagesSetting = Field(None, strict=False, description="columns, keys or language codes in file")
     source: StorableText | None = Field(None, description="instead of file: source text")
     target: StorableText | None = Field(None, description="translation of source, aligned line by line")
     label: Annotated[StorableText, AfterValidator(_check_label)] | None = Field(
@@ -96,11 +96,11 @@ class DataConfig(Config):
         None, description="instead of valid_source and valid_target: one file of pairs; languages apply to it too"
     )
     file: StorableText | None = Field(None, description="for tasks that read one file: a lexicon, a treebank or a text")
-    valid_file: StorableText | None = Field(None, description="validation file of these tasks")
+    valid_file: StorableText | None = Field(None, description="validation file for tasks that read one file")
     corpora: tuple[CorpusConfig, ...] = Field(
         (),
         strict=False,
-        description="instead: several [[data.corpora]] tables, with file, languages, label; or source, target",
+        description="instead of these: [[data.corpora]] tables with file, languages, label; or source, target, label",
     )
     valid_corpora: tuple[CorpusConfig, ...] = Field(
         (), strict=False, description="instead of other validation files: several [[data.valid_corpora]] tables"

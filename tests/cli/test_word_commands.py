@@ -74,7 +74,7 @@ def test_the_best_few_come_with_scores_or_as_json(command, speaker):
 def test_letters_never_seen_are_read_as_unknown_and_said_once(command, speaker):
     outcome = command("pronounce", speaker, "cáz", "zab", stdin=b"")
     assert outcome.code == 0 and len(outcome.out.splitlines()) == 2
-    assert outcome.err.splitlines() == ['"cáz": not in the vocabulary, treated as unknown: ◌\u0301 z']
+    assert outcome.err.splitlines() == ['"cáz": symbols outside the vocabulary, read as unknown: ◌\u0301 z']
 
 
 def test_a_very_long_or_strange_word_gets_a_line_too(command, speaker):

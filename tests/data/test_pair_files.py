@@ -225,10 +225,16 @@ BAD_LINES = {
         "line 2 is not JSON (Expecting ':' delimiter at character 17); expected one",
     ),
     "no object": ('"text"', 'line 2 is "text"; expected an object such as {"en": "…", "fr": "…"}.'),
-    "an array": ('[{"en": "a", "de": "b"}]', "line 2 is a JSON array; expected one object per line. `jq -c '.[]'`"),
+    "an array": (
+        '[{"en": "a", "de": "b"}]',
+        "line 2 is a JSON array; expected one object per line. Convert the file with `jq -c '.[]'`",
+    ),
     "a missing key": ('{"en": "a", "fr": "b"}', 'line 2 has no key "de"; it has "en", "fr".'),
     "a number": ('{"en": "a", "de": 5}', 'line 2: "de" is 5; expected text.'),
-    "half a character": ('{"en": "a", "de": "\\ud83d"}', r'line 2: "de" contains \ud83d, half of a character.'),
+    "half a character": (
+        '{"en": "a", "de": "\\ud83d"}',
+        r'line 2: "de" contains \ud83d, half of a character.',
+    ),
     "deep": ("[" * 100_000, "line 2 is not usable JSON"),
     "digits": ('{"en": ' + "1" * 5000 + "}", "line 2 is not usable JSON"),
 }
@@ -276,7 +282,7 @@ def test_units_without_the_pair_are_skipped_and_counted(write):
     french = variant("en", "cat") + variant("fr", "chat")
     corpus = ParallelCorpus.from_files(pairs=write("t.tmx", tmx(DOG, french, DOG, "")), languages=("en", "de"))
     assert list(corpus.pairs()) == [("dog", "Hund")] * 2
-    assert corpus.notices() == (f'{corpus}: skipped 2 units of 4 without both "en" and "de".',)
+    assert corpus.notices() == (f'{corpus}: skipped 2 of 4 units, which lack "en" or "de".',)
 
 
 def test_text_in_inline_elements_is_kept_and_codes_are_dropped(write):

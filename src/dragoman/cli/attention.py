@@ -22,7 +22,9 @@ def attention(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File to write: a page (.html) or a picture (.png, .svg, .pdf).")
     ] = Path("attention.html"),
-    target: Annotated[str | None, typer.Option(help="Score this output instead of the model's own.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Show the attention for this output instead of the model's own.")
+    ] = None,
     prefix: Annotated[str, typer.Option(help="Force the output to start with this text.")] = "",
     compare: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Another run to show next to this one on the page.")

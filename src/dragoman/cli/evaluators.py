@@ -239,7 +239,7 @@ def _report_unscored(options: EvaluateOptions, lines: list[int], scores: "Bracke
             "Check that both files are in the same order, or raise MAX_ERROR in a --parameters file."
         )
     if not scores.overall.scored:
-        hint = " The parser tags words as punctuation, which is not scored, or the reverse; train it longer."
+        hint = " The parser confuses words with punctuation, which is not scored; train it longer."
         raise UserError(
             f"{name}: no sentence can be scored; {unscored[0][1]}: {unscored[0][2]}{hint if options.run else ''}"
         )

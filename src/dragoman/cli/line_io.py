@@ -92,7 +92,7 @@ def warn_unknown(model: "SequenceModel", lines: Iterable[str]) -> Iterator[str]:
         if new:
             reported.update(new)
             listed = " ".join(map(visible_letter, new))
-            print_stderr(f'"{line.replace(_TAB, "<tab>")}": not in the vocabulary, treated as unknown: {listed}')
+            print_stderr(f'"{line.replace(_TAB, "<tab>")}": symbols outside the vocabulary, read as unknown: {listed}')
         yield line
 
 

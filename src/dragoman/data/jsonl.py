@@ -40,7 +40,7 @@ def _parse_object(line: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):  # an integer of thousands of digits; thousands of brackets
         raise UserError(f'{where} is not usable JSON; expected an object such as {{"en": "…", "fr": "…"}}.') from None
     if isinstance(value, list):
-        raise UserError(f"{where} is a JSON array; expected one object per line. `jq -c '.[]'` writes them.")
+        raise UserError(f"{where} is a JSON array; expected one object per line. Convert the file with `jq -c '.[]'`.")
     if not isinstance(value, dict):
         raise UserError(f'{where} is {_shorten(value)}; expected an object such as {{"en": "…", "fr": "…"}}.')
     nested = value.get(_NESTED_KEY)

@@ -55,8 +55,8 @@ def read_tmx(file: Path, languages: Languages | None, on_notice: OnFileNotice | 
     if not pairs:
         raise UserError(_no_pairs_message(file, units, languages, list(found)))
     if on_notice and pairs < units and languages:
-        both = f'both "{languages[0]}" and "{languages[1]}"'
-        on_notice(f"{file}: skipped {format_count(units - pairs, 'unit')} of {units:,} without {both}.")
+        missing = f'"{languages[0]}" or "{languages[1]}"'
+        on_notice(f"{file}: skipped {units - pairs:,} of {format_count(units, 'unit')}, which lack {missing}.")
 
 
 def _guess_languages(file: Path, unit: _TranslationUnit, source_language: str) -> Languages:
@@ -155,8 +155,8 @@ class _TmxParser:
         def refuse(name: str | None, *_: object) -> int:
             shown = f" ({name[:40]})" if name else ""
             raise self.error(
-                f"the file {action}{shown}, which is refused, because a TMX file needs none and entities can read "
-                "other files or fill the memory. Export the file again without it."
+                f"the file {action}{shown}, which is refused: TMX needs no entities, and they can read other files or "
+                "exhaust the memory. Export the file again without them."
             )
 
         return refuse

@@ -178,7 +178,7 @@ def _softmax_findings(rows: Json) -> tuple[str, ...]:
     scaled = [row["gradient, scaled"] for row in rows]
     return (
         f"The variance of the dot products is {min(ratios):.2f} to {max(ratios):.2f} times d_k for d_k from "
-        f"{first['d_k']} to {last['d_k']}; section 3.2.1 derives d_k.",
+        f"{first['d_k']} to {last['d_k']}; section 3.2.1 derives a variance of d_k.",
         f"At d_k = {last['d_k']} the largest weight of a softmax over {_KEYS} keys is "
         f"{100 * last['largest weight']:.0f} % without scaling and {100 * last['largest weight, scaled']:.0f} % with "
         f"scaling (entropy {last['entropy']:.2f} and {last['entropy, scaled']:.2f} nats).",

@@ -59,7 +59,7 @@ class TranslateRequest(StrictRequest):
     target: _Name | None = Field(None, description="code of the target language, instead of model")
     beam: _RequestBeam | None = Field(None, description="beam width; if omitted, that of the model's recipe")
     n_best: _RequestBeam = Field(1, description="number of translations per text, best first")
-    prefix: _RequestText = Field("", description="beginning of the translation of a single text")
+    prefix: _RequestText = Field("", description="text that the translation must begin with; only for a single text")
     details: bool = Field(False, description="also return tokens, words and word alignment")
     pictures: bool = Field(False, description="also return drawings of the outputs, for models whose output is a tree")
     split: bool = Field(True, description="split the text into sentences; otherwise into lines only")
@@ -68,7 +68,10 @@ class TranslateRequest(StrictRequest):
     temperature: float | None = Field(None, ge=0, le=10, description="sampling temperature; 0: greedy")
     top_k: int | None = Field(None, ge=0, le=1_000_000, description="sample from the k most likely tokens; 0: all")
     top_p: float | None = Field(
-        None, gt=0, le=1, description="sample from the smallest set of tokens with this probability"
+        None,
+        gt=0,
+        le=1,
+        description="sample from the fewest likeliest tokens with at least this total probability",
     )
     seed: int | None = Field(None, ge=0, lt=1 << 31, description="random seed")
     stop: Annotated[str, StringConstraints(max_length=256)] | None = Field(None, description="stop before this text")
@@ -80,7 +83,7 @@ class AttentionRequest(StrictRequest):
     text: _RequestText = Field(description="the sentence", min_length=1)
     model: _Name | None = Field(None, description="name of the model; the first if omitted")
     target: _RequestText | None = Field(None, description="a translation to inspect instead of the model's own")
-    prefix: _RequestText = Field("", description="beginning of the translation")
+    prefix: _RequestText = Field("", description="text that the translation must begin with")
     ablate_heads: list[_RequestHead] = Field(
         [], max_length=512, description="attention heads to ablate: kind, layer, head, counted from 0"
     )

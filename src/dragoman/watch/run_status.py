@@ -123,9 +123,10 @@ def _recipe_facts(recipe: dict[str, Any]) -> dict[str, str]:
     for corpus in several:
         if isinstance(corpus, dict):
             files += [str(corpus[name]) for name in ("file", "source", "target") if name in corpus]
+    heads = f", {model['heads']} heads" if "heads" in model else ""
     return {
         "Task": str(recipe.get("task", "translate")),
-        "Model": f"{stacks} layers, width {model.get('width')}, {model.get('heads')} heads",
+        "Model": f"{stacks} layers, width {model.get('width')}{heads}",
         "Text": " and ".join(files),
         "Batch": f"{training.get('batch_tokens')} tokens × {training.get('accumulate')}",
         "Schedule": f"{training.get('schedule')}, warm-up {training.get('warmup')}",
