@@ -45,7 +45,8 @@ def test_settings_that_have_changed_are_listed_and_no_others(begun, tmp_path):
 
 
 def test_a_longer_training_and_other_patience_are_no_obstacles(begun):
-    run = dragoman.train(begun("training.steps=10", "training.patience=5", "training.keep=4"), resume=True)
+    changed = begun("training.steps=10", "training.patience=5", "training.keep=4", "training.average=1")
+    run = dragoman.train(changed, resume=True)
     assert (run.checkpoints_dir / "000000010").exists()
 
 

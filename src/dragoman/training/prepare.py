@@ -24,7 +24,9 @@ from dragoman.text.tokenizer import Tokenizer
 
 _SPLIT_SAMPLE = 10_000  # lines whose sentences are counted, at least
 _OPEN_ENDED_SCHEDULES = ("noam", "constant")  # whose learning rates do not depend on the number of steps
-_CHANGEABLE_SETTINGS = {"run", "training.steps", "training.minutes", "training.patience", "training.keep"}
+_CHANGEABLE_SETTINGS = {
+    "run", "training.steps", "training.minutes", "training.patience", "training.keep", "training.average",
+}  # fmt: skip
 
 
 def check_run_directory(run: Run, recipe: Recipe, resume: bool, overwrite: bool) -> None:
