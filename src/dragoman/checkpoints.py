@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,6 @@ class TrainingProgress:
     interim: bool = False  # saved only because the training was stopped here
     longest: int = 0  # source of the training data, in tokens
     paragraph_share: float = 0.0  # of the sources of the training data, those with several sentences
-
-    def with_changes(self, **changes: Any) -> "TrainingProgress":
-        """Return the progress with some fields changed."""
-        return replace(self, **changes)
 
 
 def save_hook(stage: str) -> None:

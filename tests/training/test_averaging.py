@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -85,7 +86,7 @@ def test_a_mean_that_is_worse_than_the_last_checkpoint_is_not_published(finished
         for parameter in model.parameters():
             parameter.neg_()
     optimizer = torch.optim.Adam(model.parameters())
-    earlier = progress.with_changes(step=progress.step - 4, validated_at=progress.step - 4, loss=99.0)
+    earlier = replace(progress, step=progress.step - 4, validated_at=progress.step - 4, loss=99.0)
     checkpoints.save_checkpoint(run.checkpoints_dir, earlier, model, optimizer)
     events = []
     dragoman.train(recipe, resume=True, on_event=events.append)

@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -134,7 +134,7 @@ def test_a_run_of_before_these_settings_is_loaded_used_and_resumed(trained, toy_
     for place in checkpoints.checkpoint_dirs(old / "checkpoints"):
         progress = checkpoints.read_progress(place)
         origin = {**progress.origin, "recipe": aged(progress.origin["recipe"])}
-        reseal(place, progress.with_changes(origin=origin))
+        reseal(place, replace(progress, origin=origin))
     assert "architecture" not in recipe.read_text()
     assert dragoman.load(old).translate("a b c") == dragoman.load(trained).translate("a b c")
     heard = []

@@ -1,6 +1,7 @@
 """What a training leaves behind, in a form in which two trainings can be compared bit for bit."""
 
 import json
+from dataclasses import replace
 
 from safetensors.numpy import load_file
 
@@ -31,7 +32,7 @@ def steps_saved(run):
 def progress(run):
     """How far the training had come, without times and without the recipe, which names the run's own folder."""
     found = checkpoints.read_progress(checkpoints.newest_checkpoint(run / "checkpoints")[0])
-    return found.with_changes(seconds=0.0, origin={**found.origin, "recipe": ""})
+    return replace(found, seconds=0.0, origin={**found.origin, "recipe": ""})
 
 
 def everything(run):

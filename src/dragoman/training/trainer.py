@@ -189,8 +189,8 @@ class Trainer:
                 f"{self.run}: the training text differs from the one that this run started with, so the run cannot be "
                 "resumed. Restore the text, or train into another directory with --run."
             )
-        self.progress = progress.with_changes(
-            longest=self.longest_source, paragraph_share=self.data.paragraph_share, origin=origin
+        self.progress = replace(
+            progress, longest=self.longest_source, paragraph_share=self.data.paragraph_share, origin=origin
         )
 
     def _check_disk_space(self) -> None:
@@ -295,7 +295,8 @@ class Trainer:
     def _log_step(self, step: TrainingStep, seconds: float) -> None:
         if self.config.minutes:  # all processes must agree on the time that is left
             seconds = self.world.all_reduce_sum(seconds) / self.world.size
-        self.progress = self.progress.with_changes(
+        self.progress = replace(
+            self.progress,
             step=step.number,
             skipped=step.skipped,
             skipped_ever=self.progress.skipped_ever + bool(step.skipped),
@@ -332,7 +333,8 @@ class Trainer:
             return
         best_loss, loss = self.progress.best_loss, result.loss if math.isfinite(result.loss) else None
         is_best = best_loss is None or result.loss < best_loss
-        self.progress = self.progress.with_changes(
+        self.progress = replace(
+            self.progress,
             validated_at=step,
             loss=loss,
             best_step=step if is_best else self.progress.best_step,
@@ -387,7 +389,7 @@ class Trainer:
         if not self.world.is_main_process:
             return
         step, folder = self.progress.step, self.run.checkpoints_dir
-        self.progress = self.progress.with_changes(interim=not self._is_checkpoint_due())
+        self.progress = replace(self.progress, interim=not self._is_checkpoint_due())
         try:
             checkpoints.save_checkpoint(folder, self.progress, self.model, self.optimizer)
             best = (self.config.average or _MAX_AVERAGED) if self.config.average_of == "best" else 1
