@@ -1,8 +1,11 @@
 """Files and directories are written completely or not at all."""
 
+import errno
+from pathlib import Path
+
 import pytest
 
-from dragoman.storage import atomic_directory, atomic_file, write_atomically
+from dragoman.storage import atomic_directory, atomic_file, write_atomically, write_error_advice
 
 
 def names(folder):
@@ -50,3 +53,13 @@ def test_a_directory_that_fails_half_way_does_not_appear(tmp_path):
         (temporary / "half").touch()
         raise ZeroDivisionError
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [(errno.ENOSPC, "Free some disk space"), (errno.EDQUOT, "Free some disk space"), (errno.EIO, "Fix the cause"),
+     (errno.EACCES, "Make runs/a writable"), (errno.EROFS, "Make runs/a writable"), (None, "Fix the cause")],
+)  # fmt: skip
+def test_the_advice_about_a_failed_write_fits_its_cause(code, advice):
+    error = OSError(code, "a message") if code else OSError("a message")
+    assert write_error_advice(error, Path("runs/a")) == advice

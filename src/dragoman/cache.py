@@ -11,7 +11,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from dragoman.errors import UserError
-from dragoman.storage import atomic_directory, remove_directory
+from dragoman.storage import atomic_directory, remove_directory, write_error_advice
 
 _TEMPORARY_PREFIX = ".unfinished-"
 _ABANDONED_AFTER_SECONDS = 24 * 3600
@@ -68,8 +68,8 @@ def find_or_build(
                 build(temporary)
         except OSError as error:
             raise UserError(
-                f"{cache}: cannot write prepared data ({error.strerror or error}); "
-                "free some disk space, or set DRAGOMAN_CACHE to another directory."
+                f"{cache}: cannot write prepared data ({error.strerror or error}). "
+                f"{write_error_advice(error, cache)}, or set DRAGOMAN_CACHE to another directory."
             ) from None
     return folder
 

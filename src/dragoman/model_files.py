@@ -1,6 +1,8 @@
 """The weights and tokenizers of a run directory: safetensors and tokenizer.json files, read and written."""
 
+import errno
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +35,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     try:
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, dict(metadata))
     except SafetensorError as error:  # usually a full disk
-        raise OSError(f"{path} could not be written: {error}") from None
+        code = re.search(r"\(os error (\d+)\)", str(error))
+        raise OSError(int(code[1]) if code else errno.EIO, f"{path} could not be written: {error}") from None
     apply_umask(path)
     fsync(path)
 

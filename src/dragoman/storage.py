@@ -1,5 +1,6 @@
 """Writing files and directories atomically: whenever the program ends, either the old content is there or the new."""
 
+import errno
 import json
 import os
 import shutil
@@ -107,6 +108,15 @@ def make_directory(path: Path) -> None:
         raise UserError(
             f"{path}: this directory cannot be created ({error.strerror}); choose another directory."
         ) from None
+
+
+def write_error_advice(error: OSError, folder: Path) -> str:
+    """Return what the user can do about an error of writing into a directory, without a full stop."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "Free some disk space"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"Make {folder} writable"
+    return "Fix the cause"
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:

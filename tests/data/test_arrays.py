@@ -156,7 +156,7 @@ def test_a_cache_that_cannot_be_written_says_what_to_do(corpus_of, tokenizer, tm
     (tmp_path / "file").touch()
     with pytest.raises(
         UserError,
-        match=r"cannot write prepared data .*; free some disk space, or set DRAGOMAN_CACHE to another directory",
+        match=r"cannot write prepared data .*Not a dir.*\. Fix the cause, or set DRAGOMAN_CACHE to another directory",
     ):
         tokenize_corpus(corpus_of(PAIRS), tokenizer, tokenizer, 20, tmp_path / "file" / "cache")
 

@@ -220,3 +220,8 @@ def test_old_checkpoints_go_but_the_best_the_newest_and_the_damaged_stay(saved):
 def test_new_files_can_be_read_by_whoever_may_read_files_here(saved):
     modes = {path.stat().st_mode & 0o777 for path in (saved / "000000006").iterdir()}
     assert modes == {(saved / "000000006").stat().st_mode & 0o666}
+
+
+def test_an_error_of_writing_tensors_has_the_code_of_the_system(tmp_path):
+    with pytest.raises(FileNotFoundError, match="could not be written"):
+        write_tensors(tmp_path / "missing" / WEIGHTS_FILE, {"one": torch.ones(1)}, {})

@@ -87,7 +87,7 @@ def test_a_limit_on_the_size_of_files_ends_the_program_with_code_2_and_leaves_no
     assert "The checkpoint at step 3 could not be saved" in said
     assert "no earlier checkpoint exists. Retrying at the next checkpoint." in said
     assert "The checkpoint at step 8 could not be saved" in said
-    assert "Free some disk space and continue with --resume." in said
+    assert "Fix the cause and continue with --resume." in said
     assert "Traceback" not in said
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
     assert nursery.run("train", recipe, err=tmp_path / "err") == 0

@@ -27,7 +27,7 @@ from dragoman.parallel import ThreadPool
 from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
 from dragoman.run import Run
-from dragoman.storage import write_atomically
+from dragoman.storage import write_atomically, write_error_advice
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.registry import build_model, model_class_for, task_for
 from dragoman.tasks.sequence_model import load, select_device
@@ -399,7 +399,7 @@ class Trainer:
             status = f"the checkpoint at step {last} is kept" if last else "no earlier checkpoint exists"
             message = f"The checkpoint at step {step} could not be saved ({error}); {status}."
             if self._is_last_step() or self.stop.requested:
-                raise UserError(f"{message} Free some disk space and continue with --resume.") from None
+                raise UserError(f"{message} {write_error_advice(error, folder)} and continue with --resume.") from None
             yield Notice(f"{message} Retrying at the next checkpoint.", serious=True)
             return
         self._last_saved_step = step
