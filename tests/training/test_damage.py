@@ -1,6 +1,7 @@
 """A training that meets damage or a loss that is not a number, from the outside (A4, A8)."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from safetensors.numpy import load_file
@@ -8,8 +9,11 @@ from safetensors.numpy import load_file
 import dragoman
 from dragoman import checkpoints
 from dragoman.errors import TrainingStopped
+from dragoman.run import Run
 from dragoman.tasks.events import Notice
 from dragoman.training.events import StopRequest
+from dragoman.training.loop import TrainingStep
+from dragoman.training.trainer import Trainer
 
 # Adam divides by the root of a mean that forgets at once, and by nothing else: it takes steps of any length.
 WILD = ["training.rate=10", "training.warmup=1", "training.betas=[0.99, 0.0]", "training.epsilon=1e-30"]
@@ -81,3 +85,9 @@ def test_the_lines_of_a_skipped_step_are_noted_once_even_if_the_step_is_repeated
     with pytest.raises(TrainingStopped):
         dragoman.train(recipe, resume=True, on_event=stop_at_the_first_that_is_skipped, stop=stop)
     assert file.read_text() == noted
+
+
+def test_the_notice_of_a_skipped_step_counts_in_the_unit_of_the_task(tmp_path):
+    trainer = SimpleNamespace(metrics_log=None, task=SimpleNamespace(unit="tree"), run=Run(tmp_path))
+    step = TrainingStep(3, float("nan"), 1.0, 9, 0.1, float("nan"), skipped=1, line_numbers=(7, 9))
+    assert "The line numbers of its 2 trees are in" in Trainer._log_skipped_step(trainer, step).text

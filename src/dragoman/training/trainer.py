@@ -314,7 +314,8 @@ class Trainer:
             self.metrics_log.write_skipped(step.number, step.loss, step.line_numbers)
         return Notice(
             f"Step {step.number} was skipped: its loss is {step.loss} and its gradient norm is {step.gradient_norm}. "
-            f"The line numbers of its {format_count(len(step.line_numbers), 'pair')} are in {self.run.skipped_file}.",
+            f"The line numbers of its {format_count(len(step.line_numbers), self.task.unit)} are in "
+            f"{self.run.skipped_file}.",
             serious=True,
         )
 
