@@ -42,7 +42,7 @@ class TrainingProgress:
     best_step: int = 0
     best_loss: float | None = None
     stale: int = 0  # validations since the best one
-    skipped: int = 0  # consecutive steps up to now that were skipped because the loss was not finite
+    skipped: int = 0  # consecutive steps up to now that were skipped: loss or gradient norm was not finite
     skipped_ever: int = 0
     seconds: float = 0.0  # spent training
     data: str = ""  # fingerprint of the training data

@@ -12,7 +12,7 @@ class UserError(Exception):
 
 
 class TrainingDiverged(UserError):
-    """The loss was not finite in too many consecutive steps."""
+    """The loss or the gradient norm was not finite in too many consecutive steps."""
 
     exit_code = 3
 

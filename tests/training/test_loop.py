@@ -90,7 +90,10 @@ def test_ten_spoilt_steps_in_a_row_end_the_training_with_advice():
     taken = []
     with pytest.raises(TrainingDiverged, match=r"10 steps in a row \(the last was step 12\)") as stopped:
         taken += train(model, build_adam(model, config), OBJECTIVE, Poison(model, range(3, 100)), config, width=8)
+    assert math.isfinite(taken[-1].loss)  # only the gradient is spoilt
     for words in (
+        "the gradient norm was nan",
+        f"the loss was {taken[-1].loss:.4g} and",
         "Saved checkpoints are intact",
         "lower training.rate (now 0.5)",
         "training.warmup (now 1)",

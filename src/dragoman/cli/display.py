@@ -145,7 +145,7 @@ class TerminalDisplay:
         )
         if progress.skipped_ever:
             skipped = format_count(progress.skipped_ever, "step")
-            print_stderr(f"Skipped {skipped} because the loss was not finite.", "yellow")
+            print_stderr(f"Skipped {skipped} because the loss or the gradient norm was not finite.", "yellow")
         print_stderr("On the validation set:")
         for score in finished.scores:
             print_stderr(f"  {score}")

@@ -74,7 +74,7 @@ class TrainingStep:
     tokens: int
     learning_rate: float
     gradient_norm: float
-    skipped: int = 0  # consecutive steps up to this one that were skipped because the loss was not finite
+    skipped: int = 0  # consecutive steps up to this one that were skipped: loss or gradient norm was not finite
     line_numbers: Sequence[int] = field(default=(), repr=False)  # of the pairs of a skipped step
 
 
@@ -116,8 +116,9 @@ def train(
         )
         if skipped >= _MAX_SKIPPED_IN_A_ROW:
             raise TrainingDiverged(
-                f"The loss was not finite in {skipped} steps in a row (the last was step {number}), so training has "
-                f"stopped. Saved checkpoints are intact. Try a lower training.rate (now "
+                f"The loss or the gradient norm was not finite in {skipped} steps in a row (the last was step "
+                f"{number}), so training has stopped. In the last step, the loss was {loss:.4g} and the gradient norm "
+                f"was {norm:.4g}. Saved checkpoints are intact. Try a lower training.rate (now "
                 f"{learning_rate(config.warmup):.2g}), a longer training.warmup (now {config.warmup}) or "
                 "training.clip = 1.0."
             )
