@@ -22,10 +22,22 @@ def test_a_narrow_terminal_shows_what_is_wanted_most(width, line):
     assert join_fitting(["one", "two", "three"], width) == line
 
 
+def make_plan(folder, **steps):
+    sizes = {"pairs": 1, "valid_pairs": 1, "vocabulary_sizes": (5, 5), "parameters": 1, "threads": 1}
+    times = {"seconds_per_step": 0.0, "seconds_left": 60.0}
+    return TrainingPlan(run=Run(folder), unit="pair", device="cpu", **sizes, **times, **steps)
+
+
+@pytest.mark.parametrize(
+    ("steps_done", "line"), [(0, "1,000 steps, 10 epochs;"), (250, "750 of 1,000 steps left, 7.5 epochs;")]
+)
+def test_the_epochs_of_a_plan_are_those_of_the_steps_that_are_left(steps_done, line, tmp_path, capsys):
+    TerminalDisplay()(make_plan(tmp_path, steps=1000, steps_done=steps_done, steps_per_epoch=100))
+    assert line in " ".join(capsys.readouterr().err.split())
+
+
 def test_the_training_loss_on_the_terminal_is_without_label_smoothing_like_the_validation_loss(tmp_path):
     display = TerminalDisplay()
-    sizes = {"pairs": 1, "valid_pairs": 1, "vocabulary_sizes": (5, 5), "parameters": 1, "threads": 1}
-    steps = {"steps": 2, "steps_done": 0, "steps_per_epoch": 1, "seconds_per_step": 0.0, "seconds_left": 60.0}
-    display(TrainingPlan(run=Run(tmp_path), unit="pair", device="cpu", **sizes, **steps))
+    display(make_plan(tmp_path, steps=2, steps_done=0, steps_per_epoch=1))
     display(TrainingStep(1, loss=5.0, nll=1.0, tokens=10, learning_rate=0.1, gradient_norm=1.0))
     assert "training loss 1.000  perplexity 2.72" in display.bar.tasks[0].fields["facts"]
