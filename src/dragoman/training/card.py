@@ -13,7 +13,6 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
     """Return the README.md of a run."""
     task, progress = get_task(recipe.task), finished.progress
     trained_on, validated_on = task.open_corpora(recipe.data)
-    best_loss = "not a number" if progress.best_loss is None else f"{progress.best_loss:.3f}"
     config = recipe.decoding
     search = "" if task.is_language_model else f"Beam width {config.beam}, length penalty {config.length_penalty}. "
     lines = [
@@ -40,7 +39,9 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         "",
         f"- {format_count(progress.step, 'step')} in {format_count(progress.seconds / 60, 'minute')} on {plan.device} "
         f"({format_count(plan.threads, 'thread')}), {format_count(progress.step / plan.steps_per_epoch, 'epoch')}",
-        f"- Best validation loss {best_loss} at step {progress.best_step:,}",
+        "- The validation loss was never finite"
+        if progress.best_loss is None
+        else f"- Best validation loss {progress.best_loss:.3f} at step {progress.best_step:,}",
         *_describe_weights(finished.weights, task.validation_metric),
         "",
         "![curves](curves.png)",
