@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypedDict, Unpack, overload
 import torch
 from torch import Tensor
 
-from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, find_damage, newest_checkpoint, read_progress
+from dragoman.checkpoints import WEIGHTS_FILE, find_damage, intact_checkpoints, newest_checkpoint, read_progress
 from dragoman.decoding.engine import Engine
 from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.sampling_options import SamplingOptions
@@ -475,11 +475,9 @@ def _read_checkpoint_weights(run: Run, step: int) -> tuple[dict[str, Tensor], Pa
     path = run.checkpoints_dir / f"{step:09d}"
     damage = find_damage(run.require_inside(path))
     if damage:
-        known = (
-            ", ".join(str(int(checkpoint.name)) for checkpoint in reversed(checkpoint_dirs(run.checkpoints_dir)))
-            or "none"
-        )
-        raise UserError(f"{run} has no intact checkpoint at step {step} ({damage}); available: {known}.")
+        steps = sorted(int(checkpoint.name) for checkpoint in intact_checkpoints(run.checkpoints_dir))
+        available = ", ".join(map(str, steps)) or "none"
+        raise UserError(f"{run} has no intact checkpoint at step {step} ({damage}); available: {available}.")
     weights, _ = read_tensors(run.require_inside(path / WEIGHTS_FILE))
     progress = read_progress(path)
     facts = {"longest_source": str(progress.longest), "paragraph_share": f"{progress.paragraph_share:.4f}"}
