@@ -192,7 +192,10 @@ BAD_TABLES = {
     ),
     "a missing cell": (b"id,en,fr\n1,b,c\n2,b\n", "line 3 has 2 columns; expected 3: '2,b'."),
     "ragged TSV": (b"en\tfr\na\tb\nc\td\te\n", r"line 3 has 3 columns; expected 2: 'c\td\te'. Add or remove tabs."),
-    "after quotes": (b'en,fr\n"a" b,c\n', "line 2: there is text after a closing quotation mark. Write a cell"),
+    "after quotes": (
+        b'en,fr\n"a" b,c\n',
+        "line 2: there is text after a closing quotation mark. Put quotation marks around",
+    ),
     "open quotes": (b'en,fr\na,b\n"c,d\ne,f\n', "line 3: a quotation mark is not closed."),
     "open quotes in a long file": (b'en,fr\n"c,d\n' + b"x" * 80 + b"\n" * 5000 * 60, "line 2: a quotation mark is not"),
     "a carriage return": (b"en,fr\na\rb,c\n", "line 2: there is a carriage return outside quotation marks"),

@@ -34,7 +34,8 @@ def test_several_lines_of_a_word_are_all_kept(lexicon):
 def test_the_same_line_twice_counts_once_and_is_told(lexicon):
     words = lexicon("read\tR IY D", "the\tDH AH", "read\tR  IY D ", "read\tR EH D", "the\tDH AH")
     assert words.count_pairs() == 3
-    assert words.notices() == (f"{words}: 2 duplicate lines are ignored.",)
+    assert words.notices() == (f"{words}: 2 duplicate lines ignored.",)
+    assert lexicon("the\tDH AH", "the\tDH AH").notices()[0].endswith(": 1 duplicate line ignored.")
 
 
 def test_cmudict_as_it_is_published_is_understood(lexicon):

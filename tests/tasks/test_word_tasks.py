@@ -47,6 +47,11 @@ MISREAD = {
     "an unknown label": (JOINT, "gre\teau", 'no label "gre"; it has fre, ger. Did you mean'),
     "an empty word": (JOINT, "fre\t", '"fre<tab>": expected a label and the word'),
     "no tags": (InflectionTask(), "gehen", '"gehen": expected the lemma and the tags, separated by .* or give --tags'),
+    "no label and no tags": (
+        InflectionTask(labels=("ger",)),
+        "gehen",
+        r'expected a label, the lemma and the tags, .*V;PST", or give --label and --tags\. The model',
+    ),
     "tags without a tag": (InflectionTask(), "gehen\t;", '"gehen" has no tags'),
     "a whole line of a table": (InflectionTask(), "gehen\tging\tV;PST", "expected the lemma and the tags"),
 }  # fmt: skip
@@ -168,7 +173,7 @@ def test_words_to_validate_with_that_are_trained_on_and_letters_never_seen_are_t
     train, valid = (Lexicon((("", tmp_path / name),), PronunciationTask.layout) for name in ("train", "valid"))
     told = [(remark.text, remark.serious) for remark in PronunciationTask().check_data(train, valid)]
     assert told == [
-        (f"{valid}: 1 of 2 words are also in the training data, which inflates the scores.", True),
+        (f"{valid}: the training data also contains 1 of the 2 words, which inflates the scores.", True),
         (f"{valid}: characters not in the training data are read as unknown: ◌\u0327", False),
     ]
     assert not list(PronunciationTask().check_data(train, None))

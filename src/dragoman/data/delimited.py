@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from dragoman.data.lines import Entry, OnFileNotice, put_on_one_line, read_lines
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 from dragoman.text.languages import Languages, choose_names, guess_names
 
 _TableRow = tuple[int, list[str]]  # the line where a row begins, and its cells
@@ -100,8 +100,8 @@ def _quoting_error(file: Path, number: int, reason: str) -> UserError:
     elif "new-line character" in reason:
         reason = "there is a carriage return outside quotation marks"
     return UserError(
-        f"{file}: line {number:,}: {reason}. Write a cell that contains quotation marks in quotation marks, with those "
-        'inside doubled: "She said ""yes""."'
+        f"{file}: line {number:,}: {reason}. Put quotation marks around a cell that contains quotation marks or line "
+        'breaks, and double each quotation mark inside: "She said ""yes""."'
     )
 
 
@@ -111,7 +111,7 @@ def _wrong_columns_error(file: Path, number: int, row: list[str], expected: int,
     if separator == "\t" and len(row) == 1 and expected == 2:
         return UserError(f"{file}: line {number:,} has no tab between source and target: {start}.")
     name, found = _SEPARATOR_NAMES[separator], len(row)
-    message = f"{file}: line {number:,} has {found} column{'' if found == 1 else 's'}; expected {expected}: {start}."
+    message = f"{file}: line {number:,} has {format_count(found, 'column')}; expected {expected}: {start}."
     if separator != "\t":
         return UserError(f"{message} Put a cell with a {name} in quotation marks.")
     if found > expected == 2 and number == 1:

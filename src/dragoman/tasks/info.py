@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.checkpoints import checkpoint_dirs, find_damage, newest_checkpoint, read_progress
+from dragoman.errors import format_count
 from dragoman.model_config import ModelConfig, RecurrentConfig, SelfAttentionConfig, TransformerConfig
 from dragoman.model_files import read_tensors, read_tokenizers
 from dragoman.models.layers import is_running_statistic
@@ -33,10 +34,11 @@ def describe_model(config: ModelConfig) -> str:
         if config.architecture in _ARCHITECTURE_NAMES
         else []
     )
-    parts.append(f"{config.layers}{'' if config.architecture == 'decoder_only' else f'+{config.decoder_depth}'} layers")
+    stacks = f"{config.layers}+{config.decoder_depth} layers"
+    parts.append(format_count(config.layers, "layer") if config.architecture == "decoder_only" else stacks)
     parts.append(f"width {config.width}")
     if isinstance(config, SelfAttentionConfig):
-        parts += [f"{config.heads} heads", f"{config.norm}-norm", *_describe_variations(config)]
+        parts += [format_count(config.heads, "head"), f"{config.norm}-norm", *_describe_variations(config)]
     elif isinstance(config, RecurrentConfig):
         parts.append(
             _SCORE_DESCRIPTIONS.get(config.score, "no attention" if config.score == "none" else "scaled dot products")

@@ -14,7 +14,7 @@ from unicodedata import combining, normalize
 
 from dragoman.data.corpus import CorpusScan, Pair, ScannedCorpus, check_regular_file, label_token
 from dragoman.data.lines import OnFileNotice, read_lines
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 from dragoman.recipe import CorpusConfig, DataConfig
 
 SPACE_SYMBOL = "␣"  # a space inside a word, where spaces stand between letters
@@ -104,7 +104,7 @@ class Lexicon(ScannedCorpus):
                 seen.add((source, target))
                 yield prefix + source, target
             if on_notice and repeated:
-                on_notice(f"{path}: {repeated:,} duplicate lines are ignored.")
+                on_notice(f"{path}: {format_count(repeated, 'duplicate line')} ignored.")
 
     @cached_property
     def scan(self) -> CorpusScan:

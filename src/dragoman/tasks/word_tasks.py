@@ -73,7 +73,8 @@ class WordTask(TransductionTask):
         both = len(others & learned)
         if both:
             yield DataWarning(
-                f"{valid}: {both:,} of {len(others):,} words are also in the training data, which inflates the scores."
+                f"{valid}: the training data also contains {both:,} of the {format_count(len(others), 'word')}, which "
+                "inflates the scores."
             )
         unseen = sorted(_distinct_symbols(others) - _distinct_symbols(learned))
         if unseen:
@@ -148,13 +149,15 @@ class WordTask(TransductionTask):
     def _format_error(self, text: str) -> UserError:
         """Return the error for an input with missing or extra columns."""
         sample = f"{self.labels[0]}\t{self.input_example}" if self.labels else self.input_example
-        shape = " and ".join((*(("a label",) if self.labels else ()), *(f"the {name}" for name in self.input_columns)))
+        *others, last = (*(["a label"] if self.labels else []), *(f"the {name}" for name in self.input_columns))
+        columns = f"{', '.join(others)} and {last}" if others else last
         tabs = ", separated by tabs" if "\t" in sample else ", without tabs"
-        options = (" or give --label" if self.labels else "") + (
-            " or give --tags" if "tags" in self.input_columns else ""
-        )
+        options = [*(["--label"] if self.labels else []), *(["--tags"] if "tags" in self.input_columns else [])]
+        alternative = f", or give {' and '.join(options)}" if options else ""
         known = f" The model's labels are {self._label_list}." if self.labels else ""
-        return UserError(f'"{_show_tabs(text)}": expected {shape}{tabs}. Write "{_show_tabs(sample)}"{options}.{known}')
+        return UserError(
+            f'"{_show_tabs(text)}": expected {columns}{tabs}. Write "{_show_tabs(sample)}"{alternative}.{known}'
+        )
 
     def _check_label(self, label: str) -> None:
         """Raise an error for a label that the model was not trained with."""
