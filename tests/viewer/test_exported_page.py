@@ -165,7 +165,7 @@ def test_the_alignment_names_its_method_and_gives_pharaohs_format(whole, opened)
     told = viewer_document(whole)["alignment"]["methods"]
     assert tab.inner_text(".dv-code") == told["mean"]["pharaoh"]
     tab.click("text=Shift-Att")
-    tab.wait_for_selector(".dv-note:text('at the step after')")
+    tab.wait_for_selector(".dv-note:text('at the step whose input')")
     assert tab.inner_text(".dv-code") == told["shifted"]["pharaoh"]
 
 

@@ -64,7 +64,7 @@ def _shifted_alignment(record: AttentionRecord) -> WordAlignment:
     """Align by the step after each target piece, in the layer that aligns best this way."""
     measured = _best_cross_head(record, "alignment_shifted")
     layer = measured["layer"] if measured else best_alignment_layer(record.cross, weights_when_read)
-    about = f"Shift-Att: layer {layer + 1}, mean over its heads, at the step after the word"
+    about = f"Shift-Att: mean over the heads of layer {layer + 1}, at the step whose input is the word"
     return WordAlignment(link_words(record, weights_when_read(record.cross[layer].mean(0))), about, layer)
 
 
@@ -72,13 +72,13 @@ def _argmax_alignment(record: AttentionRecord) -> WordAlignment:
     """Align by the step of each target piece, in the layer that aligns best this way."""
     measured = _best_cross_head(record, "alignment")
     layer = measured["layer"] if measured else best_alignment_layer(record.cross)
-    about = f"Arg-max: layer {layer + 1}, mean over its heads, at the step of the word"
+    about = f"Arg-max: mean over the heads of layer {layer + 1}, at the step that outputs the word"
     return WordAlignment(link_words(record, weights_when_written(record.cross[layer].mean(0))), about, layer)
 
 
 def _mean_alignment(record: AttentionRecord) -> WordAlignment:
     """Align by the mean of all layers and heads at the step of each target piece."""
-    about = "Mean of all layers and heads, at the step of the word"
+    about = "Mean over all layers and heads, at the step that outputs the word"
     return WordAlignment(link_words(record, weights_when_written(record.cross.mean((0, 1)))), about, None)
 
 

@@ -156,7 +156,7 @@ export function beamPanel(data, beam, store, theme, continueFrom) {
   const note = make(
     "p",
     { className: "dv-note" },
-    `Beam width ${beam.width}: ${beam.nodes.length} nodes, ${finished} finished hypotheses (■: not chosen). The number below a token is its probability.`,
+    `Beam width: ${beam.width}; nodes: ${beam.nodes.length}; finished hypotheses: ${finished}. A ■ marks a finished hypothesis that was not chosen. The number below a token is its probability.`,
   );
   const element = make("div", {}, note, picture, card);
   card.setAttribute("aria-live", "polite");
