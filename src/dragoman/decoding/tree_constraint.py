@@ -143,7 +143,7 @@ class TreeConstraint:
 
     def initial_state(self, memory: Memory) -> TreeState:
         """Return the state before the first token."""
-        assert isinstance(memory, TreeMemory), f"this memory does not count words: {type(memory)}"
+        assert isinstance(memory, TreeMemory), f"expected TreeMemory, got {type(memory).__name__}"
         nothing = torch.zeros_like(memory.words)
         counts = torch.stack([nothing, nothing, memory.words, memory.max_lengths], dim=-1)[:, None]  # B 1 4
         stack = torch.zeros(len(nothing), 1, MAX_OPEN_BRACKETS + 1, dtype=torch.int32, device=nothing.device)
@@ -151,8 +151,8 @@ class TreeConstraint:
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, TreeState]:
         """Read one more token of each of W hypotheses (B W); return the logits after it (B W V)."""
-        assert isinstance(memory, TreeMemory), f"this memory does not count words: {type(memory)}"
-        assert isinstance(state, TreeState), f"this is the state of another model: {type(state)}"
+        assert isinstance(memory, TreeMemory), f"expected TreeMemory, got {type(memory).__name__}"
+        assert isinstance(state, TreeState), f"expected TreeState, got {type(state).__name__}"
         logits, inner = self.model.step(token, memory.inner, state.inner)
         grown = replace(self._advance(token, state), inner=inner)
         return _mask_logits(logits, self._allowed_tokens(grown)), grown

@@ -121,7 +121,7 @@ def _check_supported(recipe: Recipe, run: Run) -> None:
                 f"CTranslate2 does not support. Only models trained with {name} = "
                 f"{' or '.join(map(toml_value, known))} can be exported."
             )
-    assert isinstance(config, TransformerConfig), f"{config.architecture} should have been refused"
+    assert isinstance(config, TransformerConfig), f"expected a Transformer, got {config.architecture}"
     head_width = config.width / config.heads
     for name, width in (("key_width", config.key_width), ("value_width", config.value_width)):
         if width not in (None, head_width):
@@ -190,13 +190,13 @@ def _model_spec(translator: SequenceModel) -> Any:
 
 
 def _transformer_config(recipe: Recipe) -> TransformerConfig:
-    assert isinstance(recipe.model, TransformerConfig), f"{recipe.model.architecture} should have been refused"
+    assert isinstance(recipe.model, TransformerConfig), f"expected a Transformer, got {recipe.model.architecture}"
     return recipe.model
 
 
 def _transformer(translator: SequenceModel) -> Transformer:
     """Return the model, which `_check_supported` found to be a Transformer."""
-    assert isinstance(translator.model, Transformer), f"{type(translator.model)} should have been refused"
+    assert isinstance(translator.model, Transformer), f"expected Transformer, got {type(translator.model).__name__}"
     return translator.model
 
 

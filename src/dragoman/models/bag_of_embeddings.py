@@ -104,7 +104,7 @@ class BagOfEmbeddings(VocabularyModel):
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, NgramState]:  # noqa: ARG002
         """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
-        assert isinstance(state, NgramState), f"the state of another model: {type(state)}"
+        assert isinstance(state, NgramState), f"expected NgramState, got {type(state).__name__}"
         window = torch.cat([state.tokens, token[..., None]], dim=-1)  # B W k
         return self.logits(self.run_layers(window, state.context)), NgramState(window[..., 1:], state.context)
 

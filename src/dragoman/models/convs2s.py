@@ -191,7 +191,7 @@ class ConvS2S(VocabularyModel):
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, ConvolutionCache]:
         """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
-        assert isinstance(state, ConvolutionCache), f"the state of another model: {type(state)}"
+        assert isinstance(state, ConvolutionCache), f"expected ConvolutionCache, got {type(state).__name__}"
         memory = _zero_padding(memory)
         word = self.target_embedding(token) + self.target_positions(state.length, 1)  # B W D
         x = self.decoder_entrance(word)

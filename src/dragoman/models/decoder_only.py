@@ -181,7 +181,7 @@ class DecoderOnly(VocabularyModel):
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, DecoderOnlyCache]:  # noqa: ARG002
         """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
-        assert isinstance(state, DecoderOnlyCache), f"the state of another model: {type(state)}"
+        assert isinstance(state, DecoderOnlyCache), f"expected DecoderOnlyCache, got {type(state).__name__}"
         extended = state.extend()
         view = _AttentionView(token.shape[1], extended.positions, extended.mask)
         x = self.target_embedding(token) + self.position_vectors(view.positions[:, -view.query_length :])  # B W D

@@ -290,7 +290,7 @@ class Recurrent(VocabularyModel):
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, RecurrentState]:  # noqa: ARG002
         """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
-        assert isinstance(state, RecurrentState), f"the state of another model: {type(state)}"
+        assert isinstance(state, RecurrentState), f"expected RecurrentState, got {type(state).__name__}"
         x = self.decoder_input(token, state.source).flatten(0, 1)  # BW D
         after: list[Tensor] = []
         for layer, cell in zip(self.decoder, state.cells.flatten(0, 1).unbind(1), strict=True):

@@ -185,7 +185,7 @@ class DecoderLayer(nn.Module):
         self, x: Tensor, cache: LayerCache, ancestors: Tensor, memory_mask: Tensor
     ) -> tuple[Tensor, LayerCache]:  # B W D, and the cache with the new position
         """Apply the layer to one more position of each hypothesis (B W D); its key and value are written in place."""
-        assert isinstance(cache, KVCache), f"the cache of another kind of layer: {type(cache)}"
+        assert isinstance(cache, KVCache), f"expected KVCache, got {type(cache).__name__}"
         attended = self.attention.step(self.attention_residual.pre(x), cache.keys, cache.values, ancestors)
         x, _ = self.cross_attention_block(self.attention_residual.post(x, attended), cache.memory, memory_mask)
         return x, cache
@@ -280,7 +280,7 @@ class Transformer(VocabularyModel):
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, DecoderState]:
         """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
-        assert isinstance(state, DecoderState), f"the state of another model: {type(state)}"
+        assert isinstance(state, DecoderState), f"expected DecoderState, got {type(state).__name__}"
         counts = state.word_counts + self.next_word.count_words(token)
         next_word = self.next_word.next_word_vectors(memory, counts)
         x = self.target_embedding(token) + self.target_positions(state.length, 1) + next_word  # B W D

@@ -195,7 +195,7 @@ class NativeTransformer:
 
     def step(self, token: Tensor, memory: Memory, state: State) -> tuple[Tensor, DecoderState]:
         """Feed one more token to each of W hypotheses (B W); return the logits of the next token (B W V)."""
-        assert isinstance(state, DecoderState), f"the state of another model: {type(state)}"
+        assert isinstance(state, DecoderState), f"expected DecoderState, got {type(state).__name__}"
         feature, width = self.model.next_word, self.model.output_weight.shape[1]
         counts = state.word_counts + feature.count_words(token)
         vectors = self.model.target_positions(state.length, 1) + feature.next_word_vectors(memory, counts)

@@ -144,5 +144,5 @@ class PackedLinear:
 
 def norm_pointers(norm: nn.Module) -> CNorm:
     """Return the struct of a layer norm."""
-    assert isinstance(norm, nn.LayerNorm), f"not a layer norm: {type(norm)}"
+    assert isinstance(norm, nn.LayerNorm), f"expected LayerNorm, got {type(norm).__name__}"
     return CNorm(norm.weight.data_ptr(), norm.bias.data_ptr())

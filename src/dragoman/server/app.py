@@ -155,7 +155,7 @@ def route_limits(limits: Limits) -> dict[str, RouteLimits]:
 
 
 async def _validation_error_response(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError), "registered for these only"
+    assert isinstance(error, RequestValidationError), f"expected RequestValidationError, got {type(error).__name__}"
     content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if content_type != "application/json" and request.method == "POST":
         problem = Problem(415, "content_type", "Send application/json.")

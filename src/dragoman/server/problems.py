@@ -55,7 +55,7 @@ def internal_error() -> Problem:
 
 async def http_error_response(request: Request, error: Exception) -> Response:
     """Answer with a problem, or with an error of the framework in the same form."""
-    assert isinstance(error, HTTPException), "registered for these only"
+    assert isinstance(error, HTTPException), f"expected HTTPException, got {type(error).__name__}"
     problem = error
     if not isinstance(problem, Problem):
         message = _FRAMEWORK_MESSAGES.get(error.status_code, "The request cannot be answered.")

@@ -63,7 +63,9 @@ class SegmentedText:
 
     def fill(self, translations: Sequence[str]) -> str:
         """Return the text with each sentence replaced by its translation."""
-        assert len(translations) == len(self.sentences), f"{len(translations)} for {len(self.sentences)} sentences"
+        assert len(translations) == len(self.sentences), (
+            f"{len(translations)} translations of {len(self.sentences)} sentences"
+        )
         texts = [text.strip() for text in translations]
         gaps = (
             [self.gaps[0], *map(_separator, texts, texts[1:], self.gaps[1:-1]), self.gaps[-1]] if texts else self.gaps
