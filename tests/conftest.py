@@ -204,17 +204,17 @@ class Nursery:
         print(json.dumps(request), file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
 
-    def start(self, *arguments: object, err: Path, **how: Any) -> int:
+    def start(self, *arguments: object, err: Path, **options: Any) -> int:
         """Start a process whose messages go to a file, and return its number."""
-        return self.ask(arguments=[*map(str, arguments)], err=str(err), **how)
+        return self.ask(arguments=[*map(str, arguments)], err=str(err), **options)
 
     def wait(self, number: int) -> int:
         """Wait for a process; return its exit code, or minus the signal that ended it."""
         return self.ask(wait=number)
 
-    def run(self, *arguments: object, err: Path, **how: Any) -> int:
+    def run(self, *arguments: object, err: Path, **options: Any) -> int:
         """Start a process and wait for it."""
-        return self.wait(self.start(*arguments, err=err, **how))
+        return self.wait(self.start(*arguments, err=err, **options))
 
 
 @pytest.fixture(scope="session")

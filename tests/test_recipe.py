@@ -487,12 +487,12 @@ def test_the_ways_out_of_a_contradiction_are_open(table):
 @pytest.mark.parametrize("longest, extra_length", [(16, 4), (8, 1), (31, 9)])
 def test_learned_positions_reach_as_far_as_the_longest_sentence_and_its_translation(longest, extra_length):
     """A source has its END too, and a prefix its START; so both need one place more than they have pieces."""
-    how = {
+    table = {
         "data": {"longest": longest},
         "model": {"positions": "learned", "longest": longest + extra_length},
         "decoding": {"extra_length": extra_length},
     }
-    recipe = Recipe.from_table(how)
+    recipe = Recipe.from_table(table)
     assert recipe.model.longest >= recipe.data.longest + 1
 
 

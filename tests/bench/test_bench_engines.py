@@ -76,9 +76,9 @@ def test_a_small_text_has_a_vocabulary_of_full_size(tokenizers):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_the_plain_transformer_has_as_many_parameters_as_ours(size, norm):
-    how = recipe_for_size(size, PLAN, overrides={"model": {"norm": norm}}).model
+    config = recipe_for_size(size, PLAN, overrides={"model": {"norm": norm}}).model
     with torch.device("meta"):
-        ours, theirs = Transformer(how, 400, 400), TorchTransformer(how, 400, 400)
+        ours, theirs = Transformer(config, 400, 400), TorchTransformer(config, 400, 400)
     assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
 
 
@@ -169,10 +169,10 @@ def test_engines_that_are_not_installed_are_left_out_with_a_note(monkeypatch, ra
 def test_ctranslate2_runs_in_both_precisions_with_one_worker_and_with_many(random_weights):
     sentences = BenchmarkSentences("toys", [[5, END]], None)
     ways = decoding.ctranslate2_options(random_weights, sentences, BenchmarkConfig(threads=3))
-    assert [(how.quantization, how.workers, how.threads) for how in ways] == [
+    assert [(way.quantization, way.workers, way.threads) for way in ways] == [
         ("float32", 1, 3), ("float32", 3, 1), ("int8", 1, 3), ("int8", 3, 1),
     ]  # fmt: skip
-    assert {(how.min_length, how.max_length) for how in ways} == {(1, 11)}
+    assert {(way.min_length, way.max_length) for way in ways} == {(1, 11)}
 
 
 def test_sentences_that_cannot_be_read_at_once_are_left_out_and_counted(random_weights):

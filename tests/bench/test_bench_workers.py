@@ -34,8 +34,8 @@ class Broken:
 class Fragile:
     """An engine that ends its process, or fails, when it is asked."""
 
-    def run_turn(self, how: str) -> None:
-        if how == "die":
+    def run_turn(self, action: str) -> None:
+        if action == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         raise ValueError("I cannot")
 

@@ -47,9 +47,9 @@ def test_heads_with_widths_of_their_own_count_as_wide_as_they_are():
 
 @pytest.mark.parametrize("choice", [{"norm": "pre"}, {"norm": "post"}, {"decoder_layers": 1}])
 def test_pytorch_counts_the_same_for_its_own_transformer(choice):
-    how = TransformerConfig(layers=2, width=8, inner_width=12, heads=2, dropout=0.0, **choice)
-    model = TorchTransformer(how, 20, 20).train()
+    config = TransformerConfig(layers=2, width=8, inner_width=12, heads=2, dropout=0.0, **choice)
+    model = TorchTransformer(config, 20, 20).train()
     source, prefix = torch.full((1, 5), 7), torch.full((1, 3), 9)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(source, prefix).sum().backward()
-    assert counter.get_total_flops() == training_flops(how, 20, [(5, 3)]) * 3
+    assert counter.get_total_flops() == training_flops(config, 20, [(5, 3)]) * 3

@@ -127,8 +127,8 @@ def visit(browser: Any, usual: Any) -> Iterator[Callable[..., Any]]:
     faults: list[str] = []
     opened = []
 
-    def visited(address: str, prepare: Callable[[Any], None] = lambda page: None, **how: Any) -> Any:
-        page = browser.new_page(**{"viewport": WINDOW, **how}) if how else usual.new_page()
+    def visited(address: str, prepare: Callable[[Any], None] = lambda page: None, **options: Any) -> Any:
+        page = browser.new_page(**{"viewport": WINDOW, **options}) if options else usual.new_page()
         opened.append(page)
         page.set_default_timeout(120_000)
         host = address.split("/")[2]

@@ -17,9 +17,9 @@ def check(page):
     assert not serious
 
 
-@pytest.mark.parametrize("how", [{}, PHONE], ids=["light and wide", "dark and narrow"])
-def test_the_page_has_no_accessibility_violations(visit, served, how):
-    page = visit(served, **how)
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["light and wide", "dark and narrow"])
+def test_the_page_has_no_accessibility_violations(visit, served, options):
+    page = visit(served, **options)
     page.wait_for_selector("#from option", state="attached")
     check(page)
     page.fill("#source", SENTENCE)
@@ -29,9 +29,9 @@ def test_the_page_has_no_accessibility_violations(visit, served, how):
     check(page)
 
 
-@pytest.mark.parametrize("how", [{}, PHONE], ids=["light and wide", "dark and narrow"])
-def test_the_viewer_has_no_accessibility_violations(visit, served, how):
-    page = visit(served, **how)
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["light and wide", "dark and narrow"])
+def test_the_viewer_has_no_accessibility_violations(visit, served, options):
+    page = visit(served, **options)
     page.fill("#source", SENTENCE)
     page.click("#inspect:enabled")
     page.wait_for_selector("#view .dv-tab")

@@ -13,21 +13,21 @@ NASTY = [
 
 
 def test_one_line_comes_out_for_each_line_that_goes_in(command, trained):
-    told = command("translate", trained, stdin="".join(f"{line}\n" for line in NASTY).encode())
-    assert told.code == 0
-    lines = told.out.split("\n")
+    result = command("translate", trained, stdin="".join(f"{line}\n" for line in NASTY).encode())
+    assert result.code == 0
+    lines = result.out.split("\n")
     assert len(lines) == len(NASTY) + 1
     assert lines[-1] == ""
     assert [lines[number] for number in (1, 2, 3)] == ["", "", ""]
     assert lines[0] == lines[len(NASTY) - 1]
-    assert told.err.endswith("into parts of at most 8 tokens.\n")
+    assert result.err.endswith("into parts of at most 8 tokens.\n")
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=20), max_size=5))
 def test_any_lines_that_go_in_come_out_as_many(command, trained, lines):
-    told = command("translate", trained, "--beam", 1, stdin="".join(f"{line}\n" for line in lines).encode())
-    assert (told.code, told.out.count("\n")) == (0, len(lines))
+    result = command("translate", trained, "--beam", 1, stdin="".join(f"{line}\n" for line in lines).encode())
+    assert (result.code, result.out.count("\n")) == (0, len(lines))
 
 
 def test_marks_and_line_ends_of_other_systems_do_not_change_the_translation(command, trained):
@@ -37,8 +37,8 @@ def test_marks_and_line_ends_of_other_systems_do_not_change_the_translation(comm
 
 
 def test_a_line_of_a_megabyte_comes_back_as_one_line(command, trained):
-    told = command("translate", trained, "--beam", 1, stdin=(b"a" * 999 + b" ") * 1000 + b"\nlast\n")
-    assert (told.code, told.out.count("\n")) == (0, 2)
+    result = command("translate", trained, "--beam", 1, stdin=(b"a" * 999 + b" ") * 1000 + b"\nlast\n")
+    assert (result.code, result.out.count("\n")) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_a_stream_that_is_no_utf_8_is_refused_with_the_line_and_the_byte(command
 
 
 def test_nothing_in_is_nothing_out(command, trained):
-    told = command("translate", trained, stdin=b"")
-    assert (told.code, told.out, told.err) == (0, "", "")
+    result = command("translate", trained, stdin=b"")
+    assert (result.code, result.out, result.err) == (0, "", "")
 
 
 def test_an_argument_that_is_no_unicode_is_translated_all_the_same(command, trained):
@@ -84,8 +84,8 @@ def test_options_beyond_their_range_are_refused(command, trained, options, words
 
 
 def test_json_keeps_what_is_no_line_end_to_others_on_one_line(command, trained):
-    told = command("translate", trained, "--json", stdin="a\u2028b\n\nc\n".encode())
-    lines = told.out.removesuffix("\n").split("\n")
+    result = command("translate", trained, "--json", stdin="a\u2028b\n\nc\n".encode())
+    lines = result.out.removesuffix("\n").split("\n")
     assert len(lines) == 3
     (empty,) = json.loads(lines[1])
     assert (empty["text"], empty["tokens"], empty["score"], empty["parts"]) == ("", [], 0.0, 0)

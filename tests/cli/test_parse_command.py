@@ -98,8 +98,8 @@ def test_a_run_is_scored_on_the_words_of_a_treebank(command, parser, treebank, t
     assert (outcome.code, outcome.err) == (0, "")
     assert "F1                    100.00" in outcome.out
     assert found.read_text() == treebank.read_text()
-    told = json.loads(command("evaluate", parser, "--reference", treebank, "--json", "--sentences", "--beam", 1).out)
-    assert (told["all"]["scored"], len(told["sentences"])) == (4, 4)
+    report = json.loads(command("evaluate", parser, "--reference", treebank, "--json", "--sentences", "--beam", 1).out)
+    assert (report["all"]["scored"], len(report["sentences"])) == (4, 4)
 
 
 def test_trees_with_other_words_than_the_text_are_refused(command, parser, treebank, tmp_path):
@@ -119,6 +119,6 @@ def test_a_parser_of_which_no_tree_can_be_scored_is_said_to_need_training(comman
     """A wrong tag makes a word of a punctuation mark, and then the words of the trees differ."""
     reference = tmp_path / "reference.trees"
     reference.write_text("(TOP (S (NP (. the) (. dog)) (VP (VBZ runs)) (. .)))\n")
-    told = command("evaluate", parser, "--reference", reference)
-    assert told.code == 2
-    assert "no sentence can be scored; line 1: it has" in told.err and "train it longer." in told.err
+    result = command("evaluate", parser, "--reference", reference)
+    assert result.code == 2
+    assert "no sentence can be scored; line 1: it has" in result.err and "train it longer." in result.err

@@ -50,12 +50,12 @@ def test_names_that_are_no_unicode_are_refused_where_they_cannot_be_kept_and_fin
 
 def test_all_works_without_a_home_in_a_place_where_nothing_can_be_written(nursery, toy_files, tmp_path):
     """/proc takes no new files from anyone, not even from root."""
-    how = {"folder": "/proc", "unset": ["HOME", "DRAGOMAN_CACHE", "XDG_CACHE_HOME"], "err": tmp_path / "err"}
+    options = {"folder": "/proc", "unset": ["HOME", "DRAGOMAN_CACHE", "XDG_CACHE_HOME"], "err": tmp_path / "err"}
     files = ["--source", toy_files[0], "--target", toy_files[1]]
-    assert nursery.run("train", *files, "--run", tmp_path / "run", *TINY, **how) == 0
-    assert nursery.run("translate", tmp_path / "run", "a b", **how) == 0
-    assert nursery.run("attention", tmp_path / "run", "a b", "-o", tmp_path / "page.png", **how) == 0
-    assert nursery.run("train", *files, "--run", "here", *TINY, **how) == 2
+    assert nursery.run("train", *files, "--run", tmp_path / "run", *TINY, **options) == 0
+    assert nursery.run("translate", tmp_path / "run", "a b", **options) == 0
+    assert nursery.run("attention", tmp_path / "run", "a b", "-o", tmp_path / "page.png", **options) == 0
+    assert nursery.run("train", *files, "--run", "here", *TINY, **options) == 2
     said = (tmp_path / "err").read_text()
     assert "here: this directory cannot be created" in said
     assert "choose another directory." in said

@@ -109,8 +109,8 @@ def test_a_thing_is_taken_only_from_where_it_lies_and_by_one_at_a_time(drawn):
 
 @every_kind
 def test_no_story_is_in_two_splits_or_twice_in_one(drawn, facts):
-    told = [story.sentences for story in of_kind(drawn, facts)]
-    assert len(set(told)) == len(told)
+    texts = [story.sentences for story in of_kind(drawn, facts)]
+    assert len(set(texts)) == len(texts)
 
 
 def test_splits_of_different_seeds_share_no_story_either():

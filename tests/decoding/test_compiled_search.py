@@ -59,10 +59,10 @@ def alike(mine, expected):
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (2, 1), (4, 1), (4, 4), (9, 3), (40, 5)])
 @torch.inference_mode()
 def test_it_finds_what_the_search_step_by_step_finds(beam, n_best, penalty, precision):
-    how = DecodingConfig(beam=beam, length_penalty=penalty, extra_length=12)
+    config = DecodingConfig(beam=beam, length_penalty=penalty, extra_length=12)
     fast = compile_model(model(), precision)
-    expected = beam_search(Stepping(fast), Source.from_ids(source()), how, n_best=n_best)
-    alike(beam_search(fast, Source.from_ids(source()), how, n_best=n_best), expected)
+    expected = beam_search(Stepping(fast), Source.from_ids(source()), config, n_best=n_best)
+    alike(beam_search(fast, Source.from_ids(source()), config, n_best=n_best), expected)
     assert len({len(row[0].tokens) for row in expected}) > 2  # or it would prove little
 
 
@@ -90,10 +90,10 @@ def test_the_greedy_hypothesis_goes_on_beside_the_beam():
 @pytest.mark.parametrize("at_once", [1, 2, 5, 12])
 @torch.inference_mode()
 def test_waiting_sentences_enter_where_others_have_left(at_once):
-    how = DecodingConfig(beam=4, extra_length=12)
+    config = DecodingConfig(beam=4, extra_length=12)
     fast = compile_model(model(), "float32")
-    alone = [beam_search(fast, Source.from_ids(row[row != PAD][None]), how, n_best=2)[0] for row in source()]
-    assert native_beam_search(fast, Source.from_ids(source()), how, 2, active_sentences=at_once) == alone
+    alone = [beam_search(fast, Source.from_ids(row[row != PAD][None]), config, n_best=2)[0] for row in source()]
+    assert native_beam_search(fast, Source.from_ids(source()), config, 2, active_sentences=at_once) == alone
 
 
 @torch.inference_mode()
@@ -102,11 +102,11 @@ def test_outputs_that_do_not_end_are_cut_at_the_longest_length():
     with torch.no_grad():
         built.output_weight[END] *= 0
         built.output_weight[END] -= 10 * built.output_weight[4:].mean(dim=0)
-    how = DecodingConfig(beam=3, extra_length=4)
-    found = beam_search(compile_model(built, "float32"), Source.from_ids(source()), how, n_best=3)
+    config = DecodingConfig(beam=3, extra_length=4)
+    found = beam_search(compile_model(built, "float32"), Source.from_ids(source()), config, n_best=3)
     cut = [one for row in found for one in row if one.truncated]
     assert cut
-    longest = max_output_lengths(Source.from_ids(source()), how).tolist()
+    longest = max_output_lengths(Source.from_ids(source()), config).tolist()
     assert all(
         len(one.tokens) == most for row, most in zip(found, longest, strict=True) for one in row if one.truncated
     )

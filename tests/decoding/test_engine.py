@@ -14,7 +14,7 @@ from dragoman.parallel import ThreadPool
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD
 
-HOW = DecodingConfig(beam=3, extra_length=4)
+CONFIG = DecodingConfig(beam=3, extra_length=4)
 
 
 class Unasked:
@@ -26,13 +26,13 @@ class Unasked:
 
 def test_results_come_in_the_order_of_the_sources():
     model, rows = Toy(1, 200), sentences(40)
-    alone = [beam_search(model, Source.from_ids(padded([row])), HOW)[0][0].tokens for row in rows]
-    assert [found[0].tokens for found in Engine(model, HOW).search(rows)] == alone
+    alone = [beam_search(model, Source.from_ids(padded([row])), CONFIG)[0][0].tokens for row in rows]
+    assert [found[0].tokens for found in Engine(model, CONFIG).search(rows)] == alone
 
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_an_empty_source_gives_an_empty_output_without_asking_the_model(exact):
-    engine = Engine(Unasked(), HOW)
+    engine = Engine(Unasked(), CONFIG)
     assert engine.search([[], [END], [PAD, PAD]], exact=exact) == [[EMPTY_HYPOTHESIS]] * 3
     assert engine.sample([[END]], n=2, exact=exact) == [[EMPTY_HYPOTHESIS] * 2]
     assert engine.score([[END]], [[END]], exact=exact) == [EMPTY_HYPOTHESIS]
@@ -40,22 +40,22 @@ def test_an_empty_source_gives_an_empty_output_without_asking_the_model(exact):
 
 
 def test_an_empty_source_has_no_other_translation_than_the_empty_one():
-    assert Engine(Unasked(), HOW).score([[END]], [[4, END]])[0].score == -torch.inf
+    assert Engine(Unasked(), CONFIG).score([[END]], [[4, END]])[0].score == -torch.inf
 
 
 def test_empty_lines_keep_their_places_among_others():
     model = Toy(1)
-    found = Engine(model, HOW).search([[END], [4, END], [], [5, 4, END]])
+    found = Engine(model, CONFIG).search([[END], [4, END], [], [5, 4, END]])
     assert found[0] == found[2] == [EMPTY_HYPOTHESIS]
-    assert found[3][0].tokens == beam_search(model, Source.from_ids(padded([[5, 4, END]])), HOW)[0][0].tokens
+    assert found[3][0].tokens == beam_search(model, Source.from_ids(padded([[5, 4, END]])), CONFIG)[0][0].tokens
 
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_progress_counts_every_sentence_once(exact):
-    told = []
-    Engine(Toy(1, 200), HOW).search([*sentences(200), [END]], exact=exact, progress=told.append)
-    assert sum(told) == 201
-    assert len(told) > 2
+    counts = []
+    Engine(Toy(1, 200), CONFIG).search([*sentences(200), [END]], exact=exact, progress=counts.append)
+    assert sum(counts) == 201
+    assert len(counts) > 2
 
 
 def test_a_batch_keeps_to_its_budget_and_holds_sentences_of_like_length():
@@ -80,7 +80,7 @@ def test_exact_batches_always_have_the_same_rows_and_one_padded_length():
 
 def test_the_model_is_left_as_it_was_found():
     model = small_transformer(dropout=0.5).train()
-    engine, rows = Engine(model, HOW), sentences(3, longest=4)
+    engine, rows = Engine(model, CONFIG), sentences(3, longest=4)
     assert engine.search(rows) == engine.search(rows)  # without dropout
     assert model.training
     model.decode(
@@ -104,7 +104,7 @@ def test_scoring_a_translation_gives_the_score_it_was_found_with(beam, dtype, to
 def test_a_broken_model_still_gives_one_result_for_each_source(exact):
     model = Toy(1)
     model.output = model.output * torch.nan
-    engine = Engine(model, HOW)
+    engine = Engine(model, CONFIG)
     assert engine.search([[4, END], [END]], exact=exact) == [[FAILED_HYPOTHESIS], [EMPTY_HYPOTHESIS]]
     assert len(engine.sample([[4, END], [5, END]], SamplingOptions(top_p=0.9), exact=exact)) == 2
 
@@ -112,7 +112,7 @@ def test_a_broken_model_still_gives_one_result_for_each_source(exact):
 @pytest.mark.slow
 def test_neighbours_do_not_change_a_translation():
     rows = sentences(80)
-    engine = Engine(small_transformer(), HOW)
+    engine = Engine(small_transformer(), CONFIG)
     alone = [engine.search([row], n_best=3)[0] for row in rows]
     assert {best.truncated for best, *_ in alone} == {False, True}
     for chosen in random_batches(len(rows), 10):
@@ -138,7 +138,7 @@ def test_in_exact_mode_neighbours_do_not_change_a_single_bit(threads, beam, coun
 
 def test_scores_and_draws_are_exact_too():
     rows = sentences(30)
-    engine = Engine(small_transformer(), HOW)
+    engine = Engine(small_transformer(), CONFIG)
     draws = engine.sample(rows, SamplingOptions(seed=5), n=2, exact=True)
     targets = [[*h.tokens, END] for h, _ in draws]
     scores = engine.score(rows, targets, exact=True)
@@ -153,9 +153,11 @@ def test_scores_and_draws_are_exact_too():
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_a_crew_finds_what_one_finds(precision):
     rows = sentences(120)
-    how = DecodingConfig(beam=3, extra_length=4, batch_tokens=128, precision=precision)
+    config = DecodingConfig(beam=3, extra_length=4, batch_tokens=128, precision=precision)
     model = small_transformer(heads=2)
-    assert Engine(model, how, pool=ThreadPool(2)).search(rows, n_best=2) == Engine(model, how).search(rows, n_best=2)
+    assert Engine(model, config, pool=ThreadPool(2)).search(rows, n_best=2) == Engine(model, config).search(
+        rows, n_best=2
+    )
 
 
 @pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
@@ -170,9 +172,9 @@ def test_compiled_loops_need_no_exact_mode(precision):
 
 def test_a_search_is_the_same_with_and_without_compiled_loops(monkeypatch):
     rows, model = sentences(60), small_transformer(heads=2)
-    compiled = Engine(model, HOW).search(rows, n_best=3)
+    compiled = Engine(model, CONFIG).search(rows, n_best=3)
     monkeypatch.setattr(functions, "native_library", lambda: None)
-    for one, other in zip(compiled, Engine(model, HOW).search(rows, n_best=3), strict=True):
+    for one, other in zip(compiled, Engine(model, CONFIG).search(rows, n_best=3), strict=True):
         assert [h.tokens for h in one] == [h.tokens for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
 

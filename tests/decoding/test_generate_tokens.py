@@ -22,10 +22,10 @@ PATTERNS = [
 ]
 
 
-def language_model(**how):
+def language_model(**settings):
     torch.manual_seed(1)
     model = DecoderOnly(
-        DecoderOnlyConfig(layers=2, width=16, inner_width=24, heads=4, norm="pre", **how),
+        DecoderOnlyConfig(layers=2, width=16, inner_width=24, heads=4, norm="pre", **settings),
         VOCABULARY,
         VOCABULARY,
     )
@@ -38,9 +38,9 @@ def whole(model, tokens):
     return model.decode(prefix, model.encode(Source.from_ids(prefix[:, :0])))[0].log_softmax(-1)
 
 
-@pytest.mark.parametrize("how", PATTERNS)
-def test_a_prompt_that_is_read_at_once_leaves_the_state_of_one_that_is_read_token_by_token(how):
-    model = language_model(**how)
+@pytest.mark.parametrize("settings", PATTERNS)
+def test_a_prompt_that_is_read_at_once_leaves_the_state_of_one_that_is_read_token_by_token(settings):
+    model = language_model(**settings)
     row = torch.tensor([[START, 5, 9, 4, 7, 7, 6, 5]])
     memory = model.encode(Source.from_ids(row[:, :0]))
     at_once, state = model.prefill(row, memory)
@@ -53,9 +53,9 @@ def test_a_prompt_that_is_read_at_once_leaves_the_state_of_one_that_is_read_toke
     torch.testing.assert_close(after, expected)
 
 
-@pytest.mark.parametrize("how", PATTERNS)
-def test_every_token_is_drawn_by_what_the_window_shows_and_the_window_slides_by_half(how):
-    model, window, prompt = language_model(**how), 8, [5, 6, 7]
+@pytest.mark.parametrize("settings", PATTERNS)
+def test_every_token_is_drawn_by_what_the_window_shows_and_the_window_slides_by_half(settings):
+    model, window, prompt = language_model(**settings), 8, [5, 6, 7]
     slid = []
     drawn = list(
         generate_tokens(
@@ -132,15 +132,15 @@ def test_only_the_tokens_allowed_first_come_first():
         assert next(pairs)[0] in (7, 9)
 
 
-@pytest.mark.parametrize("how", PATTERNS)
+@pytest.mark.parametrize("settings", PATTERNS)
 @pytest.mark.parametrize("length", [1, 5, 8, 9, 12, 13, 40])
-def test_each_token_of_a_long_text_is_predicted_once_with_half_a_window_before_it(how, length):
-    model, window = language_model(**how), 8
+def test_each_token_of_a_long_text_is_predicted_once_with_half_a_window_before_it(settings, length):
+    model, window = language_model(**settings), 8
     tokens = torch.randint(4, VOCABULARY, (length,), generator=torch.Generator().manual_seed(length)).tolist()
-    told = []
-    found = token_losses(model, tokens, window, CPU, told.append)
+    counts = []
+    found = token_losses(model, tokens, window, CPU, counts.append)
     for place, token in enumerate(tokens):
         first = 0 if place < window else (place // 4 - 1) * 4
         expected = -whole(model, tokens[first:place])[-1, token].item()
         assert found[place] == pytest.approx(expected, rel=1e-6), place
-    assert sum(told) == length
+    assert sum(counts) == length

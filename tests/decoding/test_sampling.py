@@ -15,13 +15,14 @@ from dragoman.models.transducer import Source
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
 
-HOW = DecodingConfig(beam=1, extra_length=4)
+CONFIG = DecodingConfig(beam=1, extra_length=4)
 SOURCES = [[4, 5, END], [5, END], [4, 4, 5, 5, END]]
 
 
 def test_the_same_seed_draws_the_same_and_another_seed_something_else():
     first, again, other = (
-        sample(Toy(1, 30), Source.from_ids(padded(SOURCES)), HOW, SamplingOptions(seed=seed), n=3) for seed in (7, 7, 8)
+        sample(Toy(1, 30), Source.from_ids(padded(SOURCES)), CONFIG, SamplingOptions(seed=seed), n=3)
+        for seed in (7, 7, 8)
     )
     assert first == again
     assert first != other
@@ -31,9 +32,9 @@ def test_the_same_seed_draws_the_same_and_another_seed_something_else():
 @settings(max_examples=30, deadline=None)
 def test_what_is_drawn_for_a_sentence_does_not_depend_on_its_neighbours(seed, rows, n):
     model = Toy(seed, 30)
-    together = sample(model, Source.from_ids(padded(rows, 9)), HOW, SamplingOptions(seed=seed), n=n)
+    together = sample(model, Source.from_ids(padded(rows, 9)), CONFIG, SamplingOptions(seed=seed), n=n)
     for source, found in zip(rows, together, strict=True):
-        alone = sample(model, Source.from_ids(padded([source])), HOW, SamplingOptions(seed=seed), n=n)[0]
+        alone = sample(model, Source.from_ids(padded([source])), CONFIG, SamplingOptions(seed=seed), n=n)[0]
         assert [h.tokens for h in found] == [h.tokens for h in alone]
 
 
@@ -41,8 +42,8 @@ def test_what_is_drawn_for_a_sentence_does_not_depend_on_its_neighbours(seed, ro
 @settings(max_examples=30, deadline=None)
 def test_near_temperature_zero_the_likeliest_token_is_taken(seed, temperature):
     model = Toy(seed, 30)
-    found = sample(model, Source.from_ids(padded(SOURCES)), HOW, SamplingOptions(temperature), n=2)
-    for draws, (greedy,) in zip(found, beam_search(model, Source.from_ids(padded(SOURCES)), HOW), strict=True):
+    found = sample(model, Source.from_ids(padded(SOURCES)), CONFIG, SamplingOptions(temperature), n=2)
+    for draws, (greedy,) in zip(found, beam_search(model, Source.from_ids(padded(SOURCES)), CONFIG), strict=True):
         assert {draw.tokens for draw in draws} == {greedy.tokens}
 
 
@@ -55,19 +56,19 @@ def test_a_temperature_below_what_float32_can_tell_from_zero_is_no_division_by_z
 @pytest.mark.parametrize("limits", [{"top_k": 1}, {"top_p": 1e-6}])
 def test_drawing_from_one_token_is_greedy_search(limits):
     model = Toy(4, 30)
-    found = sample(model, Source.from_ids(padded(SOURCES)), HOW, SamplingOptions(**limits))
+    found = sample(model, Source.from_ids(padded(SOURCES)), CONFIG, SamplingOptions(**limits))
     assert [draws[0].tokens for draws in found] == [
-        h[0].tokens for h in beam_search(model, Source.from_ids(padded(SOURCES)), HOW)
+        h[0].tokens for h in beam_search(model, Source.from_ids(padded(SOURCES)), CONFIG)
     ]
 
 
 def test_outputs_come_as_often_as_the_model_says():
-    model, how = Toy(5), DecodingConfig(extra_length=1)
-    draws = sample(model, Source.from_ids(padded([[4, END]])), how, SamplingOptions(seed=1), n=4000)[0]
+    model, config = Toy(5), DecodingConfig(extra_length=1)
+    draws = sample(model, Source.from_ids(padded([[4, END]])), config, SamplingOptions(seed=1), n=4000)[0]
     frequencies = Counter(draw.tokens for draw in draws if not draw.truncated)
     assert frequencies
     for tokens, times in frequencies.items():
-        (expected,) = score_targets(model, Source.from_ids(padded([[4, END]])), padded([[*tokens, END]]), how)
+        (expected,) = score_targets(model, Source.from_ids(padded([[4, END]])), padded([[*tokens, END]]), config)
         # PAD and START are never drawn, nor END at once, so the rest comes a little more often than the model says.
         chances = model.decode(padded([[START, *tokens]]), model.encode(Source.from_ids(padded([[4, END]]))))[
             0
@@ -82,10 +83,12 @@ def test_outputs_come_as_often_as_the_model_says():
 @settings(max_examples=20, deadline=None)
 def test_a_drawn_output_is_scored_like_any_other(seed):
     model = Toy(seed, 30)
-    draws = sample(model, Source.from_ids(padded(SOURCES[:1])), HOW, SamplingOptions(0.7, top_k=9, top_p=0.9), n=3)[0]
+    draws = sample(model, Source.from_ids(padded(SOURCES[:1])), CONFIG, SamplingOptions(0.7, top_k=9, top_p=0.9), n=3)[
+        0
+    ]
     targets = padded([[*h.tokens, *[END] * (not h.truncated)] for h in draws])
     for draw, expected in zip(
-        draws, score_targets(model, Source.from_ids(padded(SOURCES[:1] * 3)), targets, HOW), strict=True
+        draws, score_targets(model, Source.from_ids(padded(SOURCES[:1] * 3)), targets, CONFIG), strict=True
     ):
         assert (draw.tokens, draw.truncated) == (expected.tokens, expected.truncated)
         assert draw.score == pytest.approx(expected.score, abs=1e-9)
@@ -103,7 +106,7 @@ def test_only_the_likeliest_tokens_are_drawn_from():
 
 def test_a_model_that_never_ends_is_stopped():
     for source, draws in zip(
-        SOURCES, sample(Toy(1, end_bias=-1e9), Source.from_ids(padded(SOURCES)), HOW, n=2), strict=True
+        SOURCES, sample(Toy(1, end_bias=-1e9), Source.from_ids(padded(SOURCES)), CONFIG, n=2), strict=True
     ):
         assert all(draw.truncated and len(draw.tokens) == len(source) - 1 + 4 for draw in draws)
 
@@ -125,7 +128,7 @@ def test_options_out_of_range_are_refused(wrong, words):
 
 def test_at_least_one_output_is_drawn():
     with pytest.raises(UserError, match="must be at least 1, got 0"):
-        sample(Toy(1), Source.from_ids(padded(SOURCES)), HOW, n=0)
+        sample(Toy(1), Source.from_ids(padded(SOURCES)), CONFIG, n=0)
 
 
 def test_temperature_zero_takes_the_likeliest_token():

@@ -14,7 +14,7 @@ from dragoman.native.model import compile_model
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD
 
-HOW = DecodingConfig(beam=4, extra_length=12)
+CONFIG = DecodingConfig(beam=4, extra_length=12)
 
 
 def table(likely=3, common=2):
@@ -38,7 +38,7 @@ needs_a_compiler = pytest.mark.skipif(functions.native_library() is None, reason
 @torch.inference_mode()
 def test_only_what_is_on_the_list_is_said(fast):
     transducer = ShortlistedTransducer(compile_model(model(), "float32") if fast else model(), table())
-    for row, found in zip(source(), beam_search(transducer, Source.from_ids(source()), HOW, n_best=4), strict=True):
+    for row, found in zip(source(), beam_search(transducer, Source.from_ids(source()), CONFIG, n_best=4), strict=True):
         allowed = {(token + more) % PIECES for token in [*row.tolist(), END] for more in range(3)} | {5, 6}
         assert all(set(one.tokens) <= allowed | {1} for one in found)
 
@@ -52,8 +52,8 @@ def test_the_compiled_search_is_restricted_alike(precision):
             self.encode, self.initial_state, self.step = fast.encode, fast.initial_state, fast.step
 
     fast = compile_model(model(), precision)
-    expected = beam_search(ShortlistedTransducer(Stepping(fast), table()), Source.from_ids(source()), HOW, n_best=4)
-    found = beam_search(ShortlistedTransducer(fast, table()), Source.from_ids(source()), HOW, n_best=4)
+    expected = beam_search(ShortlistedTransducer(Stepping(fast), table()), Source.from_ids(source()), CONFIG, n_best=4)
+    found = beam_search(ShortlistedTransducer(fast, table()), Source.from_ids(source()), CONFIG, n_best=4)
     assert [[one.tokens for one in row] for row in found] == [[one.tokens for one in row] for row in expected]
     for row, other in zip(found, expected, strict=True):
         assert [one.score for one in row] == pytest.approx([one.score for one in other], abs=1e-4)
@@ -62,13 +62,13 @@ def test_the_compiled_search_is_restricted_alike(precision):
 @torch.inference_mode()
 def test_a_list_of_everything_changes_nothing():
     rows = sentences()
-    plain = Engine(model(), HOW).search(rows, n_best=2)
-    alike(Engine(model(), HOW, shortlist=everything()).search(rows, n_best=2), plain)
+    plain = Engine(model(), CONFIG).search(rows, n_best=2)
+    alike(Engine(model(), CONFIG, shortlist=everything()).search(rows, n_best=2), plain)
 
 
 @torch.inference_mode()
 def test_neighbours_change_nothing():
-    engine = Engine(model(), HOW, shortlist=table())
+    engine = Engine(model(), CONFIG, shortlist=table())
     alone = [engine.search([row], n_best=2)[0] for row in sentences()]
     alike(engine.search(sentences(), n_best=2), alone)
 
@@ -76,7 +76,9 @@ def test_neighbours_change_nothing():
 @torch.inference_mode()
 def test_what_is_drawn_at_random_is_on_the_list_too():
     for row, found in zip(
-        sentences(), Engine(model(), HOW, shortlist=table()).sample(sentences(), SamplingOptions(3.0), n=3), strict=True
+        sentences(),
+        Engine(model(), CONFIG, shortlist=table()).sample(sentences(), SamplingOptions(3.0), n=3),
+        strict=True,
     ):
         allowed = {(token + more) % PIECES for token in row for more in range(3)} | {1, 5, 6, 0, 2}
         assert all(set(one.tokens) <= allowed for one in found)

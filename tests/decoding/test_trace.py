@@ -7,16 +7,16 @@ from dragoman.models.transducer import Source
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END
 
-HOW = DecodingConfig(beam=3, length_penalty=0.6, extra_length=6)
+CONFIG = DecodingConfig(beam=3, length_penalty=0.6, extra_length=6)
 
 
 def searched(seed: int, prefix: tuple[int, ...] = ()):
     """Return the best hypothesis of a toy model and the tree of how it was found."""
     trace = SearchTrace()
     best = beam_search(
-        Toy(seed), Source.from_ids(padded([[4, 5, END]])), HOW, prefix=prefix, on_step=trace.record_step
+        Toy(seed), Source.from_ids(padded([[4, 5, END]])), CONFIG, prefix=prefix, on_step=trace.record_step
     )[0][0]
-    return best, trace.nodes(best.tokens, HOW.length_penalty)
+    return best, trace.nodes(best.tokens, CONFIG.length_penalty)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -43,7 +43,7 @@ def test_every_node_continues_its_parent(seed):
 def test_no_step_has_more_nodes_than_the_beam_is_wide(seed):
     _, nodes = searched(seed)
     steps = [node.step for node in nodes]
-    assert max(map(steps.count, steps)) <= HOW.beam
+    assert max(map(steps.count, steps)) <= CONFIG.beam
 
 
 def test_what_was_dropped_has_no_surviving_descendant():
@@ -54,7 +54,7 @@ def test_what_was_dropped_has_no_surviving_descendant():
 
 
 def test_watching_a_search_does_not_change_it():
-    assert searched(5)[0] == beam_search(Toy(5), Source.from_ids(padded([[4, 5, END]])), HOW)[0][0]
+    assert searched(5)[0] == beam_search(Toy(5), Source.from_ids(padded([[4, 5, END]])), CONFIG)[0][0]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -71,4 +71,4 @@ def test_a_prefix_beyond_the_longest_output_still_has_room_to_end():
     prefix = (4, 5) * 10
     best, _ = searched(1, prefix=prefix)
     assert best.tokens[:20] == prefix
-    assert len(best.tokens) <= 20 + HOW.extra_length
+    assert len(best.tokens) <= 20 + CONFIG.extra_length

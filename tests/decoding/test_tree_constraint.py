@@ -25,8 +25,8 @@ OPEN, CLOSE, TAG = 4, 8, 10  # "(A", ")A" and "DT"
 WORDS = (torch.arange(VOCABULARY) >= RESERVED_TOKENS + 2).long()  # two pieces go on with a word, the others begin one
 
 
-def writer(model, how, pieces=PIECES):
-    return TreeConstraint(model, TreeGrammar.from_vocabulary(pieces), WORDS, how)
+def writer(model, config, pieces=PIECES):
+    return TreeConstraint(model, TreeGrammar.from_vocabulary(pieces), WORDS, config)
 
 
 def check_tree(tokens, words):
@@ -67,11 +67,11 @@ def sources(draw):
 @settings(max_examples=30, deadline=None)
 @given(source=sources(), seed=st.integers(0, 10_000), beam=st.integers(1, 4), extra=st.integers(3, 12))
 def test_every_hypothesis_is_a_tree_over_the_words_of_its_source(source, seed, beam, extra):
-    how = DecodingConfig(beam=beam, extra_length=extra)
-    model = writer(Toy(seed, VOCABULARY, sharpness=6.0), how)
+    config = DecodingConfig(beam=beam, extra_length=extra)
+    model = writer(Toy(seed, VOCABULARY, sharpness=6.0), config)
     for compact in (True, False):
-        check_all(source, beam_search(model, Source.from_ids(source), how, n_best=beam, compact=compact))
-    check_all(source, sample(model, Source.from_ids(source), how, SamplingOptions(seed=seed), n=2))
+        check_all(source, beam_search(model, Source.from_ids(source), config, n_best=beam, compact=compact))
+    check_all(source, sample(model, Source.from_ids(source), config, SamplingOptions(seed=seed), n=2))
 
 
 class Rigged:
@@ -95,24 +95,27 @@ class Rigged:
 @pytest.mark.parametrize("strength", [-torch.inf, -3e38, -50.0, 50.0, 3e38, torch.inf, torch.nan])
 @pytest.mark.parametrize("wanted", [END, PAD, slice(4, 7), slice(7, 10), slice(10, 12), slice(None)], ids=str)
 def test_a_model_that_wants_one_thing_only_or_never_still_writes_trees(wanted, strength):
-    how = DecodingConfig(beam=3, extra_length=20)
-    model = writer(Rigged(wanted, strength), how)
+    config = DecodingConfig(beam=3, extra_length=20)
+    model = writer(Rigged(wanted, strength), config)
     rows = padded([[11] * 6 + [END], [11, END], [11, 4, 5, 11, END]])
-    check_all(rows, beam_search(model, Source.from_ids(rows), how, n_best=3))
+    check_all(rows, beam_search(model, Source.from_ids(rows), config, n_best=3))
     check_all(rows, beam_search(model, Source.from_ids(rows), DecodingConfig(beam=1, extra_length=20)))
-    check_all(rows, sample(model, Source.from_ids(rows), how, n=2))
+    check_all(rows, sample(model, Source.from_ids(rows), config, n=2))
 
 
 def test_brackets_are_opened_as_long_as_there_is_room_to_close_them():
-    how = DecodingConfig(beam=1, extra_length=9)
-    found = beam_search(writer(Rigged([OPEN, TAG], [50.0, 25.0]), how), Source.from_ids(padded([[11, 11, END]])), how)
+    config = DecodingConfig(beam=1, extra_length=9)
+    found = beam_search(
+        writer(Rigged([OPEN, TAG], [50.0, 25.0]), config), Source.from_ids(padded([[11, 11, END]])), config
+    )
     assert [PIECES[token] for token in found[0][0].tokens] == [*["(A"] * 4, "DT", "DT", *[")A"] * 4]
 
 
 def test_chains_of_brackets_and_depths_have_an_end():
-    how = DecodingConfig(beam=1, extra_length=400)
+    config = DecodingConfig(beam=1, extra_length=400)
     source = padded([[11] * 30 + [END]])
-    tokens = beam_search(writer(Rigged([OPEN, TAG], [50.0, 25.0]), how), Source.from_ids(source), how)[0][0].tokens
+    ((best,),) = beam_search(writer(Rigged([OPEN, TAG], [50.0, 25.0]), config), Source.from_ids(source), config)
+    tokens = best.tokens
     check_tree(tokens, 30)
     assert list(tokens[: MAX_OPENING_CHAIN + 1]) == [OPEN] * MAX_OPENING_CHAIN + [TAG]
     assert tokens.count(OPEN) == MAX_OPEN_BRACKETS
@@ -121,9 +124,9 @@ def test_chains_of_brackets_and_depths_have_an_end():
 @pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_the_compiled_model_is_held_to_trees_too(precision):
-    how = DecodingConfig(beam=4, extra_length=30, precision=precision)
+    config = DecodingConfig(beam=4, extra_length=30, precision=precision)
     model = small_transformer(VOCABULARY, width=64, inner_width=96, heads=2)
-    engine = Engine(model, how, constrain=lambda inner: writer(inner, how))
+    engine = Engine(model, config, constrain=lambda inner: writer(inner, config))
     assert isinstance(engine.search_model.model, NativeTransformer)
     rows = [[11] * count + [END] for count in (1, 9, 4, 2)]
     check_all(rows, engine.search(rows, n_best=4))
@@ -132,17 +135,19 @@ def test_the_compiled_model_is_held_to_trees_too(precision):
 
 
 def test_a_shortlist_gives_way_where_a_tree_needs_what_is_not_on_it():
-    how = DecodingConfig(beam=3, extra_length=30)
+    config = DecodingConfig(beam=3, extra_length=30)
     listed = Shortlist(torch.full((VOCABULARY, 1), OPEN), torch.tensor([TAG]), VOCABULARY)
-    engine = Engine(small_transformer(VOCABULARY), how, shortlist=listed, constrain=lambda inner: writer(inner, how))
+    engine = Engine(
+        small_transformer(VOCABULARY), config, shortlist=listed, constrain=lambda inner: writer(inner, config)
+    )
     rows = [[11] * count + [END] for count in (1, 7)]
     check_all(rows, engine.search(rows, n_best=3))
 
 
 @torch.inference_mode()
 def test_a_tree_keeps_the_probability_that_the_model_gives_it():
-    how = DecodingConfig(beam=4, extra_length=30)
-    engine = Engine(small_transformer(VOCABULARY), how, constrain=lambda inner: writer(inner, how))
+    config = DecodingConfig(beam=4, extra_length=30)
+    engine = Engine(small_transformer(VOCABULARY), config, constrain=lambda inner: writer(inner, config))
     rows = [[11] * count + [END] for count in (1, 5, 3)]
     found = [hypotheses[0] for hypotheses in engine.search(rows)]
     scored = engine.score(rows, [[*one.tokens, END] for one in found])
@@ -151,9 +156,9 @@ def test_a_tree_keeps_the_probability_that_the_model_gives_it():
 
 @pytest.mark.parametrize("prefix", [[OPEN, TAG], [TAG], [CLOSE, CLOSE], [PAD, END, 1]])
 def test_any_beginning_may_be_asked_for(prefix):
-    how = DecodingConfig(beam=3, extra_length=10)
+    config = DecodingConfig(beam=3, extra_length=10)
     source = padded([[11, 11, 11, END]])
-    found = beam_search(writer(Toy(3, VOCABULARY), how), Source.from_ids(source), how, prefix=prefix)[0]
+    found = beam_search(writer(Toy(3, VOCABULARY), config), Source.from_ids(source), config, prefix=prefix)[0]
     begun = [one.tokens[: len(prefix)] == tuple(prefix) for one in found if not one.truncated]
     assert begun == [True] * (prefix == [OPEN, TAG])
 

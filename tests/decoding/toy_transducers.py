@@ -69,10 +69,18 @@ def padded(rows: list[list[int]], longest: int = 0) -> Tensor:
     return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
 
-def small_transformer(vocabulary: int = 200, *, sharpness: float = 4.0, **how: object) -> Transformer:
+def small_transformer(vocabulary: int = 200, *, sharpness: float = 4.0, **changes: object) -> Transformer:
     """Return a Transformer with random parameters that is sure of its choices and ends now and then."""
     torch.manual_seed(1)
-    settings = {"layers": 2, "width": 32, "inner_width": 64, "heads": 4, "norm": "pre", "share_output": False, **how}
+    settings = {
+        "layers": 2,
+        "width": 32,
+        "inner_width": 64,
+        "heads": 4,
+        "norm": "pre",
+        "share_output": False,
+        **changes,
+    }
     model = Transformer(build_model_config(settings), vocabulary, vocabulary).eval()
     last = model.decoder_norm if settings["norm"] == "pre" else model.decoder[-1].feed_forward_residual.norm
     with torch.no_grad():

@@ -52,8 +52,8 @@ class Exported:
         self.source, self.target = (Tokenizer.from_file(str(folder / name)) for name in (names[0], names[-1]))
         self.engine = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1)
 
-    def translate(self, texts, **how):
-        found = self.engine.translate_batch([self.source.encode(text).tokens for text in texts], **how)
+    def translate(self, texts, **options):
+        found = self.engine.translate_batch([self.source.encode(text).tokens for text in texts], **options)
         tokens = [[self.target.token_to_id(piece) for piece in one.hypotheses[0]] for one in found]
         return [self.target.decode(row, skip_special_tokens=False) for row in tokens]
 

@@ -53,9 +53,9 @@ def test_operations_of_a_transformer_are_those_of_the_formula():
 def test_operations_of_a_recurrent_model_include_those_of_its_cells():
     """A cell of an LSTM has eight products of width by width; two directions of half the width in the encoder."""
     width, pieces = 16, 50
-    how = RecurrentConfig(layers=1, width=SMALL["width"], dropout=0.0, score="none")
+    config = RecurrentConfig(layers=1, width=SMALL["width"], dropout=0.0, score="none")
     least = 3 * 2 * (8 * width * width + 8 * (width // 2) * width + width * pieces)
-    assert least * 0.8 < count_flops_per_token(how, pieces, pieces) < 2.5 * least
+    assert least * 0.8 < count_flops_per_token(config, pieces, pieces) < 2.5 * least
 
 
 def test_every_sentence_is_in_one_range_of_lengths_and_ranges_have_similar_sizes():

@@ -52,15 +52,15 @@ def batch(task, seed, size):
 def share_right_after_training(task, seed, *, steps, layers=1, size=64):
     """Train a model on a task; return the share of new sentences that it then gets right in all words."""
     torch.manual_seed(seed)
-    how = TransformerConfig(layers=layers, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
+    config = TransformerConfig(layers=layers, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
     plan = TrainingConfig(
         steps=steps, schedule="linear", rate=0.01, warmup=steps // 10, clip=1.0, seed=seed, precision="float32"
     )
-    model = Transformer(how, RESERVED_TOKENS + WORDS, RESERVED_TOKENS + WORDS)
+    model = Transformer(config, RESERVED_TOKENS + WORDS, RESERVED_TOKENS + WORDS)
     objective = cross_entropy_objective(plan.label_smoothing)
     optimizer = build_adam(model, plan)
     for _ in train(
-        model, optimizer, objective, lambda step: [batch(task, f"{seed} {step}", size)], plan, width=how.width
+        model, optimizer, objective, lambda step: [batch(task, f"{seed} {step}", size)], plan, width=config.width
     ):
         pass
     sources = sentences(500, f"{seed} test")

@@ -12,8 +12,8 @@ from dragoman.models.transducer import Memory, Source
 from dragoman.tokens import RESERVED_TOKENS, START
 
 
-def dilated(dtype=torch.float64, **how):
-    return small_model(dtype, architecture="bytenet", **how)
+def dilated(dtype=torch.float64, **settings):
+    return small_model(dtype, architecture="bytenet", **settings)
 
 
 def by_hand(block, x, padding):
@@ -50,9 +50,9 @@ def test_the_dilation_doubles_and_begins_again_after_sixteen():
 def seeing(layers, kernel, words=100):
     """Return a model and a row of words, no two alike, by whose gradients it tells what it sees."""
     torch.manual_seed(1)
-    how = ByteNetConfig(layers=layers, kernel=kernel, width=8, share_embeddings=False, share_output=False)
+    config = ByteNetConfig(layers=layers, kernel=kernel, width=8, share_embeddings=False, share_output=False)
     vocabulary = RESERVED_TOKENS + words
-    return ByteNet(how, vocabulary, vocabulary).double().eval(), torch.arange(RESERVED_TOKENS, vocabulary)
+    return ByteNet(config, vocabulary, vocabulary).double().eval(), torch.arange(RESERVED_TOKENS, vocabulary)
 
 
 def sight(found, embedding, words):

@@ -14,8 +14,8 @@ from dragoman.models.transducer import Source
 from dragoman.tokens import RESERVED_TOKENS, START
 
 
-def convolutional(dtype=torch.float64, **how):
-    return small_model(dtype, architecture="convs2s", **how)
+def convolutional(dtype=torch.float64, **settings):
+    return small_model(dtype, architecture="convs2s", **settings)
 
 
 def convolved(convolution, x, padding):
@@ -79,9 +79,9 @@ def sight(found, embedding, tokens):
 def seeing(layers, kernel, words=40):
     """Return a model and a row of words, no two alike, by whose gradients it tells what it sees."""
     torch.manual_seed(1)
-    how = ConvS2SConfig(layers=layers, kernel=kernel, width=8, share_embeddings=False, share_output=False)
+    config = ConvS2SConfig(layers=layers, kernel=kernel, width=8, share_embeddings=False, share_output=False)
     vocabulary = RESERVED_TOKENS + words
-    return ConvS2S(how, vocabulary, vocabulary).double().eval(), torch.arange(RESERVED_TOKENS, vocabulary)
+    return ConvS2S(config, vocabulary, vocabulary).double().eval(), torch.arange(RESERVED_TOKENS, vocabulary)
 
 
 @pytest.mark.parametrize(("layers", "kernel"), [(1, 3), (2, 3), (3, 5), (2, 4), (4, 1)])
@@ -129,8 +129,8 @@ def test_the_state_does_not_grow_with_the_prefix():
 
 def test_signals_keep_their_size_through_many_layers():
     torch.manual_seed(1)
-    how = ConvS2SConfig(layers=12, width=64, dropout=0.0)
-    model = ConvS2S(how, 100, 100)
+    config = ConvS2SConfig(layers=12, width=64, dropout=0.0)
+    model = ConvS2S(config, 100, 100)
     source, prefix = torch.randint(RESERVED_TOKENS, 100, (2, 8, 20))
 
     memory = model.encode(Source.from_ids(source))
@@ -143,6 +143,6 @@ def test_signals_keep_their_size_through_many_layers():
 @pytest.mark.slow
 def test_it_learns_to_reverse():
     torch.manual_seed(1)
-    how = ConvS2SConfig(layers=2, width=32, dropout=0.0)
-    model = ConvS2S(how, VOCABULARY, VOCABULARY)
+    config = ConvS2SConfig(layers=2, width=32, dropout=0.0)
+    model = ConvS2S(config, VOCABULARY, VOCABULARY)
     assert learned(model, lambda rows: rows.flip(1), steps=100) > 0.9

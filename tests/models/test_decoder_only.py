@@ -23,11 +23,11 @@ from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD, START
 
 VARIANTS = list(CHOICES["decoder_only"].values())
-patterns = pytest.mark.parametrize("how", [how for how in VARIANTS if "pattern" in how])
+patterns = pytest.mark.parametrize("settings", [settings for settings in VARIANTS if "pattern" in settings])
 
 
-def joined(dtype=torch.float64, **how):
-    return small_model(dtype, architecture="decoder_only", **how)
+def joined(dtype=torch.float64, **settings):
+    return small_model(dtype, architecture="decoder_only", **settings)
 
 
 class Twin(nn.Module):
@@ -92,10 +92,10 @@ def test_it_is_pytorchs_stack_over_the_two_sequences_in_one(norm):
         torch.testing.assert_close(gradient[ours], ours.grad, **CLOSE)
 
 
-@pytest.mark.parametrize("how", [{"positions": "learned"}, *VARIANTS])
-def test_where_the_source_ends_and_the_target_begins_does_not_matter(how):
+@pytest.mark.parametrize("settings", [{"positions": "learned"}, *VARIANTS])
+def test_where_the_source_ends_and_the_target_begins_does_not_matter(settings):
     """With one embedding for both, only the whole sequence counts: all of it may be target."""
-    model = joined(**{**how, "share_embeddings": True})
+    model = joined(**{**settings, "share_embeddings": True})
     words = random_rows([9, 9])
     nothing = torch.empty(2, 0, dtype=torch.long)
 
@@ -106,9 +106,9 @@ def test_where_the_source_ends_and_the_target_begins_does_not_matter(how):
         torch.testing.assert_close(found, expected[:, cut:], **CLOSE)
 
 
-@pytest.mark.parametrize("how", VARIANTS)
-def test_without_a_source_it_is_a_language_model(how):
-    model = joined(**how)
+@pytest.mark.parametrize("settings", VARIANTS)
+def test_without_a_source_it_is_a_language_model(settings):
+    model = joined(**settings)
     prefix = random_rows([6, 6, 6], seed=2)
     nothing, padding = torch.empty(3, 0, dtype=torch.long), torch.full((3, 4), PAD)
 
@@ -125,16 +125,16 @@ def test_without_a_source_it_is_a_language_model(how):
 
 def test_text_is_written_without_a_source():
     model = joined()
-    how = DecodingConfig(beam=1, extra_length=6)
+    config = DecodingConfig(beam=1, extra_length=6)
 
-    ((found,),) = beam_search(model, Source.from_ids(torch.full((1, 1), PAD)), how)
+    ((found,),) = beam_search(model, Source.from_ids(torch.full((1, 1), PAD)), config)
 
     assert found.tokens == greedy(model, torch.empty(1, 0, dtype=torch.long), len(found.tokens))
 
 
-@pytest.mark.parametrize("how", VARIANTS)
-def test_the_weights_of_source_and_target_add_up_to_one_together(how):
-    model = joined(**how)
+@pytest.mark.parametrize("settings", VARIANTS)
+def test_the_weights_of_source_and_target_add_up_to_one_together(settings):
+    model = joined(**settings)
     source, prefix = batch()
 
     shown = model.attention_maps(Source.from_ids(source), prefix)
@@ -151,8 +151,8 @@ def test_the_weights_of_source_and_target_add_up_to_one_together(how):
 
 
 @patterns
-def test_a_pattern_counts_places_along_the_whole_sequence(how):
-    model = joined(**how)
+def test_a_pattern_counts_places_along_the_whole_sequence(settings):
+    model = joined(**settings)
     source, prefix = random_rows([7, 3]), random_rows([6, 6], seed=2)
 
     shown = model.attention_maps(Source.from_ids(source), prefix)
@@ -165,9 +165,9 @@ def test_a_pattern_counts_places_along_the_whole_sequence(how):
 
 
 @patterns
-def test_long_rows_are_regrouped_as_the_mask_says(how):
+def test_long_rows_are_regrouped_as_the_mask_says(settings):
     """These are long enough for the way that makes no matrix of all pairs."""
-    model = joined(**how)
+    model = joined(**settings)
     source, prefix = random_rows([90, 41]), random_rows([70, 70], seed=2)
     memory, _ = model.run_source(Source.from_ids(source), record=True)
 
@@ -192,9 +192,9 @@ def test_a_beam_shares_what_its_hypotheses_have_read():
     assert [key.shape[2] for key, _ in longer.layers] == [7 + 1 + 4] * 2
 
 
-@pytest.mark.parametrize("how", [{"norm": "pre"}, {"pattern": "window", "window": 3}])
-def test_also_with_heads_that_our_kernels_take_it_learns_in_half_precision(how):
-    learning_in_half_precision_has_a_loss_in_single(joined(width=64, **how))
+@pytest.mark.parametrize("settings", [{"norm": "pre"}, {"pattern": "window", "window": 3}])
+def test_also_with_heads_that_our_kernels_take_it_learns_in_half_precision(settings):
+    learning_in_half_precision_has_a_loss_in_single(joined(width=64, **settings))
 
 
 def test_padding_takes_no_learned_positions():
@@ -210,6 +210,6 @@ def test_padding_takes_no_learned_positions():
 @pytest.mark.slow
 def test_it_learns_to_reverse():
     torch.manual_seed(1)
-    how = DecoderOnlyConfig(layers=2, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
-    model = DecoderOnly(how, VOCABULARY, VOCABULARY)
+    config = DecoderOnlyConfig(layers=2, width=32, inner_width=64, heads=4, dropout=0.0, norm="pre")
+    model = DecoderOnly(config, VOCABULARY, VOCABULARY)
     assert learned(model, lambda rows: rows.flip(1), steps=80, words=3) > 0.8

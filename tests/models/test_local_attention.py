@@ -44,8 +44,8 @@ def under_the_mask(parts, pattern, mask, causal):
 
 def assert_alike(found, expected, parts, tolerance=1e-12):
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
-    told = torch.randn(found.shape, generator=torch.Generator().manual_seed(3), dtype=found.dtype)
-    gradients = (torch.autograd.grad(out, parts, told, materialize_grads=True) for out in (found, expected))
+    upstream = torch.randn(found.shape, generator=torch.Generator().manual_seed(3), dtype=found.dtype)
+    gradients = (torch.autograd.grad(out, parts, upstream, materialize_grads=True) for out in (found, expected))
     torch.testing.assert_close(*gradients, atol=10 * tolerance, rtol=0)
 
 

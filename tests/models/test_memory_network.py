@@ -57,7 +57,7 @@ def by_hand(model, story, question, *, linear):
     seen = []
     for hop in range(len(model.word_embeddings) - 1):
         ages = range(len(story) - 1, -1, -1)
-        read, told = (
+        read, outputs = (
             [
                 vector(line, model.word_embeddings[m], ordered=model.position_encoding)
                 + model.temporal_embeddings[m, age]
@@ -67,7 +67,7 @@ def by_hand(model, story, question, *, linear):
         )
         scores = [float(state @ line) for line in read]
         weights = scores if linear else softmax(scores)
-        state = state + sum(weight * line for weight, line in zip(weights, told, strict=True))
+        state = state + sum(weight * line for weight, line in zip(weights, outputs, strict=True))
         seen.append(weights)
     return model.word_embeddings[-1] @ state, torch.tensor(seen, dtype=torch.float64)
 

@@ -18,10 +18,10 @@ WORD, GOES_ON, TAG, BRACKET = 5, 20, 6, 10  # begins a word, goes on with one; d
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    how = TransformerConfig(
+    config = TransformerConfig(
         layers=2, width=32, heads=2, inner_width=32, next_word=True, share_embeddings=False, norm="pre", dropout=0.0
     )
-    found = Transformer(how, 30, 20).double().eval()
+    found = Transformer(config, 30, 20).double().eval()
     begins, deals = torch.zeros(30, dtype=torch.long), torch.zeros(20, dtype=torch.long)
     begins[5:15] = 1
     deals[6:9] = 1
@@ -92,9 +92,9 @@ def test_the_compiled_decoder_follows_the_guide(model, sentences):
 def test_the_compiled_search_leaves_a_guided_model_alone(model, sentences):
     source, _ = sentences
     single = model.float()
-    how = DecodingConfig(beam=3, extra_length=9)
-    plain = beam_search(single, Source.from_ids(source), how)
-    quick = beam_search(compile_model(single, "float32"), Source.from_ids(source), how)
+    config = DecodingConfig(beam=3, extra_length=9)
+    plain = beam_search(single, Source.from_ids(source), config)
+    quick = beam_search(compile_model(single, "float32"), Source.from_ids(source), config)
     assert [row[0].tokens for row in quick] == [row[0].tokens for row in plain]
 
 

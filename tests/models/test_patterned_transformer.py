@@ -13,7 +13,7 @@ from dragoman.models.transducer import Source
 from dragoman.models.transformer import Transformer
 
 PATTERNED = [settings for settings in TRANSFORMERS.values() if "pattern" in settings]
-each = pytest.mark.parametrize("how", PATTERNED, ids=lambda how: how["pattern"])
+each = pytest.mark.parametrize("settings", PATTERNED, ids=lambda settings: settings["pattern"])
 LONG = [70, 41, 1]  # several blocks, one, and a single word
 
 
@@ -26,8 +26,8 @@ def taken_in_full(model):
 
 
 @each
-def test_a_record_holds_the_weights_that_were_used_and_looks_nowhere_else(how):
-    model = small_model(**how)
+def test_a_record_holds_the_weights_that_were_used_and_looks_nowhere_else(settings):
+    model = small_model(**settings)
     source, prefix = random_rows(LONG), random_rows([50, 80, 30], seed=2)
     memory, encoder = model.run_encoder(Source.from_ids(source), record=True)
     hidden, decoder, cross = model.run_decoder(prefix, memory, record=True)
@@ -45,12 +45,14 @@ def test_a_record_holds_the_weights_that_were_used_and_looks_nowhere_else(how):
 
 
 @each
-def test_a_short_sentence_is_read_as_the_full_model_reads_it(how):
+def test_a_short_sentence_is_read_as_the_full_model_reads_it(settings):
     """Where everything is within reach a pattern changes nothing."""
     source, prefix = random_rows([3, 2]), random_rows([3, 3], seed=2)
-    how = {**how, "window": 8, "layers": 1}
-    found = logits(small_model(**how), source, prefix)
-    torch.testing.assert_close(found, logits(taken_in_full(small_model(**how)), source, prefix), atol=1e-12, rtol=0)
+    settings = {**settings, "window": 8, "layers": 1}
+    found = logits(small_model(**settings), source, prefix)
+    torch.testing.assert_close(
+        found, logits(taken_in_full(small_model(**settings)), source, prefix), atol=1e-12, rtol=0
+    )
 
 
 def test_a_pattern_compares_by_the_scaled_dot_product_alone():
@@ -59,12 +61,12 @@ def test_a_pattern_compares_by_the_scaled_dot_product_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", PATTERNED[:1])
-def test_it_learns_to_say_the_word_before(how):
+@pytest.mark.parametrize("settings", PATTERNED[:1])
+def test_it_learns_to_say_the_word_before(settings):
     """The source is a single word and tells nothing: what was before must be found by restricted attention."""
     torch.manual_seed(1)
     sizes = {"layers": 2, "width": 32, "inner_width": 32, "heads": 2, "dropout": 0.0, "norm": "pre"}
-    model = Transformer(build_model_config({**sizes, **how, "window": 8}), VOCABULARY, VOCABULARY)
+    model = Transformer(build_model_config({**sizes, **settings, "window": 8}), VOCABULARY, VOCABULARY)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
     for seed in range(100):

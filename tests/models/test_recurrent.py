@@ -25,8 +25,8 @@ cells = pytest.mark.parametrize("cell", ["lstm", "gru"])
 scores = pytest.mark.parametrize("score", ["none", "additive", "dot", "general", "location", "scaled_dot"])
 
 
-def recurrent(dtype=torch.float64, **how):
-    return small_model(dtype, architecture="recurrent", **how)
+def recurrent(dtype=torch.float64, **settings):
+    return small_model(dtype, architecture="recurrent", **settings)
 
 
 def bidirectional(model, cell):

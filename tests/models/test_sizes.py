@@ -11,18 +11,18 @@ VOCABULARY, WIDTH = 100, 8
 ONE_MATRIX = VOCABULARY * WIDTH
 
 
-def built(how: ModelConfig, vocabulary: int = VOCABULARY) -> Transformer:
+def built(config: ModelConfig, vocabulary: int = VOCABULARY) -> Transformer:
     """Return a model of this size without memory for its numbers."""
     with torch.device("meta"):
-        return Transformer(how, vocabulary, vocabulary)
+        return Transformer(config, vocabulary, vocabulary)
 
 
-def count(how: ModelConfig, vocabulary: int = VOCABULARY) -> int:
-    return sum(parameter.numel() for parameter in built(how, vocabulary).parameters())
+def count(config: ModelConfig, vocabulary: int = VOCABULARY) -> int:
+    return sum(parameter.numel() for parameter in built(config, vocabulary).parameters())
 
 
-def narrow(**how: object) -> ModelConfig:
-    return build_model_config({"layers": 1, "width": WIDTH, "inner_width": 16, "heads": 2, **how})
+def narrow(**settings: object) -> ModelConfig:
+    return build_model_config({"layers": 1, "width": WIDTH, "inner_width": 16, "heads": 2, **settings})
 
 
 def test_the_count_of_a_small_model_is_the_sum_done_by_hand():
@@ -88,22 +88,22 @@ def test_learned_positions_are_counted_for_source_and_target():
     ],
 )
 def test_the_presets_have_their_sizes(preset, layers, width, inner_width, heads, dropout):
-    how = Recipe.from_table({}, preset=preset).model
-    model = built(how)
+    config = Recipe.from_table({}, preset=preset).model
+    model = built(config)
 
-    found = (how.layers, how.width, how.inner_width, how.heads, how.dropout)
+    found = (config.layers, config.width, config.inner_width, config.heads, config.dropout)
     assert found == (layers, width, inner_width, heads, dropout)
     assert (len(model.encoder), len(model.decoder)) == (layers, layers)
 
 
 @pytest.mark.parametrize("preset", ["base", "big"])
 def test_the_papers_presets_are_the_papers_in_all_else(preset):
-    how = Recipe.from_table({}, preset=preset).model
+    config = Recipe.from_table({}, preset=preset).model
     unpublished = {"layers", "width", "inner_width", "heads", "dropout"}
-    assert how.model_dump(exclude=unpublished) == TransformerConfig().model_dump(exclude=unpublished)
-    assert (how.norm, how.activation, how.positions) == ("post", "relu", "sinusoidal")
-    assert how.share_embeddings
-    assert how.share_output
+    assert config.model_dump(exclude=unpublished) == TransformerConfig().model_dump(exclude=unpublished)
+    assert (config.norm, config.activation, config.positions) == ("post", "relu", "sinusoidal")
+    assert config.share_embeddings
+    assert config.share_output
 
 
 @pytest.mark.parametrize("preset, millions, within", [("base", 65, 0.031), ("big", 213, 0.02)])

@@ -21,16 +21,16 @@ class Twin(nn.Module):
 
     def __init__(self, model: Transformer, norm: str, activation: str) -> None:
         super().__init__()
-        how = {"d_model": 16, "nhead": 4, "dim_feedforward": 24, "dropout": 0.0, "activation": activation}
-        how |= {"batch_first": True, "norm_first": norm == "pre"}
+        settings = {"d_model": 16, "nhead": 4, "dim_feedforward": 24, "dropout": 0.0, "activation": activation}
+        settings |= {"batch_first": True, "norm_first": norm == "pre"}
 
         def last_norm() -> nn.Module | None:
             return nn.LayerNorm(16) if norm == "pre" else None  # the paper has none after its last layer
 
         self.encoder = nn.TransformerEncoder(
-            nn.TransformerEncoderLayer(**how), len(model.encoder), last_norm(), enable_nested_tensor=False
+            nn.TransformerEncoderLayer(**settings), len(model.encoder), last_norm(), enable_nested_tensor=False
         )
-        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**how), len(model.decoder), last_norm())
+        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**settings), len(model.decoder), last_norm())
         self.embeddings = [model]  # in a list: they are not this module's own
         self.to(model.output_weight.dtype)
 

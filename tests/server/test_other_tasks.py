@@ -52,10 +52,10 @@ def test_info_describes_the_tasks_of_the_models(server):
 
 
 def test_a_language_model_continues_a_text(server, other_runs):
-    how = {"length": 12, "temperature": 0.5, "top_k": 3, "seed": 7}
-    answer = server.post("/v1/translate", {"text": "The dog", "model": "generate", "n_best": 2, **how})
+    options = {"length": 12, "temperature": 0.5, "top_k": 3, "seed": 7}
+    answer = server.post("/v1/translate", {"text": "The dog", "model": "generate", "n_best": 2, **options})
     texts = [one["text"] for one in answer.json()["translations"][0]]
-    assert texts == dragoman.load(other_runs["generate"]).generate("The dog", samples=2, **how)
+    assert texts == dragoman.load(other_runs["generate"]).generate("The dog", samples=2, **options)
 
 
 def test_the_output_of_a_language_model_can_be_streamed(server):

@@ -225,12 +225,12 @@ def test_a_missing_head_report_is_a_404(server):
 
 
 def test_info_lists_the_models_and_the_limits(server):
-    told = server.get("/v1/info").json()
-    (model,) = told["models"]
+    info = server.get("/v1/info").json()
+    (model,) = info["models"]
     assert (model["name"], model["source_name"], model["target_name"]) == ("toy", "English", "German")
     assert (model["layers"], model["heads"]) == (1, 2)
-    assert told["limits"]["body_bytes"] == 262144
-    assert told["version"] == dragoman.__version__
+    assert info["limits"]["body_bytes"] == 262144
+    assert info["version"] == dragoman.__version__
 
 
 def test_prometheus_can_read_the_metrics(server):

@@ -80,6 +80,6 @@ def test_int8_weights_are_served_on_request(start, run):
 
 
 def test_an_unknown_precision_is_refused_with_the_known_ones(command, run):
-    told = command("serve", run, "--precision", "int4", "--port", 0)
-    assert told.code == 2
-    assert 'precision is "int4"; it must be one of "float32", "int8"' in told.err
+    result = command("serve", run, "--precision", "int4", "--port", 0)
+    assert result.code == 2
+    assert 'precision is "int4"; it must be one of "float32", "int8"' in result.err

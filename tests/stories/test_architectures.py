@@ -139,6 +139,8 @@ def test_the_service_describes_it_and_links_the_words_that_it_can(run, choice):
     assert served.describe()["attention"].keys() == kinds
     assert (served.describe()["heads"] > 0) == bool(kinds)
     best = translator.build_engine(translator.decoding_config()).search([translator.source_tokens("a b c")])[0][0]
-    told = translation_details(translator, "a b c", ["a b c"], [best], translator.target_tokenizer.decode(best.tokens))
-    assert len(told["tokens"]) == len(best.tokens)
-    assert "cross" in kinds or told["alignment"] == []
+    details = translation_details(
+        translator, "a b c", ["a b c"], [best], translator.target_tokenizer.decode(best.tokens)
+    )
+    assert len(details["tokens"]) == len(best.tokens)
+    assert "cross" in kinds or details["alignment"] == []

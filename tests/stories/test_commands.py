@@ -113,8 +113,8 @@ def test_attention_is_written_as_a_page_or_a_picture(command, trained, tmp_path,
 
 
 def test_the_attention_page_can_begin_as_told_and_compare_two_runs(command, trained, tmp_path):
-    how = ["--prefix", "H", "--compare", trained, "--gold", "0-0"]
-    outcome = command("attention", trained, "a b c", *how, "-o", tmp_path / "page.html")
+    options = ["--prefix", "H", "--compare", trained, "--gold", "0-0"]
+    outcome = command("attention", trained, "a b c", *options, "-o", tmp_path / "page.html")
     assert [line.split()[0] for line in outcome.out.splitlines()] == ["H", "H"]
     assert '"error_rate"' in (tmp_path / "page.html").read_text()
 
@@ -215,6 +215,6 @@ def test_a_text_longer_than_any_in_training_is_translated_in_parts(trained):
 
 
 def test_a_text_that_had_to_be_cut_is_told_of(command, trained):
-    told = command("translate", trained, "--json", ". ".join(["a b c d e"] * 3), "a b")
-    assert [json.loads(line)[0]["parts"] > 1 for line in told.out.splitlines()] == [True, False]
-    assert "Split 1 sentence longer than any in the training data into parts" in told.err
+    result = command("translate", trained, "--json", ". ".join(["a b c d e"] * 3), "a b")
+    assert [json.loads(line)[0]["parts"] > 1 for line in result.out.splitlines()] == [True, False]
+    assert "Split 1 sentence longer than any in the training data into parts" in result.err

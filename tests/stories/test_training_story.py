@@ -31,14 +31,14 @@ def test_training_says_what_it_does_and_leaves_a_model_with_its_card(command, to
 
 
 def test_a_perfect_translation_has_a_perfect_score(command, toy_files):
-    told = json.loads(command("evaluate", "--hypotheses", toy_files[1], "--reference", toy_files[1], "--json").out)
-    assert told["bleu"]["value"] == pytest.approx(100)
+    report = json.loads(command("evaluate", "--hypotheses", toy_files[1], "--reference", toy_files[1], "--json").out)
+    assert report["bleu"]["value"] == pytest.approx(100)
 
 
 def test_attention_can_follow_a_given_translation_into_a_drawing(command, trained, tmp_path):
-    told = command("attention", trained, "a b", "--target", "B A", "-o", tmp_path / "DRAWING.SVG")
-    assert (told.code, told.out) == (0, "B A\n")
-    assert f"Wrote {tmp_path / 'DRAWING.SVG'}" in told.err
+    result = command("attention", trained, "a b", "--target", "B A", "-o", tmp_path / "DRAWING.SVG")
+    assert (result.code, result.out) == (0, "B A\n")
+    assert f"Wrote {tmp_path / 'DRAWING.SVG'}" in result.err
     assert (tmp_path / "DRAWING.SVG").read_bytes().startswith(b"<?xml")
 
 
@@ -52,7 +52,7 @@ def test_check_finds_nothing_wrong_with_the_toy_and_something_with_the_same_file
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["translate", "--help"], ["--version"]])
 def test_help_and_version_go_to_standard_output(command, arguments):
-    told = command(*arguments)
-    assert told.code == 0
-    assert told.out
-    assert told.err == ""
+    result = command(*arguments)
+    assert result.code == 0
+    assert result.out
+    assert result.err == ""

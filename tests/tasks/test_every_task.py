@@ -41,76 +41,76 @@ def test_an_inspection_can_be_repeated_without_some_heads(task, other_runs):
 
 @EVERY
 def test_attention_writes_a_page_and_prints_what_a_person_would_see(task, other_runs, command, tmp_path):
-    told = command("attention", other_runs[task], INPUTS[task], "-o", tmp_path / "look.html")
-    assert told.code == 0
+    result = command("attention", other_runs[task], INPUTS[task], "-o", tmp_path / "look.html")
+    assert result.code == 0
     assert "<script" in (tmp_path / "look.html").read_text()
     expected = (
         INPUTS[task] if get_task(task).is_language_model else dragoman.load(other_runs[task]).predict(INPUTS[task])
     )
-    assert told.out.rstrip("\n") == expected.rstrip("\n")
+    assert result.out.rstrip("\n") == expected.rstrip("\n")
 
 
 @READING
 def test_a_look_at_what_the_task_cannot_read_is_refused(task, other_runs, command, tmp_path):
-    told = command("attention", other_runs[task], " ", "-o", tmp_path / "look.html")
-    assert told.code == 2
-    assert "The text to inspect is empty" in told.err
+    result = command("attention", other_runs[task], " ", "-o", tmp_path / "look.html")
+    assert result.code == 2
+    assert "The text to inspect is empty" in result.err
 
 
 @EVERY
 def test_heads_are_measured_on_the_validation_data_of_the_task(task, other_runs, command):
-    told = command("heads", other_runs[task], "--no-importance")
-    assert told.code == 0
-    assert f"{task}.valid.txt" in told.out
-    kinds = {line.split()[0] for line in told.out.splitlines()[1:-1]}
+    result = command("heads", other_runs[task], "--no-importance")
+    assert result.code == 0
+    assert f"{task}.valid.txt" in result.out
+    kinds = {line.split()[0] for line in result.out.splitlines()[1:-1]}
     assert kinds == ({"decoder"} if get_task(task).is_language_model else {"encoder", "decoder", "cross"})
 
 
 @EVERY
 def test_heads_are_not_measured_on_two_plain_texts(task, other_runs, command, toy_files):
-    told = command("heads", other_runs[task], "--source", toy_files[0], "--target", toy_files[1])
-    assert told.code == 2
-    assert f"is a {get_task(task).noun}" in told.err
-    assert "omit --source and --target" in told.err
+    result = command("heads", other_runs[task], "--source", toy_files[0], "--target", toy_files[1])
+    assert result.code == 2
+    assert f"is a {get_task(task).noun}" in result.err
+    assert "omit --source and --target" in result.err
 
 
 @EVERY
 def test_only_what_reads_and_writes_plain_text_is_exported(task, other_runs, command, tmp_path):
     pytest.importorskip("ctranslate2", reason="needs ctranslate2")
-    told = command("export", other_runs[task], "-o", tmp_path / "exported")
-    assert told.code == 2
-    assert "cannot be exported" in told.err
+    result = command("export", other_runs[task], "-o", tmp_path / "exported")
+    assert result.code == 2
+    assert "cannot be exported" in result.err
     assert not (tmp_path / "exported").exists()
 
 
 @EVERY
 def test_a_shortlist_is_for_translators(task, other_runs, command):
-    told = command("shortlist", other_runs[task])
-    assert told.code == 2
-    assert f"is a {get_task(task).noun}" in told.err
-    assert "only translators" in told.err
+    result = command("shortlist", other_runs[task])
+    assert result.code == 2
+    assert f"is a {get_task(task).noun}" in result.err
+    assert "only translators" in result.err
 
 
 @EVERY
 def test_speed_is_measured_of_translators(task, other_runs, command, tmp_path):
-    told = command("bench", other_runs[task], "--quick", "-o", tmp_path / "bench")
-    assert told.code == 2
-    assert f"is a {get_task(task).noun}" in told.err
+    result = command("bench", other_runs[task], "--quick", "-o", tmp_path / "bench")
+    assert result.code == 2
+    assert f"is a {get_task(task).noun}" in result.err
 
 
 @EVERY
 def test_info_names_the_task_and_its_measure(task, other_runs, command):
-    told = command("info", other_runs[task])
-    assert told.code == 0
-    assert f"{task}.txt" in told.out
-    assert task in told.out
+    result = command("info", other_runs[task])
+    assert result.code == 0
+    assert f"{task}.txt" in result.out
+    assert task in result.out
 
 
 @EVERY
 def test_checkpoints_are_averaged_whatever_the_task(task, other_runs, command, tmp_path):
     run = shutil.copytree(other_runs[task], tmp_path / task)
-    told = command("average", run, "--last", "1")
-    assert told.code == 0
+    result = command("average", run, "--last", "1")
+    assert result.code == 0
     averaged = read_tensors(run / "model.safetensors")[0]
     newest = read_tensors(newest_checkpoint(run / "checkpoints")[0] / "model.safetensors")[0]
     assert averaged.keys() == newest.keys()

@@ -134,10 +134,10 @@ def test_a_translator_does_not_continue_a_text(trained, command):
 
 def test_pieces_that_hold_their_space_leave_none_to_the_prompt(tmp_path):
     """With "for " the next piece would have to be a word without its space, which training has never shown."""
-    how = settings(tmp_path, tokenizer={"kind": "bpe", "size": 290})
-    how["model"]["pattern"], how["model"]["window"] = "window", 8
-    del how["data"]["valid_file"]
-    model = dragoman.load(dragoman.train(Recipe.from_table(how)).folder)
+    table = settings(tmp_path, tokenizer={"kind": "bpe", "size": 290})
+    table["model"]["pattern"], table["model"]["window"] = "window", 8
+    del table["data"]["valid_file"]
+    model = dragoman.load(dragoman.train(Recipe.from_table(table)).folder)
     for seed in range(5):
         assert not model.generate("One for ", length=3, seed=seed).startswith(" ")
     text = model.generate("One for", length=40, seed=1, details=True)
@@ -175,8 +175,8 @@ def test_a_recipe_that_no_language_model_can_have_is_refused(tmp_path, setting, 
 
 
 def test_a_text_too_short_to_hold_some_of_it_out_is_refused(tmp_path):
-    how = settings(tmp_path)
-    del how["data"]["valid_file"]
+    table = settings(tmp_path)
+    del table["data"]["valid_file"]
     (tmp_path / "train.txt").write_text(VERSE)
     with pytest.raises(UserError, match="too short to hold out a part"):
-        dragoman.train(Recipe.from_table(how))
+        dragoman.train(Recipe.from_table(table))

@@ -138,9 +138,9 @@ def test_a_new_training_takes_old_reports_away(folder, tmp_path):
 
 
 def test_the_command_prints_a_table_and_json(command, folder):
-    told = command("heads", folder)
-    assert told.code == 0
-    lines = told.out.splitlines()
+    result = command("heads", folder)
+    assert result.code == 0
+    lines = result.out.splitlines()
     assert lines[0].split()[:4] == ["kind", "layer", "head", "importance"]
     assert [line.split()[:3] for line in lines[1:3]] == [["encoder", "1", "1"], ["encoder", "1", "2"]]
     assert "on 8 pairs of" in lines[-1]
@@ -151,17 +151,17 @@ def test_a_validation_text_that_is_gone_is_named(command, folder, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
     recipe = run / "recipe.toml"
     recipe.write_text(recipe.read_text().replace("toy.source", "gone.source"))
-    told = command("heads", run)
-    assert told.code == 2
-    assert "cannot be read" in told.err
-    assert "gone.source: no such file" in told.err
-    assert "--source and --target" in told.err
+    result = command("heads", run)
+    assert result.code == 2
+    assert "cannot be read" in result.err
+    assert "gone.source: no such file" in result.err
+    assert "--source and --target" in result.err
 
 
 def test_a_text_can_be_given_instead(command, folder, toy_files, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
-    told = command("heads", run, "--source", toy_files[0], "--target", toy_files[1], "--no-importance", "--json")
-    assert json.loads(told.out)["data"]["sentences"] == 80
+    result = command("heads", run, "--source", toy_files[0], "--target", toy_files[1], "--no-importance", "--json")
+    assert json.loads(result.out)["data"]["sentences"] == 80
     assert command("heads", run, "--source", toy_files[0]).code == 2
 
 
@@ -174,7 +174,7 @@ def test_vocabularies_of_their_own_are_compared_by_spelling(toy_recipe, tmp_path
 
 
 def test_a_model_whose_heads_cannot_be_ablated_is_reported_without_importance(command, other_runs, tmp_path):
-    told = command("heads", shutil.copytree(other_runs["generate"], tmp_path / "run"))
-    heading = told.out.split("\n")[0]
+    result = command("heads", shutil.copytree(other_runs["generate"], tmp_path / "run"))
+    heading = result.out.split("\n")[0]
     assert "importance" not in heading and "alignment" not in heading and "entropy" in heading
-    assert "The importance was not measured: only heads of an encoder-decoder Transformer can be ablated." in told.err
+    assert "The importance was not measured: only heads of an encoder-decoder Transformer can be ablated." in result.err

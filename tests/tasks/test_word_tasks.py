@@ -94,12 +94,12 @@ def dev(tmp_path):
 
 
 def test_a_reference_is_a_lexicon_and_is_read_with_its_notices(dev):
-    told = []
-    assert PronunciationTask().read_examples(None, dev, told.append) == [
+    notices = []
+    assert PronunciationTask().read_examples(None, dev, notices.append) == [
         Example("read", ("R IY1 D", "R EH1 D")), Example("the", ("DH AH0",))
     ]  # fmt: skip
-    assert JOINT.read_examples(None, f"ger={dev}", told.append)[1] == Example("ger\tthe", ("DH AH0",))
-    assert told == []
+    assert JOINT.read_examples(None, f"ger={dev}", notices.append)[1] == Example("ger\tthe", ("DH AH0",))
+    assert notices == []
 
 
 def test_a_reference_without_the_label_it_needs_is_refused(dev):
@@ -171,8 +171,8 @@ def test_words_to_validate_with_that_are_trained_on_and_letters_never_seen_are_t
     (tmp_path / "train").write_text("eau\to\nchat\tʃ a\n")
     (tmp_path / "valid").write_text("eau\to\nça\ts a\n")
     train, valid = (Lexicon((("", tmp_path / name),), PronunciationTask.layout) for name in ("train", "valid"))
-    told = [(remark.text, remark.serious) for remark in PronunciationTask().check_data(train, valid)]
-    assert told == [
+    warnings = [(remark.text, remark.serious) for remark in PronunciationTask().check_data(train, valid)]
+    assert warnings == [
         (f"{valid}: the training data also contains 1 of the 2 words, which inflates the scores.", True),
         (f"{valid}: characters not in the training data are read as unknown: ◌\u0327", False),
     ]

@@ -58,16 +58,16 @@ def test_it_has_less_than_a_hundred_lines():
 def test_it_is_trained_and_used_like_any_other(run, command):
     model = dragoman.load(run)
     assert (model.task.noun, model.recipe.tokenizer.kind) == ("date reader", "characters")
-    told = command("translate", run, "3  May, 2021")
-    assert told.code == 0
-    assert told.out == model.translate("3 May 2021") + "\n"
+    result = command("translate", run, "3  May, 2021")
+    assert result.code == 0
+    assert result.out == model.translate("3 May 2021") + "\n"
     assert "A date reader trained with Dragoman" in (run / "README.md").read_text()
 
 
 def test_it_is_scored_like_any_other(run, dates, command):
-    told = command("evaluate", run, "--reference", dates[1])
-    assert told.code == 0
-    assert "accuracy" in told.out
+    result = command("evaluate", run, "--reference", dates[1])
+    assert result.code == 0
+    assert "accuracy" in result.out
     refused = command("evaluate", run, "--source", dates[1], "--reference", dates[1])
     assert (refused.code, "--reference alone" in refused.err) == (2, True)
 
@@ -79,6 +79,6 @@ def test_it_can_be_looked_into_like_any_other(run, command, tmp_path):
 
 
 def test_a_recipe_to_edit_can_be_had(entered, command):
-    told = command("init", "date")
-    assert told.code == 0
-    assert 'task = "date"' in told.out
+    result = command("init", "date")
+    assert result.code == 0
+    assert 'task = "date"' in result.out

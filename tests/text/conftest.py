@@ -21,8 +21,8 @@ def trained() -> Callable[..., Tokenizer]:
 
     def of_kind(kind: str, *, lowercase: bool = False) -> Tokenizer:
         if (kind, lowercase) not in made:
-            how = recipe.TokenizerConfig.model_validate({"kind": kind, "size": 400, "lowercase": lowercase})
-            made[kind, lowercase] = Tokenizer.train(LINES, how)
+            config = recipe.TokenizerConfig.model_validate({"kind": kind, "size": 400, "lowercase": lowercase})
+            made[kind, lowercase] = Tokenizer.train(LINES, config)
         return made[kind, lowercase]
 
     return of_kind

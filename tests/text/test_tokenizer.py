@@ -185,8 +185,8 @@ def test_words_are_joined_by_single_spaces(trained):
 
 @pytest.mark.parametrize("kind", ["characters", "words"])
 def test_the_most_frequent_come_first_and_ties_in_the_order_of_their_code_points(kind):
-    how = recipe.TokenizerConfig.model_validate({"kind": kind, "size": 8})
-    tokenizer = Tokenizer.train(["c c c e b d a".replace(" ", "" if kind == "characters" else " ")], how)
+    config = recipe.TokenizerConfig.model_validate({"kind": kind, "size": 8})
+    tokenizer = Tokenizer.train(["c c c e b d a".replace(" ", "" if kind == "characters" else " ")], config)
     assert tokenizer.spell(range(RESERVED_TOKENS, len(tokenizer))) == ["c", "a", "b", "d"]
 
 

@@ -68,13 +68,13 @@ def test_two_fresh_processes_learn_the_same_bytes(tmp_path):
 
 def test_two_trainings_in_one_process_learn_the_same(trained):
     lines = ["a dog runs", "ein Hund rennt", "zwei Hunde"] * 5
-    how = recipe.TokenizerConfig(kind="wordpiece")
-    assert Tokenizer.train(lines, how).fingerprint == Tokenizer.train(iter(lines), how).fingerprint
+    config = recipe.TokenizerConfig(kind="wordpiece")
+    assert Tokenizer.train(lines, config).fingerprint == Tokenizer.train(iter(lines), config).fingerprint
 
 
 def test_other_text_gives_another_fingerprint():
-    how = recipe.TokenizerConfig(kind="words")
-    assert Tokenizer.train(["a"], how).fingerprint != Tokenizer.train(["b"], how).fingerprint
+    config = recipe.TokenizerConfig(kind="words")
+    assert Tokenizer.train(["a"], config).fingerprint != Tokenizer.train(["b"], config).fingerprint
 
 
 @pytest.mark.parametrize(

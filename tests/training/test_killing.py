@@ -20,10 +20,10 @@ SETTINGS = ["training.checkpoint_every=1", "training.validate_every=5", "trainin
 def train(nursery, toy_recipe, tmp_path):
     """Start a training in a process of its own, and return its number."""
 
-    def started(*settings, err="err", **how):
+    def started(*settings, err="err", **options):
         recipe = tmp_path / "recipe.toml"
         recipe.write_text(toy_recipe(tmp_path / "run", *settings).to_toml())
-        return nursery.start("train", recipe, "--resume", err=tmp_path / err, **how)
+        return nursery.start("train", recipe, "--resume", err=tmp_path / err, **options)
 
     return started
 
@@ -58,7 +58,7 @@ def killed_and_restarted(cycles, train, nursery, tmp_path):
 def test_a_training_killed_again_and_again_ends_as_one_never_killed(cycles, train, nursery, toy_recipe, tmp_path):
     settings = [f"training.steps={4 * cycles}", *SETTINGS]
     expected = dragoman.train(toy_recipe(tmp_path / "undisturbed", *settings)).folder
-    killed_and_restarted(cycles, lambda **how: train(*settings, **how), nursery, tmp_path)
+    killed_and_restarted(cycles, lambda **options: train(*settings, **options), nursery, tmp_path)
     assert nursery.wait(train(*settings)) == 0
     assert everything(tmp_path / "run") == everything(expected)
     left = [path.name for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.startswith(".")]

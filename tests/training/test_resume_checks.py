@@ -29,9 +29,9 @@ def begun(toy_recipe, toy_files, tmp_path):
     return recipe
 
 
-def refusal(recipe, **how):
+def refusal(recipe, **options):
     with pytest.raises(UserError) as refused:
-        dragoman.train(recipe, **how)
+        dragoman.train(recipe, **options)
     return str(refused.value)
 
 
@@ -114,14 +114,14 @@ def test_replacing_a_run_leaves_what_others_have_put_into_its_directory(begun, t
     assert not run.skipped_file.exists()
 
 
-@pytest.mark.parametrize("how", [{}, {"overwrite": True}, {"resume": True}])
+@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"resume": True}])
 @pytest.mark.parametrize("name", ["recipe.toml", "README.md", "tokenizer.json", "model.safetensors"])
-def test_a_file_that_no_training_wrote_is_never_replaced(toy_recipe, tmp_path, name, how):
+def test_a_file_that_no_training_wrote_is_never_replaced(toy_recipe, tmp_path, name, options):
     """A recipe.toml kept in the very directory to train into was replaced by the full one, and its comments lost."""
     file = tmp_path / "run" / name
     file.parent.mkdir()
     file.write_text("# my own\n")
-    assert refusal(toy_recipe(tmp_path / "run"), **how) == (
+    assert refusal(toy_recipe(tmp_path / "run"), **options) == (
         f"{tmp_path / 'run'} contains {name} but is not a run directory; training would overwrite these files. "
         "Move them elsewhere, or choose another --run."
     )
@@ -175,8 +175,10 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_touched(begun,
 
 
 def test_a_training_ends_when_its_minutes_are_over_and_more_minutes_go_on_with_it(toy_recipe, tmp_path):
-    def trained(minutes, **how):
-        run = dragoman.train(toy_recipe(tmp_path / "run", "training.steps=40", f"training.minutes={minutes}"), **how)
+    def trained(minutes, **options):
+        run = dragoman.train(
+            toy_recipe(tmp_path / "run", "training.steps=40", f"training.minutes={minutes}"), **options
+        )
         events = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
         return [event["step"] for event in events if event["event"] == "train"], events[-1]["event"]
 

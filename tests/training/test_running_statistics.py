@@ -32,8 +32,10 @@ BATCH = ["model.normalisation=batch", "model.dropout=0.1", "training.steps=7"]
 
 def tiny() -> Transformer:
     torch.manual_seed(1)
-    how = TransformerConfig(layers=1, width=8, inner_width=8, heads=2, dropout=0.0, normalisation="batch", norm="pre")
-    return Transformer(how, 10, 10)
+    config = TransformerConfig(
+        layers=1, width=8, inner_width=8, heads=2, dropout=0.0, normalisation="batch", norm="pre"
+    )
+    return Transformer(config, 10, 10)
 
 
 def batch(number: int) -> list[TensorBatch]:

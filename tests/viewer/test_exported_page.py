@@ -162,11 +162,11 @@ def test_sinks_are_greyed_and_their_mass_is_printed(whole, opened):
 def test_the_alignment_names_its_method_and_gives_pharaohs_format(whole, opened):
     tab = opened(render_page(whole))
     tab.click("role=tab[name='Alignment']")
-    told = viewer_document(whole)["alignment"]["methods"]
-    assert tab.inner_text(".dv-code") == told["mean"]["pharaoh"]
+    methods = viewer_document(whole)["alignment"]["methods"]
+    assert tab.inner_text(".dv-code") == methods["mean"]["pharaoh"]
     tab.click("text=Shift-Att")
     tab.wait_for_selector(".dv-note:text('at the step whose input')")
-    assert tab.inner_text(".dv-code") == told["shifted"]["pharaoh"]
+    assert tab.inner_text(".dv-code") == methods["shifted"]["pharaoh"]
 
 
 def test_the_tree_shows_what_was_tried_and_what_a_step_thought(whole, opened):

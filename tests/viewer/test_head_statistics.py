@@ -8,7 +8,7 @@ from dragoman.viewer.head_statistics import HeadStatistics, SentenceAttention
 END, COMMA = 3, 9
 
 
-def reading(weights, columns, rows=None, *, frequency=None, special=None, **how):
+def reading(weights, columns, rows=None, *, frequency=None, special=None, **options):
     """Return a reading of one head over pieces of which END is special and COMMA is punctuation."""
     columns = np.array(columns)
     rows = columns if rows is None else np.array(rows)
@@ -20,7 +20,7 @@ def reading(weights, columns, rows=None, *, frequency=None, special=None, **how)
         special_columns=columns == END if special is None else np.array(special),
         punctuation_columns=columns == COMMA,
         column_frequency=np.ones(len(columns), dtype=np.int64) if frequency is None else np.array(frequency),
-        **how,
+        **options,
     )
 
 

@@ -25,24 +25,24 @@ def contents(html: str) -> dict:
 
 
 def test_the_page_holds_the_pieces_and_the_title(record):
-    told = contents(render_page(record))
-    assert told["title"] == "runs/quickstart"
-    assert told["kinds"]["cross"]["rows"] == list(record.target_pieces)
-    assert told["kinds"]["cross"]["columns"] == list(record.source_pieces)
-    assert told["kinds"]["decoder"]["columns"] == ["⟨start⟩", *record.target_pieces[:-1]]
+    content = contents(render_page(record))
+    assert content["title"] == "runs/quickstart"
+    assert content["kinds"]["cross"]["rows"] == list(record.target_pieces)
+    assert content["kinds"]["cross"]["columns"] == list(record.source_pieces)
+    assert content["kinds"]["decoder"]["columns"] == ["⟨start⟩", *record.target_pieces[:-1]]
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 def test_the_numbers_on_the_page_are_the_weights(record, kind):
-    told, weights = contents(render_page(record))["kinds"][kind], record.weights(kind)
-    numbers = np.frombuffer(base64.b64decode(told["weights"]), np.uint8).reshape(weights.shape) / 255
-    assert (told["layers"], told["heads"]) == weights.shape[:2]
+    content, weights = contents(render_page(record))["kinds"][kind], record.weights(kind)
+    numbers = np.frombuffer(base64.b64decode(content["weights"]), np.uint8).reshape(weights.shape) / 255
+    assert (content["layers"], content["heads"]) == weights.shape[:2]
     assert np.abs(numbers - weights).max() <= 1 / 255
 
 
 def test_what_the_decoder_cannot_see_is_exactly_nothing(record):
-    told = contents(render_page(record))["kinds"]["decoder"]
-    numbers = np.frombuffer(base64.b64decode(told["weights"]), np.uint8).reshape(record.decoder.shape)
+    content = contents(render_page(record))["kinds"]["decoder"]
+    numbers = np.frombuffer(base64.b64decode(content["weights"]), np.uint8).reshape(record.decoder.shape)
     assert not np.triu(numbers, 1).any()
 
 
@@ -89,9 +89,9 @@ def test_the_bundle_has_no_import_or_export_left():
 
 
 def test_another_look_can_stand_beside_the_first(record, record_of):
-    told = contents(render_page(record, record_of(("a", "⟨end⟩"), ("b", "⟨end⟩"), title="other")))
-    assert told["compare"]["title"] == "other"
-    assert told["compare"]["compare"] is None
+    content = contents(render_page(record, record_of(("a", "⟨end⟩"), ("b", "⟨end⟩"), title="other")))
+    assert content["compare"]["title"] == "other"
+    assert content["compare"]["compare"] is None
 
 
 def test_words_know_their_pieces(record):

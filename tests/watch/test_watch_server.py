@@ -52,8 +52,8 @@ def test_nothing_else_can_be_read(site, path):
 
 
 def test_the_summary_is_that_of_the_run(site):
-    told = site.get("summary").json()
-    assert (told["status"], told["step"]) == ("finished", 8)
+    summary = site.get("summary").json()
+    assert (summary["status"], summary["step"]) == ("finished", 8)
 
 
 def test_events_tell_of_a_file_that_grows(site):
@@ -142,9 +142,9 @@ def answers(port):
 
 def test_a_training_is_not_disturbed_by_being_watched(command, toy_recipe, tmp_path):
     (tmp_path / "recipe.toml").write_text(toy_recipe(tmp_path / "watched", "training.steps=4").to_toml())
-    told = command("train", tmp_path / "recipe.toml", "--watch", "--watch-port", 0)
-    assert told.code == 0
-    assert "Live page: http://127.0.0.1:" in told.err
+    result = command("train", tmp_path / "recipe.toml", "--watch", "--watch-port", 0)
+    assert result.code == 0
+    assert "Live page: http://127.0.0.1:" in result.err
     alone = dragoman.train(toy_recipe(tmp_path / "alone", "training.steps=4")).folder
     names = ("model.safetensors", "tokenizer.json")
     assert all((tmp_path / "watched" / name).read_bytes() == (alone / name).read_bytes() for name in names)
@@ -159,16 +159,16 @@ def test_a_training_goes_on_when_its_page_dies(trained, monkeypatch):
 def test_a_port_that_is_taken_is_refused_before_the_training_begins(command, toy_recipe, tmp_path):
     (tmp_path / "recipe.toml").write_text(toy_recipe(tmp_path / "run").to_toml())
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        told = command("train", tmp_path / "recipe.toml", "--watch", "--watch-port", taken.getsockname()[1])
-    assert told.code == 2
-    assert "Cannot listen on 127.0.0.1" in told.err
+        result = command("train", tmp_path / "recipe.toml", "--watch", "--watch-port", taken.getsockname()[1])
+    assert result.code == 2
+    assert "Cannot listen on 127.0.0.1" in result.err
     assert not (tmp_path / "run").exists()
 
 
 def test_others_may_not_watch_without_a_token(command, trained):
-    told = command("watch", trained, "--host", "0.0.0.0")
-    assert told.code == 2
-    assert "Set --token" in told.err
+    result = command("watch", trained, "--host", "0.0.0.0")
+    assert result.code == 2
+    assert "Set --token" in result.err
     assert command("watch", trained / "recipe.toml").code == 2
 
 

@@ -16,19 +16,19 @@ from dragoman.watch.summary import MAX_POINTS, WatchedRun, downsample
 
 
 def test_a_finished_run_is_told_whole(trained):
-    told = WatchedRun(trained).summary()
-    assert (told["run"], told["status"], told["step"], told["steps"]) == ("trained", "finished", 8, 8)
-    assert told["checkpoints"] == [4, 6, 8]
-    assert told["validations"] == [4, 8]
-    assert [step for step, _ in told["curves"]["loss"]["training"]] == list(range(1, 9))
-    assert [step for step, _ in told["curves"]["score"]["validation"]] == [4, 8]
-    assert set(told["curves"]) == {"loss", "perplexity", "score", "rate", "speed"}
-    assert told["measure"] == "BLEU"
-    assert told["best_validation"]["step"] in (4, 8)
-    assert set(told["samples"][0]) == {"source", "reference", "translation"}
-    assert told["facts"]["Model"] == "1 + 1 layers, width 16, 2 heads"
-    assert told["seconds_left"] is None
-    json.dumps(told, allow_nan=False)
+    summary = WatchedRun(trained).summary()
+    assert (summary["run"], summary["status"], summary["step"], summary["steps"]) == ("trained", "finished", 8, 8)
+    assert summary["checkpoints"] == [4, 6, 8]
+    assert summary["validations"] == [4, 8]
+    assert [step for step, _ in summary["curves"]["loss"]["training"]] == list(range(1, 9))
+    assert [step for step, _ in summary["curves"]["score"]["validation"]] == [4, 8]
+    assert set(summary["curves"]) == {"loss", "perplexity", "score", "rate", "speed"}
+    assert summary["measure"] == "BLEU"
+    assert summary["best_validation"]["step"] in (4, 8)
+    assert set(summary["samples"][0]) == {"source", "reference", "translation"}
+    assert summary["facts"]["Model"] == "1 + 1 layers, width 16, 2 heads"
+    assert summary["seconds_left"] is None
+    json.dumps(summary, allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_a_finished_run_is_told_whole(trained):
 )
 def test_the_facts_name_the_task_and_its_files(tmp_path, recipe, facts):
     (tmp_path / "recipe.toml").write_text(recipe + "\n[model]\nlayers = 2\n")
-    told = WatchedRun(tmp_path).summary()["facts"]
-    assert {name: told[name] for name in facts} == facts
+    shown = WatchedRun(tmp_path).summary()["facts"]
+    assert {name: shown[name] for name in facts} == facts
 
 
 def test_a_model_of_one_stack_has_its_layers_counted_once(tmp_path):
@@ -70,9 +70,9 @@ def test_a_run_that_is_not_there_or_half_written_is_waited_for(tmp_path, content
     if content is not None:
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "recipe.toml").write_text(content)
-    told = WatchedRun(tmp_path / "run").summary()
-    assert (told["status"], told["step"], told["steps"], told["checkpoints"]) == ("missing", 0, None, [])
-    assert told["curves"]["loss"] == {"training": [], "validation": []}
+    summary = WatchedRun(tmp_path / "run").summary()
+    assert (summary["status"], summary["step"], summary["steps"], summary["checkpoints"]) == ("missing", 0, None, [])
+    assert summary["curves"]["loss"] == {"training": [], "validation": []}
 
 
 def test_a_run_that_is_erased_and_begun_anew_is_followed(trained, tmp_path):
@@ -80,8 +80,8 @@ def test_a_run_that_is_erased_and_begun_anew_is_followed(trained, tmp_path):
     watched = WatchedRun(run)
     assert watched.summary()["step"] == 8
     Run(run).erase()
-    told = watched.summary()
-    assert (told["status"], told["step"]) == ("missing", 0)
+    summary = watched.summary()
+    assert (summary["status"], summary["step"]) == ("missing", 0)
     (run / "metrics.jsonl").write_text('{"event": "train", "step": 1, "nll": 3.0}\n')
     assert watched.summary()["step"] == 1
 
