@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.report import (
     ExperimentReport,
+    ReportFormula,
     ReportPicture,
     ReportSection,
     ReportTable,
@@ -60,6 +61,16 @@ def test_text_is_aligned_left_and_numbers_right(tmp_path):
     assert found.count('class="words"') == 2 * 3  # the first and the last column, and their headings
     assert '<td>1.0 (0.9–1.1)</td><td></td><td class="words">2 words before</td>' in found
     assert "<tbody></tbody>" in html_part(ReportTable("T", ("nothing",), ()), tmp_path)
+
+
+def test_a_formula_is_set_on_a_line_of_its_own_with_its_number(tmp_path):
+    formula = ReportFormula("<i>y</i> = <i>x</i><sup>2</sup>", "(3)")
+    report = ExperimentReport((), (formula,), {})
+    assert ExperimentReport.from_json(report.to_json()) == report
+    found = html_part(formula, tmp_path)
+    assert found == '<p class="formula"><span><i>y</i> = <i>x</i><sup>2</sup></span><span>(3)</span></p>'
+    section = ReportSection("name", "Title", "Why?", tmp_path, report)
+    assert "\n\n<i>y</i> = <i>x</i><sup>2</sup>   (3)\n" in render_markdown([section], tmp_path)
 
 
 @pytest.mark.parametrize(

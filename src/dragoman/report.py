@@ -40,7 +40,18 @@ class ReportPicture:
     caption: str
 
 
-ReportPart = ReportTable | ReportPicture | str
+@dataclass(frozen=True)
+class ReportFormula:
+    """A formula on a line of its own, in HTML with i, sub and sup elements, which Markdown allows too."""
+
+    html: str
+    number: str = ""
+
+
+ReportPart = ReportTable | ReportPicture | ReportFormula | str
+_PART_KINDS: dict[str, type[ReportTable | ReportPicture | ReportFormula]] = {
+    "table": ReportTable, "picture": ReportPicture, "formula": ReportFormula,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,8 +86,8 @@ class ReportSection:
     claim: str = ""  # of the paper
 
 
-def _kind(part: ReportTable | ReportPicture) -> str:
-    return "table" if isinstance(part, ReportTable) else "picture"
+def _kind(part: ReportTable | ReportPicture | ReportFormula) -> str:
+    return next(name for name, kind in _PART_KINDS.items() if isinstance(part, kind))
 
 
 def _part_from_json(part: Json) -> ReportPart:
@@ -84,6 +95,8 @@ def _part_from_json(part: Json) -> ReportPart:
         return part
     if part["kind"] == "picture":
         return ReportPicture(part["file"], part["caption"])
+    if part["kind"] == "formula":
+        return ReportFormula(part["html"], part["number"])
     return ReportTable(part["title"], tuple(part["header"]), tuple(map(tuple, part["rows"])), part["note"])
 
 
@@ -143,6 +156,8 @@ def _markdown_part(part: ReportPart, pictures: Path, folder: Path) -> str:
     if isinstance(part, ReportPicture):
         path = Path(os.path.relpath(pictures / part.file, folder)).as_posix()
         return f"![{part.caption}]({path})\n\n{part.caption}"
+    if isinstance(part, ReportFormula):
+        return f"{part.html}   {part.number}".rstrip()
     return f"**{part.title}**\n\n{markdown_table(part)}" + (f"\n\n{part.note}" if part.note else "")
 
 
@@ -166,6 +181,7 @@ th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align
 th:first-child, td:first-child, .words { text-align: left; } thead th { border-bottom-width: 2px; }
 thead th { white-space: normal; vertical-align: bottom; }
 td.words { white-space: normal; min-width: 6rem; }
+.formula { display: flex; justify-content: space-between; margin: 1.2rem 2rem; font: 1.15rem/2 Georgia, serif; }
 .findings { background: var(--tint); border-radius: 6px; padding: .8rem 1rem .8rem 2rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .8rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
@@ -204,7 +220,7 @@ def _html_section(section: ReportSection, heading: str) -> str:
 
 
 def html_part(part: ReportPart, folder: Path) -> str:
-    """Render a paragraph, a table, or a picture with its bytes embedded."""
+    """Render a paragraph, a formula, a table, or a picture with its bytes embedded."""
     if isinstance(part, str):
         return f"<p>{_escape(part)}</p>"
     if isinstance(part, ReportPicture):
@@ -214,6 +230,8 @@ def html_part(part: ReportPart, folder: Path) -> str:
             f'<figure><img src="data:{kind};base64,{data}" alt="{_escape(part.caption)}">'
             f"<figcaption>{_escape(part.caption)}</figcaption></figure>"
         )
+    if isinstance(part, ReportFormula):
+        return f'<p class="formula"><span>{part.html}</span><span>{_escape(part.number)}</span></p>'
     classes = [' class="words"' if part.is_text_column(column) else "" for column in range(len(part.header))]
     head = "".join(
         f'<th scope="col"{kind}>{_escape(name)}</th>' for name, kind in zip(part.header, classes, strict=True)
