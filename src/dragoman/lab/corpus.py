@@ -117,7 +117,8 @@ def _corpus_in_folder(folder: Path, languages: str | None = None) -> SplitCorpus
         paths = [path for path in sorted(folder.iterdir()) if path.name.startswith(prefixes)]
         source, target = (next((path for path in paths if _language_suffix(path) == suffix), None) for suffix in both)
         if source is None or target is None:
-            raise UserError(f"{folder} has no files named {' or '.join(prefixes)} in {both[0]} and {both[1]}.")
+            names = " or ".join(f"{prefix}.{both[0]} and {prefix}.{both[1]}" for prefix in prefixes)
+            raise UserError(f"{folder} is missing files; expected {names}.")
         return source, target
 
     train, valid, test = (find_files(prefixes) for prefixes in (("train",), _VALIDATION_NAMES, _TEST_NAMES))

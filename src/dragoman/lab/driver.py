@@ -137,7 +137,7 @@ def run_experiments(
     *,
     now: Callable[[], float] = time.monotonic,
 ) -> list[ReportSection]:
-    """Run experiments in order within a common budget; time that one does not use is given to the later ones."""
+    """Run experiments in order within a common budget; the later ones get the time that the earlier ones left."""
     torch.set_num_threads(available_cores())
     remaining, sections = list(experiments), []
     deadline = now() + budget_seconds
@@ -148,14 +148,14 @@ def run_experiments(
         sections.append(_run_experiment(experiment, lab, options))
         remaining.remove(name)
     if len(sections) > 1:
-        write_reports("Experiments of the paper", sections, options.root)
+        write_reports("The paper’s experiments on this machine", sections, options.root)
     return sections
 
 
 def _open_laboratory(
     name: str, options: LabOptions, time_scale: float, on_event: OnEvent, stop: StopRequest
 ) -> Laboratory:
-    """Return the laboratory of an experiment, with the budget that is stored in its folder if it was started before."""
+    """Return the laboratory of an experiment; one that was started before keeps the budget stored in its folder."""
     folder = options.root / name
     if options.overwrite and folder.exists():
         rmtree(folder)
@@ -205,7 +205,7 @@ def _run_experiment(experiment: Experiment, lab: Laboratory, options: LabOptions
         "seed": str(lab.seed),
         **({} if lab.given_run is None else {"model": str(lab.given_run)}),
         "budget": f"{lab.budget_seconds:.0f} s",
-        "time taken": f"{time.monotonic() - started_at:.0f} s, not counting parts finished before an interruption",
+        "time taken": f"{time.monotonic() - started_at:.0f} s, without the parts that an earlier run had finished",
         "machine": str(describe_machine(torch.get_num_threads(), available_cores())),
     }
     write_reports(experiment.TITLE, [section(report, facts)], lab.folder)
