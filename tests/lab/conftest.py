@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from toy_lab import toy_corpus, toy_lab
+from toy_lab import toy_corpus, toy_lab, train
 
 from dragoman.corpora.phrasebook import write_phrasebook
 from dragoman.lab.corpus import SplitCorpus
@@ -32,4 +32,4 @@ def small_phrasebook(tmp_path_factory):
 def small_model(small_phrasebook, tmp_path_factory):
     """A model to look into that has learned from it for a moment."""
     torch.set_num_threads(1)
-    return toy_lab(tmp_path_factory.mktemp("small"), small_phrasebook).train_model("tiny", TINY, seconds=60).run
+    return train(toy_lab(tmp_path_factory.mktemp("small"), small_phrasebook), "tiny", TINY).run

@@ -4,14 +4,25 @@ import math
 
 from matplotlib.image import imread
 
-from dragoman.lab import plots
-from dragoman.lab.laboratory import SMALL_RECIPE
+from dragoman.lab import comparison, plots
+from dragoman.lab.laboratory import SMALL_RECIPE, Laboratory
+from dragoman.lab.plan import TrainingSpeed
 from dragoman.report import ReportPicture, ReportTable
 
 
-def shrink(monkeypatch):
-    """Make the small model tiny and its trainings eight steps long, and the pictures coarse."""
+def shrink(monkeypatch, *, learned=True, seconds_per_step=2.0):
+    """Make the small model tiny and its trainings a few steps long, and the pictures coarse.
+
+    After so few steps nothing is learned, so the criterion is lowered unless `learned` is False.
+    """
     monkeypatch.setattr(plots, "DPI", 40)
+    if learned:
+        monkeypatch.setattr(comparison, "LEARNED_SHARE", 100.0)
+
+    def measure_speed(_lab, variants, _corpus=None):
+        return TrainingSpeed(dict.fromkeys(variants, seconds_per_step), overhead_seconds=0.0)
+
+    monkeypatch.setattr(Laboratory, "measure_speed", measure_speed)
     for branch, settings in {
         "tokenizer": {"kind": "words", "size": 300},
         "model": {"layers": 1, "width": 16, "inner_width": 16, "heads": 2},

@@ -82,8 +82,12 @@ def test_bleu_of_a_range_uses_only_the_sentences_of_that_length():
 
 def test_a_difference_that_grows_with_length_is_reported():
     lengths = quantile_ranges([("a b", ""), ("a b c d", "")])
-    assert "the difference is largest for the longest" in length_finding("x", "y", {"x": [9, 9], "y": [8, 1]}, lengths)
-    assert "x compared with y: −1.0 BLEU" in length_finding("x", "y", {"x": [8, 1], "y": [9, 9]}, lengths)
+    assert "the difference is largest on the longest sentences" in length_finding(
+        "x", "y", {"x": [9, 9], "y": [8, 1]}, lengths
+    )
+    assert "The BLEU of x minus that of y is −1.0 on sentences of 2 words" in length_finding(
+        "x", "y", {"x": [8, 1], "y": [9, 9]}, lengths
+    )
     assert "the difference is not largest" in length_finding("x", "y", {"x": [9, 9], "y": [1, 8]}, lengths)
 
 
@@ -98,4 +102,7 @@ def test_the_experiment_trains_all_models_and_writes_a_report(tmp_path, corpus, 
     rows = report.results["contenders"]
     assert set(rows) == set(few)
     assert {row["steps"] for row in rows.values()} == {8}
+    assert "3 models (3 variants, 1 seed), 20 s each, about 10 steps; compared after the same training time" in str(
+        report.parts[1]
+    )
     assert report.findings[0].startswith("BLEU after the same training time with the same number of parameters")

@@ -2,12 +2,12 @@
 
 import pytest
 from small_lab import shrink
-from toy_lab import toy_lab
+from toy_lab import toy_lab, train
 
 from dragoman.errors import TrainingStopped, UserError
 from dragoman.lab.laboratory import FINISHED_FILE, SMALL_RECIPE, TrainedModel
 from dragoman.run import Run
-from dragoman.tasks.events import ProgressUpdate
+from dragoman.tasks.events import Notice, ProgressUpdate
 from dragoman.training.events import StopRequest
 
 TOY = {
@@ -37,20 +37,20 @@ def test_a_measurement_is_repeated_if_its_dependencies_changed_or_its_file_is_da
 
 def test_a_trained_model_is_an_ordinary_run_and_is_loaded_again(tmp_path, corpus):
     settings = {**TOY, "training.steps": 6}
-    trained = toy_lab(tmp_path, corpus).train_model("model", settings, seconds=60)
+    trained = train(toy_lab(tmp_path, corpus), "model", settings)
     mark = trained.run.folder / FINISHED_FILE
     written_at = mark.stat().st_mtime_ns
-    again = toy_lab(tmp_path, corpus).train_model("model", settings, seconds=60)
+    again = train(toy_lab(tmp_path, corpus), "model", settings)
     assert mark.stat().st_mtime_ns == written_at
     assert again.steps == 6
     assert again.target_tokens > 0
     assert again.parameters == sum(parameter.numel() for parameter in again.translator.model.parameters())
-    other = toy_lab(tmp_path, corpus).train_model("model", {**settings, "training.steps": 4}, seconds=60)
+    other = train(toy_lab(tmp_path, corpus), "model", {**settings, "training.steps": 4})
     assert other.steps == 4
 
 
 def test_a_training_ends_when_its_time_is_over(tmp_path, corpus):
-    trained = toy_lab(tmp_path, corpus).train_model("model", TOY, seconds=0.05)
+    trained = train(toy_lab(tmp_path, corpus), "model", {**TOY, "training.minutes": 0.05 / 60})
     assert 0 < trained.steps < SMALL_RECIPE["training"]["steps"]
 
 
@@ -67,11 +67,11 @@ def test_an_interrupted_training_continues(tmp_path, corpus):
     with pytest.raises(
         TrainingStopped, match=r"Stopped during toy, model; everything is saved\. Run the same command to continue\."
     ):
-        toy_lab(tmp_path, corpus, on_event=on_event, stop=stop).train_model("model", settings, seconds=60)
-    trained = toy_lab(tmp_path, corpus).train_model("model", settings, seconds=60)
+        train(toy_lab(tmp_path, corpus, on_event=on_event, stop=stop), "model", settings)
+    trained = train(toy_lab(tmp_path, corpus), "model", settings)
     steps = [event["step"] for event in trained.events if event["event"] == "train"]
     assert steps == list(range(1, 31))
-    undisturbed = toy_lab(tmp_path / "other", corpus).train_model("model", settings, seconds=60)
+    undisturbed = train(toy_lab(tmp_path / "other", corpus), "model", settings)
     assert trained.perplexity == undisturbed.perplexity
 
 
@@ -82,14 +82,47 @@ def test_a_diverged_model_has_infinite_perplexity_and_empty_translations(tmp_pat
     assert lost.bleu([("a b", "B A")]) == 0
 
 
-def test_models_trained_in_parallel_equal_those_trained_alone(tmp_path, corpus):
-    settings = {**TOY, "training.steps": 4}
-    orders = {"one": (settings, 1), "two": (settings, 2)}
-    together = toy_lab(tmp_path, corpus).train_in_parallel(orders)
-    alone = toy_lab(tmp_path / "alone", corpus).train_model("two", settings, seconds=60, seed=2)
-    assert together["two"].perplexity == alone.perplexity
-    assert together["one"].perplexity != alone.perplexity
+def recipes(lab, names, **settings):
+    return {name: lab.build_recipe(name, {**TOY, "training.steps": 4, **settings}, seed=seed) for seed, name in names}
+
+
+NAMES = ((1, "one"), (2, "two"))
+
+
+def test_models_trained_in_parallel_equal_those_trained_in_turn(tmp_path, corpus):
+    parallel, serial = toy_lab(tmp_path / "parallel", corpus), toy_lab(tmp_path / "serial", corpus)
+    together = parallel.train_all(recipes(parallel, NAMES), at_once=2)
+    alone = serial.train_all(recipes(serial, NAMES))
+    assert {name: model.perplexity for name, model in together.items()} == {
+        name: model.perplexity for name, model in alone.items()
+    }
+    assert together["one"].perplexity != together["two"].perplexity
     assert {each.steps for each in together.values()} == {4}
+
+
+def test_progress_names_the_model_and_the_number_of_models_left(tmp_path, corpus):
+    events = []
+    lab = toy_lab(tmp_path, corpus, on_event=events.append)
+    train(lab, "one", {**TOY, "training.steps": 4}, seed=1)
+    events.clear()
+    lab.train_all(recipes(lab, (*NAMES, (3, "three"))))
+    steps = [event for event in events if isinstance(event, ProgressUpdate)]
+    assert steps[0] == ProgressUpdate("toy: training two (model 2 of 3), step", 1, 4)
+    assert steps[-1] == ProgressUpdate("toy: training three (model 3 of 3), step", 4, 4)
+    notices = [event.text for event in events if isinstance(event, Notice) and not event.serious]
+    assert [text.split(":")[1] for text in notices] == [" trained two", " trained three"]
+    assert [text.rpartition("; ")[2] for text in notices] == ["1 model left.", "0 models left."]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_models_are_left_out_if_the_budget_is_used_up_after_a_group(tmp_path, corpus, at_once):
+    events = []
+    lab = toy_lab(tmp_path, corpus, seconds=0.0, on_event=events.append)
+    models = lab.train_all(recipes(lab, (*NAMES, (3, "three"))), group=1, at_once=at_once)
+    assert len(models) == 1
+    assert events[-1] == Notice("toy: the budget is used up; 2 models left out.")
+    patient = toy_lab(tmp_path, corpus, seconds=1e9)
+    assert set(patient.train_all(recipes(patient, (*NAMES, (3, "three"))), group=1)) == {"one", "two", "three"}
 
 
 def test_a_failed_parallel_training_is_reported(tmp_path, corpus):
@@ -97,7 +130,28 @@ def test_a_failed_parallel_training_is_reported(tmp_path, corpus):
     lab.model_run("one").folder.parent.mkdir()
     lab.model_run("one").folder.write_text("in the way")
     with pytest.raises(UserError, match=r"Training one failed: .*one is a file.*one\.log"):
-        lab.train_in_parallel({"one": ({**TOY, "training.steps": 4}, 1)})
+        lab.train_all(recipes(lab, NAMES[:1]), at_once=2)
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "recurrent", "convs2s", "bytenet"])
+def test_a_recipe_of_the_laboratory_sets_what_a_training_would_choose(tmp_path, corpus, architecture):
+    recipe = toy_lab(tmp_path, corpus).build_recipe("model", {"model.architecture": architecture})
+    chosen = {
+        "schedule", "warmup", "batch_tokens", "rate", "clip", "validate_every", "checkpoint_every", "patience",
+        "validation_sample", "keep", "average", "steps", "label_smoothing", "accumulate",
+    }  # fmt: skip
+    assert chosen <= recipe.training.model_fields_set
+    assert "size" in recipe.tokenizer.model_fields_set
+    sizes = {"layers", "width", "dropout", "inner_width", "heads", "norm"} & set(type(recipe.model).model_fields)
+    assert sizes <= recipe.model.model_fields_set
+
+
+def test_the_speed_of_variants_is_measured_once(tmp_path, corpus):
+    variants = {"small": TOY, "wide": {**TOY, "model.width": 32}}
+    speed = toy_lab(tmp_path, corpus).measure_speed(variants)
+    assert list(speed.seconds_per_step) == ["small", "wide"]
+    assert min(*speed.seconds_per_step.values(), speed.overhead_seconds) > 0
+    assert toy_lab(tmp_path, corpus).measure_speed(variants) == speed
 
 
 def test_experiments_with_different_budgets_share_the_reference_model(tmp_path, corpus, trained, monkeypatch):

@@ -48,4 +48,16 @@ def test_the_experiment_writes_a_report(tmp_path, corpus, monkeypatch):
     lab = toy_lab(tmp_path, corpus, seconds=60)
     report = positions.run(lab)
     check_report(report, lab, tables=2, pictures=3)
-    assert set(report.results["scores"]) == {"sinusoidal", "learned", "none"}
+    assert set(report.results["scores"]) == {"sinusoidal", "learned"}  # there is no time for the third
+
+
+def test_models_that_have_not_learned_are_not_compared(tmp_path, corpus, monkeypatch):
+    shrink(monkeypatch, learned=False)
+    lab = toy_lab(tmp_path, corpus, seconds=32)
+    report = positions.run(lab)
+    check_report(report, lab, tables=2, pictures=2)  # what is known without training, and what models reached
+    assert "PE(pos + k) is a linear function" in report.findings[0]
+    assert report.findings[1:] == (
+        "Nothing was learned in this budget; it needs about 20 minutes (an estimate). Run it again with --budget 20m "
+        "--overwrite.",
+    )

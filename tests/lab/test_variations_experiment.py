@@ -2,10 +2,9 @@
 
 import pytest
 from small_lab import check_report, shrink
-from toy_lab import toy_lab
+from toy_lab import toy_lab, train
 
 from dragoman.lab import variations
-from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.variations import (
     VARIATIONS,
     compare_with_base,
@@ -28,9 +27,14 @@ def test_means_that_do_not_pass_students_test_do_not_differ():
     assert not is_significant((1.0, 0.1), (1.1, 0.1), 3)
     assert is_significant((1.0, 0.01), (1.1, 0.01), 3)
     assert not is_significant((1.0, 0.1), (1.2, 0.1), 3)  # 2.4 standard errors: chance alone does that once in fourteen
-    assert compare_with_base((1.0, 0.1), (1.1, 0.1)) == "no clear difference"
-    assert compare_with_base((1.0, 0.01), (1.1, 0.01)) == "better"
-    assert compare_with_base((1.2, 0.01), (1.1, 0.01)) == "worse"
+    assert compare_with_base((1.0, 0.1), (1.1, 0.1), 3) == "no clear difference"
+    assert compare_with_base((1.0, 0.01), (1.1, 0.01), 3) == "better"
+    assert compare_with_base((1.2, 0.01), (1.1, 0.01), 3) == "worse"
+
+
+def test_two_seeds_need_a_larger_difference_than_three():
+    assert is_significant((1.0, 0.03), (1.1, 0.03), 3)
+    assert not is_significant((1.0, 0.03), (1.1, 0.03), 2)
 
 
 def test_the_table_has_a_row_for_every_variation_and_marks_differences():
@@ -61,7 +65,7 @@ def test_every_variation_changes_the_named_settings_alone(tmp_path, corpus, vari
 def test_a_model_is_scored_once(tmp_path, corpus):
     lab = toy_lab(tmp_path, corpus)
     settings = {"tokenizer.kind": "words", "model.width": 16, "training.steps": 2, "training.threads": 1}
-    model = lab.train_model("base-1", settings, seconds=60)
+    model = train(lab, "base-1", settings)
     row = score_model(lab, "base-1", model, corpus.pairs("test"), settings)
     assert row["perplexity"] == model.perplexity
     assert row == score_model(lab, "base-1", None, [], settings)
@@ -69,21 +73,15 @@ def test_a_model_is_scored_once(tmp_path, corpus):
 
 def test_the_experiment_trains_every_variation_with_every_seed(tmp_path, corpus, monkeypatch):
     """The trainings run one after another here; test_laboratory.py runs some in parallel."""
-
-    def train_in_turn(lab, variants):
-        return {
-            name: lab.train_model(name, settings, seconds=60, seed=seed) for name, (settings, seed) in variants.items()
-        }
-
     shrink(monkeypatch)
     base = {**variations.BASE_SETTINGS, "model.width": 16, "model.inner_width": 16, "model.layers": 1}
     monkeypatch.setattr(variations, "BASE_SETTINGS", base)
     monkeypatch.setattr(variations, "VARIATIONS", VARIATIONS[:2])
-    monkeypatch.setattr(variations, "_affordable_steps", lambda _lab: 6)
-    monkeypatch.setattr(Laboratory, "train_in_parallel", train_in_turn)
-    lab = toy_lab(tmp_path, corpus)
+    monkeypatch.setattr(variations, "available_cores", lambda: 1)
+    lab = toy_lab(tmp_path, corpus, seconds=48)
     report = variations.run(lab)
     check_report(report, lab, tables=1, pictures=1)
     rows = report.results["rows"]
-    assert {name: len(scores) for name, scores in rows.items()} == {"base": 3, "1 head": 3}
-    assert len({row["perplexity"] for scores in rows.values() for row in scores}) == 6
+    assert {name: len(scores) for name, scores in rows.items()} == {"base": 2, "1 head": 2}
+    assert len({row["perplexity"] for scores in rows.values() for row in scores}) == 4
+    assert "4 models (2 variants, 2 seeds each), about 12 s each, 6 steps" in report.parts[1]

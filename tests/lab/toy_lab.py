@@ -22,3 +22,8 @@ def toy_lab(folder, corpus, *, seconds=10.0, on_event=lambda _event: None, stop=
     place = folder / name
     place.mkdir(parents=True, exist_ok=True)
     return Laboratory(name, place, folder, seconds, 1, corpus, on_event, stop or StopRequest(), 1.0, **more)
+
+
+def train(lab, name, settings, **more):
+    """Train one model with changed settings."""
+    return lab.train(lab.build_recipe(name, settings, **more), name)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dragoman.errors import UserError
 from dragoman.ibm1 import likely_links, link_posteriors
+from dragoman.lab.comparison import reference_refusal
 from dragoman.lab.corpus import SentencePairs
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.plots import add_colorbar, draw_heat_map, save_picture, subplots
@@ -52,7 +53,10 @@ _LinkRates = dict[str, float]  # error, precision and recall
 
 def run(lab: Laboratory) -> ExperimentReport:
     """Score every head of the cross-attention against gold links, or against those of IBM model 1 if there are none."""
-    model = lab.reference_model().translator
+    reference = lab.reference_model()
+    if refusal := reference_refusal(lab, reference):
+        return refusal
+    model = reference.translator
     count = max(_MIN_SENTENCES, int(_SENTENCES * min(lab.budget_seconds / _FULL_SECONDS, 4.0)))
     valid, test = (
         lab.measure_once(split, partial(_score_attention, lab, model, split, count), count=count) for split in _SPLITS
@@ -214,14 +218,16 @@ def _findings(results: Mapping[str, Json]) -> tuple[str, ...]:
     )
     ibm1 = "the links that IBM model 1 predicts in both directions"
     judge = "the gold alignment" if results["judge"] == "gold" else ibm1
-    diagonal = "" if baseline == "the diagonal" else f", the diagonal {baselines['the diagonal']['error']:.3f}"
+    others = dict.fromkeys((baseline, "the diagonal"))
+    without = " and ".join(f"{baselines[name]['error']:.3f} ({name})" for name in others)
     return (
-        f"The best weights on the validation sentences ({chosen}) have an alignment error rate of {best['error']:.3f} "
-        f"on the test sentences, compared with {judge} (precision {best['precision']:.3f}, recall "
-        f"{best['recall']:.3f}).",
-        f"Without attention: {baseline} {baselines[baseline]['error']:.3f}{diagonal}.",
-        f"The lowest error rate is {writing[0]:.3f} ({writing[1]}) at the step that generates a word, and "
-        f"{reading[0]:.3f} ({reading[1]}) one step later, when the word is the decoder's input.",
+        f"The weights that were chosen on the validation sentences ({chosen}) have an alignment error rate of "
+        f"{best['error']:.3f} on the test sentences, measured against {judge} (precision {best['precision']:.3f}, "
+        f"recall {best['recall']:.3f}).",
+        f"Without attention, the error rate is {without}.",
+        "If links are read from the weights of the step that generates a word, the lowest error rate on the test "
+        f"sentences is {writing[0]:.3f} ({writing[1]}); one step later, when that word is the decoder’s input, it is "
+        f"{reading[0]:.3f} ({reading[1]}).",
     )
 
 

@@ -11,8 +11,10 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from dragoman.evaluation.scores import compare_systems, score_translations
+from dragoman.lab.comparison import train_comparison
 from dragoman.lab.corpus import LengthRange, SentencePairs, bleu_in_range, format_range
-from dragoman.lab.laboratory import Laboratory, count_parameters
+from dragoman.lab.laboratory import Laboratory, TrainedModel, count_parameters, prepare_run
+from dragoman.lab.plan import Comparison
 from dragoman.lab.plots import Lines, add_shared_legend, draw_lines, save_picture, subplots
 from dragoman.model_config import MODEL_CONFIGS, ModelConfig
 from dragoman.models.architectures import build_model
@@ -47,22 +49,30 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 _TRANSFORMER, _NO_ATTENTION = "Transformer", "recurrent, no attention"
 RECURRENT_WITH_ATTENTION = [name for name in CONTENDERS if name.startswith("recurrent") and name != _NO_ATTENTION]
 _WIDTHS = range(16, 513, 2)  # from which the width of a model is chosen
-_OVERHEAD_SECONDS = 12.0  # per model, for preparing the data and translating the validation and test text
-_MIN_TRAINING_SHARE = 0.2  # of the time of a model
+_OPTIONAL = (  # left out in this order if time is short
+    ("averaged embeddings", "concatenated embeddings"),
+    ("recurrent, dot product", "recurrent, general", "recurrent, scaled dot product"),
+    ("dilated (ByteNet)",),
+    ("convolutional (ConvS2S)",),
+)
 _LENGTH_RANGES = 4  # of source lengths
 _SIGNIFICANCE = 0.05
 
 
 def run(lab: Laboratory) -> ExperimentReport:
     """Train every architecture for the same time and score its translations of test sentences."""
-    share = lab.budget_seconds / len(CONTENDERS)
-    seconds = max(_MIN_TRAINING_SHARE * share, share - _OVERHEAD_SECONDS)
-    pairs = lab.corpus.pairs("test")
-    vocabulary = len(lab.train_model("Transformer", {}, seconds=seconds).translator.target_tokenizer)
+    vocabulary = lab.measure_once(
+        "vocabulary", lambda: len(prepare_run(lab.build_recipe("speed", {})).target_tokenizer)
+    )
     parameters = count_settings_parameters({}, vocabulary, lab)
+    settings = {name: match_parameters(name, parameters, vocabulary, lab) for name in CONTENDERS}
+    trained = train_comparison(lab, Comparison(settings, equal="time", max_seeds=1, optional=_OPTIONAL))
+    if len(trained.learned) < 2:
+        return trained.refusal()
+    pairs = lab.corpus.pairs("test")
     rows = {
-        name: _train_and_score(lab, name, match_parameters(name, parameters, vocabulary, lab), seconds, pairs)
-        for name in CONTENDERS
+        name: _score_model(lab, name, trained.plan.settings(name), model, pairs)
+        for name, (model,) in trained.learned_models.items()
     }
     ranges = quantile_ranges(pairs)
     by_length = {
@@ -74,7 +84,8 @@ def run(lab: Laboratory) -> ExperimentReport:
     }
     header = ("model", *(f"{format_range(lengths)} words" for lengths in ranges))
     parts = (
-        _explanation(seconds, parameters),
+        _explanation(parameters),
+        *trained.parts(),
         _quality_table(rows),
         ReportTable(
             "BLEU by source length", header,
@@ -93,13 +104,13 @@ def run(lab: Laboratory) -> ExperimentReport:
     findings = _findings(rows, by_length, pairs, ranges)
     for name, row in rows.items():
         row["by_length"] = dict(zip(map(format_range, ranges), by_length[name], strict=True))
-    return ExperimentReport(findings, parts, {"contenders": rows, "seconds_each": seconds})
+    results = {"contenders": rows, "comparison": trained.results()}
+    return ExperimentReport((*findings, *trained.findings()), parts, results)
 
 
-def _train_and_score(
-    lab: Laboratory, name: str, settings: Mapping[str, Any], seconds: float, pairs: SentencePairs
+def _score_model(
+    lab: Laboratory, name: str, settings: Mapping[str, Any], model: TrainedModel, pairs: SentencePairs
 ) -> dict[str, Json]:
-    model = lab.train_model(name.replace(",", "").replace(" ", "-"), settings, seconds=seconds)
 
     def measure() -> Json:
         translations = model.translate_sources(pairs)
@@ -111,7 +122,7 @@ def _train_and_score(
             "flops_per_token": count_flops_per_token(config, len(source), len(model.translator.target_tokenizer)),
         }  # fmt: skip
 
-    scores = lab.measure_once(f"score {name}", measure, settings=dict(settings), seconds=seconds)
+    scores = lab.measure_once(f"score {name}", measure, settings=dict(settings))
     validations = [event for event in model.events if event["event"] == "validation" and "loss" in event]
     return {
         **scores,
@@ -182,11 +193,11 @@ def quantile_ranges(pairs: SentencePairs) -> list[LengthRange]:
 # Report
 
 
-def _explanation(seconds: float, parameters: int) -> str:
+def _explanation(parameters: int) -> str:
     return (
         f"All models have the same training text and vocabulary, about {parameters:,} parameters (the width is chosen "
-        f"accordingly) and {seconds:.0f} seconds of training on all cores. FLOPs are counted, not estimated: matrix "
-        "products of forward and backward pass, two operations per multiplication and addition."
+        "accordingly) and the same training time on all cores. FLOPs are counted, not estimated: those of the matrix "
+        "products in the forward and backward pass, where a multiplication with its addition counts as two."
     )
 
 
@@ -219,16 +230,17 @@ def _findings(
     rows: Mapping[str, dict[str, Json]], by_length: Mapping[str, list[float]], pairs: SentencePairs,
     ranges: Sequence[LengthRange],
 ) -> tuple[str, ...]:  # fmt: skip
-    best = min(RECURRENT_WITH_ATTENTION, key=lambda name: float(rows[name]["perplexity"]))
     ranked = sorted(rows, key=lambda name: -rows[name]["bleu"])
     scores = ", ".join(f"{name} {rows[name]['bleu']:.1f}" for name in ranked)
-    return (
-        f"BLEU after the same training time with the same number of parameters, best first: {scores}.",
-        _compare_by_bootstrap(_TRANSFORMER, best, rows, pairs),
-        _compare_by_bootstrap(best, _NO_ATTENTION, rows, pairs),
-        length_finding(_TRANSFORMER, best, by_length, ranges),
-        length_finding(best, _NO_ATTENTION, by_length, ranges),
-    )
+    findings = [f"BLEU after the same training time with the same number of parameters, best first: {scores}."]
+    recurrent = [name for name in RECURRENT_WITH_ATTENTION if name in rows]
+    if not recurrent:
+        return tuple(findings)
+    best = min(recurrent, key=lambda name: float(rows[name]["perplexity"]))
+    compared = [pair for pair in ((_TRANSFORMER, best), (best, _NO_ATTENTION)) if set(pair) <= rows.keys()]
+    findings += [_compare_by_bootstrap(*pair, rows, pairs) for pair in compared]
+    findings += [length_finding(*pair, by_length, ranges) for pair in compared]
+    return tuple(findings)
 
 
 def _compare_by_bootstrap(name: str, other: str, rows: Mapping[str, dict[str, Json]], pairs: SentencePairs) -> str:
@@ -248,7 +260,8 @@ def length_finding(name: str, other: str, by_length: Mapping[str, list[float]], 
     differences = [ours - theirs for ours, theirs in zip(by_length[name], by_length[other], strict=True)]
     grows = len(differences) > 1 and abs(differences[-1]) == max(map(abs, differences))
     return (
-        f"{name} compared with {other}: {format_number(differences[0], '+.1f')} BLEU on sentences of "
-        f"{format_range(ranges[0])} words, {format_number(differences[-1], '+.1f')} on those of "
-        f"{format_range(ranges[-1])}; the difference is {'' if grows else 'not '}largest for the longest."
+        f"The BLEU of {name} minus that of {other} is {format_number(differences[0], '+.1f')} on sentences of "
+        f"{format_range(ranges[0])} words and {format_number(differences[-1], '+.1f')} on sentences of "
+        f"{format_range(ranges[-1])} words; the difference is {'' if grows else 'not '}largest on the longest "
+        "sentences."
     )

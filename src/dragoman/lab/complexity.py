@@ -35,6 +35,7 @@ from dragoman.lab.layer_costs import (
 from dragoman.lab.plots import COLOURS, add_shared_legend, draw_lines, label_axes, save_picture, subplots
 from dragoman.malloc import keep_freed_memory
 from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
+from dragoman.tasks.events import Notice
 
 TITLE = "Table 1: cost per layer, sequential operations, path length"
 QUESTION = "How do the time and memory of a layer grow with length and width, and how long are gradient paths?"
@@ -65,6 +66,7 @@ def run(lab: Laboratory) -> ExperimentReport:
     keep_freed_memory()  # as in training; otherwise every call pays for the page faults of long sequences
     warm_up()
     budget = lab.budget_seconds
+    lab.on_event(Notice(f"{lab.name}: layers are timed for about {budget:.0f} s; no model is trained."))
     width = 256 if budget >= 240 else 128 if budget >= 30 else 32  # wide enough that products dominate, if time allows
     lengths = measure_rounds(
         lab, "length", _LENGTHS, lambda n: time_layers(n, width), _TIME_SHARES["lengths"] * budget, width
@@ -264,10 +266,10 @@ def _path_table(gradients: Json) -> ReportTable:
         f"steps, {half}", f"steps, {full}",
     )  # fmt: skip
     note = (
-        "Sequential: the longest chain of dependent operations in the autograd graph of one layer; over at most 2·r "
-        "positions, restricted attention is computed with a mask, in a shorter chain. Path: the number of layers until "
-        "the last output has a gradient with respect to the first input, and the steps on the way; one recurrent layer "
-        "takes one step per position."
+        "Sequential: the longest chain of dependent operations in the autograd graph of one layer. For at most 2·r "
+        "positions, restricted attention is computed with a mask, and the chain is shorter. Layers: how many layers "
+        "are needed until the last output has a gradient with respect to the first input. Steps: the operations on "
+        "that path; a recurrent layer makes one step per position, all other layers one step each."
     )
     return ReportTable("Sequential operations and path length", header, rows, note)
 

@@ -13,6 +13,7 @@ import numpy as np
 from dragoman.corpora.phrasebook import PhrasebookPair, phrasebook
 from dragoman.data.corpus import ParallelCorpus
 from dragoman.evaluation.scores import compare_systems, corpus_bleu
+from dragoman.lab.comparison import reference_refusal
 from dragoman.lab.corpus import SentencePairs
 from dragoman.lab.head_report import (
     ablation_findings,
@@ -73,7 +74,10 @@ def run(lab: Laboratory) -> ExperimentReport:
     """Find the best head for each relation, score it, and ablate heads one by one."""
     share = min(lab.budget_seconds / _FULL_SECONDS, 4.0)
     sizes = {name: max(fewest, int(size * share)) for name, (size, fewest) in _SAMPLE_SIZES.items()}
-    study = _HeadStudy(lab, lab.reference_model().translator, sizes)
+    reference = lab.reference_model()
+    if refusal := reference_refusal(lab, reference):
+        return refusal
+    study = _HeadStudy(lab, reference.translator, sizes)
     started_at = time.monotonic()
     relations = lab.measure_once("relations", study.measure_relations, **sizes)
     losses = ablations = None

@@ -17,9 +17,11 @@ from typing import Any
 
 import torch
 
-from dragoman.errors import TrainingDiverged, TrainingStopped, UserError
+from dragoman.errors import TrainingDiverged, TrainingStopped, UserError, format_count
 from dragoman.evaluation.scores import corpus_bleu
 from dragoman.lab.corpus import SplitCorpus
+from dragoman.lab.plan import Comparison, TrainingSpeed, plan_comparison
+from dragoman.malloc import keep_freed_memory
 from dragoman.model_config import ModelConfig
 from dragoman.model_files import read_tokenizers
 from dragoman.models.architectures import build_model
@@ -30,20 +32,30 @@ from dragoman.run import Run, read_metrics
 from dragoman.storage import make_directory, to_json, write_atomically
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.translate import Translator
-from dragoman.training.events import StopRequest, TrainingEvent, TrainingFinished, TrainingPlan
-from dragoman.training.loop import TrainingStep
-from dragoman.training.trainer import train
+from dragoman.training.events import StopRequest, TrainingEvent, TrainingFinished, TrainingPlan, ignore_event
+from dragoman.training.loop import TrainingStep, measure_seconds_per_step
+from dragoman.training.prepare import PreparedData, open_corpora, prepare_data
+from dragoman.training.trainer import Trainer, train
 
 # A small pre-norm model that learns the phrasebook in a minute or two. The inverse square root schedule does not depend
 # on the last step, so a training may end when its time is over. In so short a training, dropout only slows learning.
+# Every setting that a training would otherwise choose itself is set here.
 SMALL_RECIPE: dict[str, Any] = {
     "tokenizer": {"size": 3000},
     "model": {"layers": 2, "width": 128, "inner_width": 256, "heads": 4, "dropout": 0.0, "norm": "pre"},
     "training": {
-        "steps": 1_000_000, "batch_tokens": 1024, "rate": 0.005, "warmup": 100, "clip": 1.0, "validate_every": 100,
-        "validation_sample": 0, "checkpoint_every": 100, "keep": 5, "average": 3,
+        "steps": 1_000_000, "batch_tokens": 1024, "accumulate": 1, "schedule": "noam", "rate": 0.005, "warmup": 100,
+        "clip": 1.0, "label_smoothing": 0.1, "patience": 0, "validate_every": 100, "validation_sample": 0,
+        "checkpoint_every": 100, "keep": 5, "average": 3, "average_of": "last",
     },
 }  # fmt: skip
+
+_SPEED_ROUNDS = 3  # of which the fastest counts: other work on the machine only makes a round slower
+_SPEED_SHARE = 0.05  # of the budget, after which there are no further rounds
+_VALIDATIONS = 10  # of a training, of which the overhead consists besides preparation and scoring
+_SCORING_STEPS = 15  # that take as long as translating the validation and test text
+
+_PLANNED_SETTINGS = ("minutes", "warmup", "validate_every", "checkpoint_every")  # of the reference model
 
 FINISHED_FILE = "trained.json"  # in a run directory whose training is finished
 
@@ -142,33 +154,64 @@ class Laboratory:
         write_atomically(file, to_json({"what": depends_on, "value": value, "seconds": seconds}))
         return json.loads(json.dumps(value))
 
-    def train_model(
-        self,
-        name: str,
-        settings: Mapping[str, Any],
-        *,
-        seconds: float,
-        seed: int | None = None,
-        corpus: SplitCorpus | None = None,
-    ) -> TrainedModel:
-        """Train the small model with changed settings ({"model.heads": 1}), or load it if it is trained already."""
-        return self._load_or_train(self.build_recipe(name, settings, seconds=seconds, seed=seed, corpus=corpus), name)
+    def measure_speed(
+        self, variants: Mapping[str, Mapping[str, Any]], corpus: SplitCorpus | None = None
+    ) -> TrainingSpeed:
+        """Measure what a training of each variant costs, given as changed settings of the small model."""
+        recipes = {name: self.build_recipe("speed", settings, corpus=corpus) for name, settings in variants.items()}
+        settings = {name: dict(changed) for name, changed in variants.items()}
+        limit = _SPEED_SHARE * self.budget_seconds
+        stored = self.measure_once("speed", lambda: _measure_speed(recipes, limit), settings=settings)
+        return TrainingSpeed(**stored)
 
-    def train_in_parallel(self, variants: Mapping[str, tuple[Mapping[str, Any], int]]) -> dict[str, TrainedModel]:
-        """Train models, each with its settings and seed, one per core at a time."""
-        recipes = {
-            name: self.build_recipe(name, {**settings, "training.threads": 1}, seconds=0.0, seed=seed)
-            for name, (settings, seed) in variants.items()
-        }
-        missing = {name: recipe for name, recipe in recipes.items() if _load_finished(recipe) is None}
-        finished = len(recipes) - len(missing)
+    def train_all(
+        self, recipes: Mapping[str, Recipe], *, at_once: int = 1, group: int | None = None
+    ) -> dict[str, TrainedModel]:
+        """Train models under their labels, one after another or several at once; those already trained are loaded.
+
+        If the budget is used up after a whole `group` of models, the remaining ones are left out.
+        """
+        started_at = time.monotonic()
+        loaded = ((label, _load_finished(recipe)) for label, recipe in recipes.items())
+        models = {label: model for label, model in loaded if model is not None}
+        missing = {label: recipe for label, recipe in recipes.items() if label not in models}
+        train = self._train_in_turn if at_once == 1 else self._train_in_processes
+        for label, model in train(missing, len(recipes)):
+            models[label] = model
+            outcome = "diverged" if model.diverged else f"validation loss {model.validation_loss:.3f}"
+            left = len(recipes) - len(models)
+            self.on_event(
+                Notice(
+                    f"{self.name}: trained {label}: {outcome} after {format_count(model.steps, 'step')}; "
+                    f"{format_count(left, 'model')} left."
+                )
+            )
+            is_over = time.monotonic() - started_at >= self.budget_seconds
+            if group and left and len(models) % group == 0 and is_over:
+                self.on_event(Notice(f"{self.name}: the budget is used up; {format_count(left, 'model')} left out."))
+                break
+        return models
+
+    def train(self, recipe: Recipe, label: str) -> TrainedModel:
+        """Train a model, or load it if it is trained already."""
+        return _load_finished(recipe) or _mark_finished(recipe, diverged=self._train_to_the_end(recipe, label))
+
+    def _train_in_turn(self, recipes: Mapping[str, Recipe], total: int) -> Iterator[tuple[str, TrainedModel]]:
+        for number, (label, recipe) in enumerate(recipes.items(), total - len(recipes) + 1):
+            yield label, self.train(recipe, f"{label} (model {number} of {total})")
+
+    def _train_in_processes(self, recipes: Mapping[str, Recipe], total: int) -> Iterator[tuple[str, TrainedModel]]:
+        """Train one model per core at a time, each in a process with one thread."""
+
+        def on_start(running: list[str], waiting: int) -> None:
+            done = total - len(running) - waiting
+            self.on_event(ProgressUpdate(f"{self.name}: training {' and '.join(running)}; models trained", done, total))
+
         try:
-            for count, (name, code) in enumerate(_train_in_processes(missing, self.stop), finished + 1):
-                _mark_finished(missing[name], diverged=code == TrainingDiverged.exit_code)
-                self.on_event(ProgressUpdate(f"{self.name}: models trained", count, len(recipes)))
+            for label, code in _run_processes(recipes, self.stop, on_start):
+                yield label, _mark_finished(recipes[label], diverged=code == TrainingDiverged.exit_code)
         except TrainingStopped:
             raise _stop_error(self.name) from None
-        return {name: self._load_or_train(recipe, name) for name, recipe in recipes.items()}
 
     def model_run(self, name: str) -> Run:
         """Return the run directory of a model."""
@@ -179,18 +222,23 @@ class Laboratory:
         if self.given_run is not None:
             return TrainedModel(self.given_run)
         run = Run(self.root / "reference")
-        recipe = self.build_recipe("reference", {}, seconds=self.reference_seconds, run=run)
         if run.recipe_file.exists():  # another experiment may have trained it with another budget
-            minutes = run.read_recipe().training.minutes
-            recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"minutes": minutes})})
-        return self._load_or_train(recipe, "reference")
+            stored = run.read_recipe().training
+            settings = {f"training.{key}": getattr(stored, key) for key in _PLANNED_SETTINGS}
+        else:
+            comparison = Comparison({"reference": {}}, equal="time", max_seeds=1)
+            speed = self.measure_speed(comparison.variants)
+            plan = plan_comparison(comparison, speed, self.reference_seconds)
+            self.on_event(Notice(f"{self.name}, reference model: {plan}"))
+            settings = plan.settings("reference")
+        recipe = self.build_recipe("reference", settings, run=run)
+        return self.train(recipe, "the reference model")
 
     def build_recipe(
         self,
         name: str,
         settings: Mapping[str, Any],
         *,
-        seconds: float = 1.0,
         seed: int | None = None,
         corpus: SplitCorpus | None = None,
         run: Run | None = None,
@@ -203,39 +251,75 @@ class Laboratory:
         }  # fmt: skip
         table: dict[str, Any] = {
             "run": str(run or self.model_run(name)), "data": files,
-            "training": {"minutes": seconds / 60, "seed": self.seed if seed is None else seed},
+            "training": {"seed": self.seed if seed is None else seed},
         }  # fmt: skip
         for setting, value in settings.items():
             branch, _, key = setting.partition(".")
             table = merge_tables(table, {branch: {key: value}})
         return Recipe.from_table(table, origin=f"lab {self.name}", defaults=SMALL_RECIPE)
 
-    def _load_or_train(self, recipe: Recipe, name: str) -> TrainedModel:
-        return _load_finished(recipe) or _mark_finished(recipe, diverged=self._train_to_the_end(recipe, name))
-
-    def _train_to_the_end(self, recipe: Recipe, name: str) -> bool:
+    def _train_to_the_end(self, recipe: Recipe, label: str) -> bool:
         """Train, from a checkpoint if there is one, and return whether the training diverged."""
-        seconds, started_at, resume = int(60 * recipe.training.minutes), time.monotonic(), _can_resume(recipe)
+        config, started_at, resume = recipe.training, time.monotonic(), _can_resume(recipe)
+        seconds, description = int(60 * config.minutes), f"{self.name}: training {label}"
 
         def on_event(event: TrainingEvent | ProgressUpdate | TrainingPlan | TrainingFinished) -> None:
             nonlocal started_at
             match event:
                 case TrainingPlan():
-                    started_at = time.monotonic() - max(0.0, 60 * recipe.training.minutes - event.seconds_left)
-                case TrainingStep():
+                    started_at = time.monotonic() - max(0.0, 60 * config.minutes - event.seconds_left)
+                case TrainingStep() if seconds:
                     spent = min(int(time.monotonic() - started_at), seconds)
-                    self.on_event(ProgressUpdate(f"{self.name}: training {name}, seconds", spent, seconds))
+                    self.on_event(ProgressUpdate(f"{description}, seconds", spent, seconds))
+                case TrainingStep():
+                    self.on_event(ProgressUpdate(f"{description}, step", event.number, config.steps))
                 case Notice(serious=True):
-                    self.on_event(replace(event, text=f"{self.name}, {name}: {event.text}"))
+                    self.on_event(replace(event, text=f"{self.name}, {label}: {event.text}"))
 
         try:
             train(recipe, resume=resume, overwrite=not resume, on_event=on_event, stop=self.stop)
         except TrainingDiverged as error:
-            self.on_event(Notice(f"{self.name}, {name}: {error}", serious=True))
+            self.on_event(Notice(f"{self.name}, {label}: {error}", serious=True))
             return True
         except TrainingStopped:
-            raise _stop_error(f"{self.name}, {name}") from None
+            raise _stop_error(f"{self.name}, {label}") from None
         return False
+
+
+def prepare_run(recipe: Recipe) -> PreparedData:
+    """Prepare the data of a recipe without training; a vocabulary that the run has already is kept."""
+    run = Run(recipe.run)
+    make_directory(run.folder)
+    return prepare_data(run, recipe, *open_corpora(recipe), ignore_event)
+
+
+def _measure_speed(recipes: Mapping[str, Recipe], limit_seconds: float) -> dict[str, Json]:
+    """Return the values of a `TrainingSpeed`; the data is prepared once, and no parameters are updated.
+
+    After `limit_seconds` there is no further round of measurements.
+    """
+    started_at = time.monotonic()
+    data = prepare_run(next(iter(recipes.values())))
+    preparation_seconds = time.monotonic() - started_at
+    keep_freed_memory()  # as in training
+    rounds: dict[str, list[float]] = {name: [] for name in recipes}
+    for _ in range(_SPEED_ROUNDS):
+        if all(rounds.values()) and time.monotonic() - started_at > limit_seconds:
+            break
+        for name, recipe in recipes.items():
+            trainer = Trainer(Run(recipe.run), recipe, data)
+            rounds[name].append(
+                measure_seconds_per_step(
+                    trainer.model, trainer.objective, trainer.batches_of_step, recipe.training, pool=trainer.pool
+                )
+            )
+    seconds = {name: min(values) for name, values in rounds.items()}
+    started_at = time.monotonic()
+    trainer.validation_loss()
+    validation_seconds = time.monotonic() - started_at
+    scoring_seconds = _SCORING_STEPS * min(seconds.values())
+    overhead = preparation_seconds + _VALIDATIONS * validation_seconds + scoring_seconds
+    return {"seconds_per_step": seconds, "overhead_seconds": overhead}
 
 
 def _stop_error(where: str) -> TrainingStopped:
@@ -292,8 +376,13 @@ def read_json(file: Path) -> Json:
 # Several trainings at once: each is `dragoman train` in a process with one thread
 
 
-def _train_in_processes(recipes: Mapping[str, Recipe], stop: StopRequest) -> Iterator[tuple[str, int]]:
-    """Train all recipes, one per core at a time; yield the name and exit code of each that is finished or diverged."""
+def _run_processes(
+    recipes: Mapping[str, Recipe], stop: StopRequest, on_start: Callable[[list[str], int], None]
+) -> Iterator[tuple[str, int]]:
+    """Train all recipes, one per core at a time; yield the name and exit code of each that is finished or diverged.
+
+    `on_start` is called with the names of the running trainings and the number of those that wait.
+    """
     waiting, running = list(recipes), dict[str, subprocess.Popen[bytes]]()
     stop.deferred = True
     try:
@@ -301,6 +390,7 @@ def _train_in_processes(recipes: Mapping[str, Recipe], stop: StopRequest) -> Ite
             while waiting and len(running) < available_cores():
                 name = waiting.pop(0)
                 running[name] = _start_training(recipes[name])
+                on_start(list(running), len(waiting))
             for name in [name for name, process in running.items() if process.poll() is not None]:
                 code = running.pop(name).returncode
                 if code not in (0, TrainingDiverged.exit_code):

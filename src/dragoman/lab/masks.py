@@ -5,7 +5,6 @@ ordinary loop. Decoding is the same for all, since no token follows the last one
 """
 
 import math
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,17 +14,18 @@ from torch import Tensor
 
 from dragoman.errors import TrainingDiverged
 from dragoman.evaluation.scores import corpus_bleu
-from dragoman.lab.laboratory import Laboratory
+from dragoman.lab.comparison import TrainedComparison, announce_plan, unigram_loss
+from dragoman.lab.laboratory import Laboratory, prepare_run
+from dragoman.lab.plan import Comparison
 from dragoman.lab.plots import COLOURS, draw_lines, label_axes, save_picture, subplots
-from dragoman.lab.seeds import training_seconds
 from dragoman.models.attention import MultiHeadAttention, scaled_dot_product
 from dragoman.models.transformer import DecoderLayer, Transformer
+from dragoman.recipe import Recipe
 from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
-from dragoman.storage import make_directory
-from dragoman.training.events import ignore_event
+from dragoman.run import Run
+from dragoman.tasks.events import ProgressUpdate
 from dragoman.training.loop import build_adam
 from dragoman.training.metrics_log import running_mean
-from dragoman.training.prepare import open_corpora, prepare_data
 from dragoman.training.trainer import Trainer
 
 TITLE = "Section 3.2.3: the causal mask"
@@ -67,6 +67,12 @@ MASKS: dict[str, _MaskedSoftmax] = {
     "scores set to zero": zero_scores,
     "weights set to zero": zero_weights,
 }
+_COMPARISON = Comparison(
+    {name: {} for name in MASKS},
+    equal="steps",
+    max_seeds=1,
+    optional=(("weights set to zero",), ("scores set to zero",)),
+)
 
 
 class _CustomMaskAttention(MultiHeadAttention):
@@ -101,21 +107,34 @@ def _decoder_self_attention(model: Transformer) -> list[MultiHeadAttention]:
 
 
 def run(lab: Laboratory) -> ExperimentReport:
-    """Train with each mask for the same time, then translate with each model."""
-    seconds = training_seconds(lab.budget_seconds / len(MASKS))
+    """Train with each mask, then translate with each model."""
+    plan = announce_plan(lab, _COMPARISON)
+    recipe = lab.build_recipe("masks", plan.settings(_PAPER))
     results = {
         name: lab.measure_once(
-            masked_softmax.__name__, partial(_train_with_mask, lab, masked_softmax, seconds), seconds=seconds
+            MASKS[name].__name__,
+            partial(_train_with_mask, lab, recipe, MASKS[name], f"{name} (model {number} of {plan.models})"),
+            steps=plan.steps[name],
         )
-        for name, masked_softmax in MASKS.items()
+        for number, name in enumerate(plan.variants, start=1)
     }
-    parts = (_explanation(seconds), _table(results), _draw(lab, results), _sample_table(results))
-    return ExperimentReport(_findings(results), parts, {"masks": results, "seconds_each": seconds})
+    unigram = lab.measure_once("unigram loss", lambda: unigram_loss(recipe, lab.corpus))
+    # The model with the paper's mask is the control: with a wrong mask, a low loss does not mean that it has learned.
+    loss, steps = results[_PAPER]["validation loss, same mask"], len(results[_PAPER]["curve"])
+    control = TrainedComparison(plan, {_PAPER: [loss]}, {_PAPER: steps}, unigram)
+    if not control.learned:
+        return control.refusal(masks=results)
+    parts = (_EXPLANATION, *control.parts(), _table(results), _draw(lab, results), _sample_table(results))
+    return ExperimentReport(_findings(results), parts, {"masks": results, "comparison": control.results()})
 
 
-def _train_with_mask(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: float) -> Json:
-    trainer = _build_trainer(lab, masked_softmax, seconds)
-    curve = _train_for(trainer, seconds)
+def _train_with_mask(lab: Laboratory, recipe: Recipe, masked_softmax: _MaskedSoftmax, label: str) -> Json:
+    trainer = _build_trainer(lab, recipe, masked_softmax)
+    curve = []
+    with suppress(TrainingDiverged):
+        for step in trainer.steps():
+            curve.append((step.number, step.nll))  # without label smoothing
+            lab.on_event(ProgressUpdate(f"masks: training {label}, step", step.number, recipe.training.steps))
     pairs = lab.corpus.pairs("test")[:_TRANSLATED_SENTENCES]
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
     same_mask = trainer.validation_loss()
@@ -132,38 +151,21 @@ def _train_with_mask(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: f
     }
 
 
-def _build_trainer(lab: Laboratory, masked_softmax: _MaskedSoftmax, seconds: float) -> Trainer:
-    run = lab.model_run("masks")
-    make_directory(run.folder)
-    recipe = lab.build_recipe("masks", {}, seconds=seconds)
-    data = prepare_data(run, recipe, *open_corpora(recipe), ignore_event)  # the vocabulary is shared by all masks
-    trainer = Trainer(run, recipe, data, stop=lab.stop)
+def _build_trainer(lab: Laboratory, recipe: Recipe, masked_softmax: _MaskedSoftmax) -> Trainer:
+    data = prepare_run(recipe)  # the vocabulary is shared by all masks
+    trainer = Trainer(Run(recipe.run), recipe, data, stop=lab.stop)
     replace_decoder_masks(masked_softmax, cast(Transformer, trainer.model))
     trainer.optimizer = build_adam(trainer.model, recipe.training)
     return trainer
 
 
-def _train_for(trainer: Trainer, seconds: float) -> list[tuple[int, float]]:
-    """Train for so many seconds; return each step with its loss per token, without label smoothing."""
-    curve: list[tuple[int, float]] = []
-    deadline = time.monotonic() + seconds
-    with suppress(TrainingDiverged):
-        for step in trainer.steps():
-            curve.append((step.number, step.nll))
-            if time.monotonic() > deadline:
-                break
-    return curve
-
-
 # Report
 
-
-def _explanation(seconds: float) -> str:
-    return (
-        f"Four Transformers that differ only in the mask of the decoder’s self-attention, {seconds:.0f} seconds of "
-        "training each. In training, the decoder reads the whole target at once, and only the mask prevents it from "
-        "reading the token that it has to predict. In translation there are no later tokens to read."
-    )
+_EXPLANATION = (
+    "The models differ only in the mask of the decoder’s self-attention. In training, the decoder reads the whole "
+    "target at once, and only the mask prevents it from reading the token that it has to predict. In translation there "
+    "are no later tokens to read."
+)
 
 
 def _table(results: dict[str, Json]) -> ReportTable:

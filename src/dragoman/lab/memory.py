@@ -19,11 +19,13 @@ from torch import Tensor
 
 from dragoman.corpora.stories import PEOPLE, PLACES, SPLITS, THINGS, Story, stories, story_words
 from dragoman.errors import TrainingStopped, format_count
+from dragoman.lab.comparison import has_learned, nothing_learned
 from dragoman.lab.laboratory import Laboratory
 from dragoman.lab.memory_training import (
     EncodedStories,
     MemoryTrainingConfig,
     accuracy,
+    answer_loss,
     build_memory_network,
     build_vocabulary,
     encode_stories,
@@ -32,7 +34,7 @@ from dragoman.lab.memory_training import (
 )
 from dragoman.lab.plots import add_colorbar, draw_heat_map, label_axes, save_picture, subplots
 from dragoman.report import Cell, ExperimentReport, Json, ReportPart, ReportPicture, ReportTable
-from dragoman.tasks.events import ProgressUpdate
+from dragoman.tasks.events import Notice, ProgressUpdate
 
 TITLE = "Memory: several hops of attention over a story"
 QUESTION = "Does a question that depends on several sentences of a story need one hop per sentence?"
@@ -66,6 +68,8 @@ _BestNetworks = Mapping[_FactsAndHops, _NetworkResult]
 def run(lab: Laboratory) -> ExperimentReport:
     """Train all networks and report their answers and attention."""
     counts = story_counts(lab.budget_seconds)
+    plan = _describe_plan(lab.budget_seconds)
+    lab.on_event(Notice(f"{lab.name}: {plan}"))
     data = {facts: _StoryData(facts, counts, lab.seed) for facts in _FACT_COUNTS}
     baselines = {facts: lab.measure_once(f"facts-{facts}", data[facts].baselines, stories=counts) for facts in data}
     starts = {
@@ -73,6 +77,7 @@ def run(lab: Laboratory) -> ExperimentReport:
     }
     best = {key: max(trained, key=lambda start: float(start["valid"])) for key, trained in starts.items()}
     parts: tuple[ReportPart, ...] = (
+        plan,
         _accuracy_table(baselines, best, counts["test"]),
         _draw_accuracy(lab, baselines, best),
         _attention_table(baselines, best, counts["test"]),
@@ -83,7 +88,8 @@ def run(lab: Laboratory) -> ExperimentReport:
         "stories": counts, "baselines": {str(facts): baseline for facts, baseline in baselines.items()},
         "networks": [{"facts": facts, "hops": hops, "starts": each} for (facts, hops), each in starts.items()],
     }  # fmt: skip
-    return ExperimentReport(_findings(counts["test"], baselines, starts, best), parts, results)
+    minutes = _needed_minutes(lab.budget_seconds)
+    return ExperimentReport(_findings(counts["test"], baselines, starts, best, minutes), parts, results)
 
 
 # Budget
@@ -104,6 +110,21 @@ def training_seconds(facts: int, seconds: float) -> float:
     """Return the seconds of one training."""
     trainings = len(_HOP_COUNTS) * starts_within(seconds)
     return round(_TRAINING_SHARE * seconds * _TIME_SHARES[facts] / sum(_TIME_SHARES.values()) / trainings, 2)
+
+
+def _describe_plan(seconds: float) -> str:
+    """Return the plan: the number of networks and starts, and the time of a training."""
+    networks, starts = len(_FACT_COUNTS) * len(_HOP_COUNTS), starts_within(seconds)
+    times = [training_seconds(facts, seconds) for facts in (_FACT_COUNTS[0], _FACT_COUNTS[-1])]
+    return (
+        f"{networks} networks with up to {format_count(starts, 'start')} each, {times[0]:.1f}–{times[1]:.1f} s per "
+        "start; networks for the same number of facts are compared after the same training time."
+    )
+
+
+def _needed_minutes(seconds: float) -> int:
+    """Estimate the budget in which networks learn: that of docs/results.md, and at least twice the present one."""
+    return math.ceil(max(_FULL_SECONDS, 2 * seconds) / 60)
 
 
 # Training
@@ -130,11 +151,19 @@ class _StoryData:
         test = self.stories["test"]
         usual = Counter(story.answer for story in self.stories["train"]).most_common(1)[0][0]
         return {
+            "unigram loss": unigram_answer_loss(self.stories["train"], self.stories["valid"]),
             "usual": _share([story.answer == usual for story in test]),
             "last mention": _share([answer_by_last_mention(story) == story.answer for story in test]),
             "chance": sum(len(story.facts) / len(story.sentences) for story in test) / len(test),
             "story": asdict(test[_example_index(test)]),
         }
+
+
+def unigram_answer_loss(training: Sequence[Story], validation: Sequence[Story]) -> float:
+    """Return the validation loss of predicting every answer by its frequency in the training stories."""
+    counts = Counter(story.answer for story in training)
+    total = len(training) + len(counts) + 1  # add-one smoothing; one answer may be unknown
+    return -sum(math.log((counts[story.answer] + 1) / total) for story in validation) / len(validation)
 
 
 def _train_starts(lab: Laboratory, data: _StoryData, hops: int, counts: dict[str, int]) -> list[_NetworkResult]:
@@ -171,6 +200,7 @@ def _train_network(lab: Laboratory, data: _StoryData, config: MemoryTrainingConf
     words = {token: word for word, token in vocabulary.items()}
     return {
         "steps": curve[-1][0], "curve": curve, "valid": curve[-1][1], "test": accuracy(model, splits["test"]),
+        "loss": answer_loss(model, splits["valid"]),
         **supporting_fact_rates(weights, data.stories["test"]),
         "answer": words.get(int(answers[example]), ""), "weights": weights[example].tolist(),
     }  # fmt: skip
@@ -227,9 +257,12 @@ def _findings(
     baselines: dict[int, Json],
     starts: Mapping[_FactsAndHops, list[_NetworkResult]],
     best: _BestNetworks,
+    minutes: int,
 ) -> tuple[str, ...]:
-    findings = [accuracy_finding(facts, baselines[facts], best, test_count) for facts in _FACT_COUNTS]
+    findings = [accuracy_finding(facts, baselines[facts], best, test_count, minutes) for facts in _FACT_COUNTS]
     for facts in _FACT_COUNTS:
+        if _HOP_COUNTS[-1] not in _learned_hops(facts, baselines[facts], best):
+            continue
         network, chance = best[facts, _HOP_COUNTS[-1]], _format_percent(baselines[facts]["chance"])
         rates = zip(_HOP_COUNTS, network["hops"], strict=True)
         hops = ", ".join(f"{_format_percent(rate)} at hop {hop}" for hop, rate in rates)
@@ -247,24 +280,31 @@ def _findings(
     return tuple(findings)
 
 
-def accuracy_finding(facts: int, baseline: Json, best: _BestNetworks, test_count: int) -> str:
+def _learned_hops(facts: int, baseline: Json, best: _BestNetworks) -> list[int]:
+    """Return the numbers of hops whose network has learned."""
+    return [hops for hops in _HOP_COUNTS if has_learned(best[facts, hops]["loss"], baseline["unigram loss"])]
+
+
+def accuracy_finding(facts: int, baseline: Json, best: _BestNetworks, test_count: int, minutes: int) -> str:
     """Return a sentence on the accuracy by hops for one number of facts, and on what each further hop changes."""
-    rates = [best[facts, hops]["test"] for hops in _HOP_COUNTS]
-    values = zip(_HOP_COUNTS, rates, strict=True)
-    accuracies = ", ".join(f"{_format_percent(rate)} with {_format_hops(hops)}" for hops, rate in values)
-    if max(rates) > max(baseline["usual"], baseline["last mention"]):
-        gains = (
-            f"{hop} hop {describe_gain(before, after, test_count)}"
-            for hop, (before, after) in zip(("a second", "a third"), pairwise(rates), strict=True)
-        )
-        comparison = f"With the chosen starts, {', '.join(gains)}"
-    else:
-        comparison = "No network exceeds these baselines after its training time"
-    return (
-        f"Accuracy on questions that depend on {_FACT_NAMES[facts]}: {accuracies}; baselines: "
-        f"{_format_percent(baseline['usual'])} with the most frequent answer, "
-        f"{_format_percent(baseline['last mention'])} with the last mention. {comparison}."
+    subject, learned = f"Questions that depend on {_FACT_NAMES[facts]}", _learned_hops(facts, baseline, best)
+    if not learned:
+        return f"{subject}: {nothing_learned(minutes)}"
+    rates = {hops: best[facts, hops]["test"] for hops in learned}
+    accuracies = ", ".join(f"{_format_percent(rate)} with {_format_hops(hops)}" for hops, rate in rates.items())
+    finding = (
+        f"{subject}: accuracy {accuracies}; baselines: {_format_percent(baseline['usual'])} with the most frequent "
+        f"answer, {_format_percent(baseline['last mention'])} with the last mention."
     )
+    gains = [
+        f"{'a second' if more == 2 else 'a third'} hop {describe_gain(rates[fewer], rates[more], test_count)}"
+        for fewer, more in pairwise(_HOP_COUNTS)
+        if fewer in rates and more in rates
+    ]
+    if gains:
+        finding += f" With the chosen starts, {', '.join(gains)}."
+    others = [_format_hops(hops) for hops in _HOP_COUNTS if hops not in rates]
+    return f"{finding} Did not learn in this budget: {' and '.join(others)}." if others else finding
 
 
 def describe_gain(before: float, after: float, test_count: int) -> str:

@@ -131,3 +131,10 @@ def predict(model: MemoryNetwork, stories: EncodedStories) -> tuple[Tensor, Tens
 def accuracy(model: MemoryNetwork, stories: EncodedStories) -> float:
     """Return the share of questions that are answered correctly."""
     return float((predict(model, stories)[0] == stories.answer).double().mean())
+
+
+@torch.no_grad()
+def answer_loss(model: MemoryNetwork, stories: EncodedStories) -> float:
+    """Return the mean negative log-likelihood of the correct answers."""
+    logits, _ = model(stories.story, stories.question)
+    return float(F.cross_entropy(logits, stories.answer))

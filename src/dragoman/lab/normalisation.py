@@ -1,23 +1,18 @@
 """Section 3.1: layer and batch normalisation, after or before each sub-layer, at several depths."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from dragoman.bench.stats import SampleStats
-from dragoman.lab.laboratory import Laboratory, TrainedModel, perplexity
+from dragoman.lab.comparison import train_comparison
+from dragoman.lab.laboratory import Laboratory, TrainedModel
+from dragoman.lab.plan import Comparison
 from dragoman.lab.plots import line_picture
-from dragoman.lab.seeds import (
-    MIN_TRAINING_SECONDS,
-    comparison_phrase,
-    last_common_validation_step,
-    metric_curve,
-    over_seeds,
-    training_seconds,
-    validation_loss_at,
-)
+from dragoman.lab.seeds import comparison_phrase, metric_curve, over_seeds
 from dragoman.model_files import read_tokenizers
 from dragoman.models.architectures import build_model
 from dragoman.models.transducer import Source
@@ -42,80 +37,81 @@ NORMALISATIONS = {
 _PAPER, _LAYER_PRE = "layer, post (the paper)", "layer, pre"
 NARROW_SETTINGS: dict[str, Any] = {
     "model.width": 64, "model.inner_width": 128, "training.batch_tokens": 512, "training.rate": 0.003,
-    "training.validate_every": 25,
 }  # fmt: skip
+_DEPTHS = (2, 6, 12)  # the deeper ones only if time allows
+_LEARNING_STEPS = 400  # of the paper's normalisation; batches are half as large as those of the small model
 _BATCH_PAIRS = 64  # per batch whose gradient is measured
 _GRADIENT_BATCHES = 3  # over which gradients are averaged
 _STACKS = ("encoder", "decoder")
 
 
+def _variant_name(depth: int, kind: str) -> str:
+    """Return the name of a kind of normalisation at a depth."""
+    return f"{depth} layers, {kind}"
+
+
+def build_comparison() -> Comparison:
+    """Return the trainings: every kind at every depth."""
+    return Comparison(
+        {
+            _variant_name(depth, kind): {
+                **NARROW_SETTINGS, "model.layers": depth, "model.normalisation": normalisation, "model.norm": norm,
+            }
+            for depth in _DEPTHS
+            for kind, (normalisation, norm) in NORMALISATIONS.items()
+        },
+        equal="steps",
+        learning_steps=_LEARNING_STEPS,
+        max_seeds=2,
+        optional=tuple(tuple(_variant_name(depth, kind) for kind in NORMALISATIONS) for depth in _DEPTHS[:0:-1]),
+    )  # fmt: skip
+
+
 def run(lab: Laboratory) -> ExperimentReport:
     """Train every kind at every depth, and measure the gradients at the first step."""
-    depths, seeds, seconds = plan_depths(lab.budget_seconds)
-    findings, rows, trainings, curves, gradients = [], list[tuple[Cell, ...]](), [], {}, dict[str, Json]()
+    trained = train_comparison(lab, build_comparison())
+    depths = [depth for depth in _DEPTHS if _variant_name(depth, _PAPER) in trained.models]
+    gradients: dict[str, Json] = {
+        name: lab.measure_once(f"gradients of {name}", partial(_initial_gradients, lab, models[0]))
+        for name, models in trained.models.items()
+    }
+    gradient_finding = _gradient_finding(gradients, max(depths))
+    gradient_parts = (_draw_gradients(lab, gradients, max(depths)), _gradient_table(gradients))
+    if len(trained.learned) < 2:
+        return trained.refusal((gradient_finding,), gradient_parts, gradients=gradients)
+    findings, rows, curves = [], list[tuple[Cell, ...]](), {}
     for depth in depths:
         models = {
-            kind: [_train_model(lab, depth, kind, lab.seed + seed, seconds[depth]) for seed in range(seeds)]
+            kind: trained.models[name]
             for kind in NORMALISATIONS
+            if (name := _variant_name(depth, kind)) in trained.learned
         }
-        step = last_common_validation_step(model for trained in models.values() for model in trained)
-        perplexities = {
-            kind: over_seeds(trained, lambda model: perplexity(validation_loss_at(model, step)))  # noqa: B023
-            for kind, trained in models.items()
-        }
-        findings.append(depth_finding(depth, step, perplexities))
-        curves[f"{depth} layers"] = {
-            kind: metric_curve(trained[0], "validation", "loss") for kind, trained in models.items()
-        }
-        for kind, trained in models.items():
-            steps = over_seeds(trained, lambda model: model.steps)
-            final = over_seeds(trained, lambda model: model.perplexity)
-            rows.append((kind, depth, f"{steps:,.0f}", step, f"{perplexities[kind]:,.2f}", f"{final:,.2f}"))
-            trainings.append(_training_result(depth, kind, trained, step))
-            gradients[f"{depth} layers, {kind}"] = lab.measure_once(
-                f"gradients-{depth}-{'-'.join(NORMALISATIONS[kind])}",
-                lambda model=trained[0]: _initial_gradients(lab, model),  # type: ignore[misc]
-                depth=depth,
-            )
-    header = ("normalisation", "layers", "steps", "compared step", "perplexity there", "final perplexity")
+        perplexities = {kind: over_seeds(same, lambda model: model.perplexity) for kind, same in models.items()}
+        steps = trained.plan.steps[_variant_name(depth, _PAPER)]
+        if len(models) > 1:
+            findings.append(depth_finding(depth, steps, perplexities))
+        rows += [(kind, depth, steps, f"{value:,.2f}") for kind, value in perplexities.items()]
+        curves[f"{depth} layers"] = {kind: metric_curve(same[0], "validation", "loss") for kind, same in models.items()}
+    header = ("normalisation", "layers", "steps", "perplexity")
     parts = (
-        _explanation(seconds, seeds),
+        _EXPLANATION,
+        *trained.parts(),
         ReportTable("Validation perplexity per token", header, rows),
         line_picture(
             lab.folder / "curves.png", "Validation loss of each kind and depth (first seed).", curves,
             x_label="step", y_label="validation loss, nats per token", height=3.4,
         ),
-        _draw_gradients(lab, gradients, max(depths)),
-        _gradient_table(gradients),
+        *gradient_parts,
     )  # fmt: skip
-    findings.append(_gradient_finding(gradients, max(depths)))
-    return ExperimentReport(tuple(findings), parts, {"trainings": trainings, "gradients": gradients})
+    trainings = [_training_result(name, models) for name, models in trained.models.items()]
+    results = {"trainings": trainings, "gradients": gradients, "comparison": trained.results()}
+    return ExperimentReport((*findings, *trained.findings(), gradient_finding), parts, results)
 
 
-def plan_depths(budget_seconds: float) -> tuple[tuple[int, ...], int, dict[int, float]]:
-    """Return the depths, the number of seeds, and the seconds per training at each depth; deeper models get more."""
-    depths = (2, 6, 12) if budget_seconds >= 300 else (2, 6) if budget_seconds >= 90 else (1, 3)
-    weights = {depth: depth + 4.0 for depth in depths}
-
-    def seconds(depth: int, seeds: int) -> float:
-        share = weights[depth] / sum(weights.values())
-        return training_seconds(budget_seconds / (len(NORMALISATIONS) * seeds) * share)
-
-    seeds = 2 if seconds(depths[0], 2) >= MIN_TRAINING_SECONDS else 1
-    return depths, seeds, {depth: seconds(depth, seeds) for depth in depths}
-
-
-def _train_model(lab: Laboratory, depth: int, kind: str, seed: int, seconds: float) -> TrainedModel:
-    normalisation, norm = NORMALISATIONS[kind]
-    settings = {**NARROW_SETTINGS, "model.layers": depth, "model.normalisation": normalisation, "model.norm": norm}
-    return lab.train_model(f"{depth}-{normalisation}-{norm}-{seed}", settings, seconds=seconds, seed=seed)
-
-
-def _training_result(depth: int, kind: str, models: list[TrainedModel], step: int) -> dict[str, Json]:
+def _training_result(name: str, models: list[TrainedModel]) -> dict[str, Json]:
     return {
-        "layers": depth, "kind": kind, "step": step,
-        "validation_loss": over_seeds(models, lambda model: validation_loss_at(model, step)).to_json(),
-        "steps": [model.steps for model in models], "diverged": [model.diverged for model in models],
+        "variant": name, "steps": [model.steps for model in models], "diverged": [model.diverged for model in models],
+        "validation_loss": over_seeds(models, lambda model: model.validation_loss).to_json(),
         "curves": [metric_curve(model, "validation", "loss") for model in models],
     }  # fmt: skip
 
@@ -167,18 +163,15 @@ def _gradient_norm(layer: nn.Module) -> float:
 # Report
 
 
-def _explanation(seconds: Mapping[int, float], seeds: int) -> str:
-    times = ", ".join(f"{value:.0f} seconds with {depth} layers" for depth, value in seconds.items())
-    return (
-        f"Width {NARROW_SETTINGS['model.width']}, the same number of layers in encoder and decoder, the same learning "
-        f"rate for all (peak {NARROW_SETTINGS['training.rate']}). Training time: {times}; seeds: {seeds}. Kinds differ "
-        "in steps per second (batch normalisation cannot divide a batch among threads), so perplexities are compared "
-        "at the last step at which all kinds of a depth were validated."
-    )
+_EXPLANATION = (
+    f"Width {NARROW_SETTINGS['model.width']}, the same number of layers in encoder and decoder, the same learning "
+    f"rate for all (peak {NARROW_SETTINGS['training.rate']}). Kinds differ in steps per second (batch normalisation "
+    "cannot divide a batch among threads), so they are compared after the same number of steps."
+)
 
 
 def _draw_gradients(lab: Laboratory, gradients: Mapping[str, Json], depth: int) -> ReportPicture:
-    kinds = {kind: gradients[f"{depth} layers, {kind}"] for kind in NORMALISATIONS}
+    kinds = {kind: gradients[_variant_name(depth, kind)] for kind in NORMALISATIONS}
     panels = {
         stack: {kind: (range(1, len(norms[stack]) + 1), norms[stack]) for kind, norms in kinds.items()}
         for stack in _STACKS
@@ -199,7 +192,7 @@ def _gradient_table(gradients: dict[str, Json]) -> ReportTable:
 
 
 def _gradient_finding(gradients: Mapping[str, Json], depth: int) -> str:
-    post, pre = (gradients[f"{depth} layers, {kind}"]["decoder"] for kind in (_PAPER, _LAYER_PRE))
+    post, pre = (gradients[_variant_name(depth, kind)]["decoder"] for kind in (_PAPER, _LAYER_PRE))
     return (
         f"At the first step, in a decoder of {depth} layers, the gradient norm of the last layer is "
         f"{post[-1] / post[0]:.2f} times that of the first with post-norm, and {pre[-1] / pre[0]:.2f} times with "
@@ -207,15 +200,17 @@ def _gradient_finding(gradients: Mapping[str, Json], depth: int) -> str:
     )
 
 
-def depth_finding(depth: int, step: int, perplexities: Mapping[str, SampleStats]) -> str:
-    """Return a sentence that compares all kinds at one depth with the paper's."""
-    values = "; ".join(f"{kind} {perplexities[kind]:,.2f}" for kind in NORMALISATIONS)
-    if len(perplexities[_PAPER].values) < 2:
-        comparison = "Each kind was trained once, so differences may be due to chance"
-    else:
-        comparison = "; ".join(
-            f"{kind} is {comparison_phrase(perplexities[kind], perplexities[_PAPER])} the paper’s"
-            for kind in NORMALISATIONS
-            if kind != _PAPER
-        )
-    return f"Perplexity with {depth} layers at step {step}: {values}. {comparison[0].upper()}{comparison[1:]}."
+def depth_finding(depth: int, steps: int, perplexities: Mapping[str, SampleStats]) -> str:
+    """Return a sentence that compares the kinds that have learned at one depth with the paper's."""
+    values = "; ".join(f"{kind} {value:,.2f}" for kind, value in perplexities.items())
+    finding = f"Perplexity with {depth} layers after {steps:,} steps: {values}."
+    if max(len(value.values) for value in perplexities.values()) < 2:
+        return f"{finding} Each kind was trained once, so differences may be due to chance."
+    if _PAPER not in perplexities:
+        return finding
+    comparison = "; ".join(
+        f"{kind} is {comparison_phrase(value, perplexities[_PAPER])} the paper’s"
+        for kind, value in perplexities.items()
+        if kind != _PAPER
+    )
+    return f"{finding} {comparison[0].upper()}{comparison[1:]}."

@@ -7,12 +7,14 @@ import numpy.typing as npt
 import torch
 
 from dragoman.bench.stats import SampleStats
+from dragoman.lab.comparison import TrainedComparison, train_comparison
 from dragoman.lab.corpus import LengthRange, SentencePairs, SplitCorpus, bleu_in_range, format_range, is_in_range
 from dragoman.lab.laboratory import Laboratory, TrainedModel
+from dragoman.lab.plan import Comparison
 from dragoman.lab.plots import COLOURS, add_colorbar, draw_lines, label_axes, line_picture, save_picture, subplots
-from dragoman.lab.seeds import SeedPlan, comparison_phrase, plan_seeds, seed_statistics, train_variants
+from dragoman.lab.seeds import chance_sentence, comparison_phrase, seed_statistics
 from dragoman.models.positions import sinusoids
-from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable
+from dragoman.report import Cell, ExperimentReport, Json, ReportPart, ReportPicture, ReportTable
 
 TITLE = "Section 3.5: positional encoding"
 QUESTION = "What do the sinusoids look like, and do they help with sentences longer than any seen in training?"
@@ -25,7 +27,10 @@ CLAIM = (
 _POSITIONS, _WIDTH = 50, 128  # of the heat map
 _OFFSETS = (1, 2, 5, 10, 50)  # k of the linear maps
 _FITTED_POSITIONS = 400  # to which the maps are fitted
-_KINDS = ("sinusoidal", "learned", "none")  # the first is the paper's
+_PAPER = "sinusoidal"
+_COMPARISON = Comparison(
+    {kind: {"model.positions": kind} for kind in (_PAPER, "learned", "none")}, equal="steps", optional=(("none",),)
+)
 _SEEN_SHARE = 0.5  # of the training sentences: those short enough to be trained on
 _MIN_SENTENCES = 20  # per range of lengths, for a meaningful BLEU
 
@@ -38,32 +43,31 @@ def run(lab: Laboratory) -> ExperimentReport:
     maps = lab.measure_once("maps", lambda: [offset_map_errors(offset) for offset in _OFFSETS])
     cut = median_length_cut(lab.corpus)
     short = lab.corpus.filter_shorter_than(cut, lab.folder / "short")
-    seed_plan = plan_seeds(lab.budget_seconds, len(_KINDS), lab.seed)
-    variants = {kind: (kind, {"model.positions": kind}) for kind in _KINDS}
-    models = train_variants(lab, variants, seed_plan, corpus=short)
+    findings: tuple[str, ...] = (_map_finding(maps),)
+    parts: tuple[ReportPart, ...] = (_draw_sinusoids(lab), _draw_products(lab), _map_table(maps))
+    trained = train_comparison(lab, _COMPARISON, corpus=short)
+    if len(trained.learned) < 2:
+        return trained.refusal(findings, parts, maps=maps, cut=cut)
     pairs = lab.corpus.pairs("test")
     ranges = seen_and_unseen_ranges(pairs, cut)
     scores = {
         kind: [
             _score_model(lab, f"bleu-{kind}-{seed}", model, pairs, ranges) | {"seed": seed}
-            for seed, model in zip(seed_plan.seeds, models[kind], strict=True)
+            for seed, model in zip(trained.plan.seeds, models, strict=True)
         ]
-        for kind in _KINDS
+        for kind, models in trained.learned_models.items()
     }
     bleu = {
         kind: [seed_statistics(values) for values in zip(*(row["bleu"] for row in rows), strict=True)]
         for kind, rows in scores.items()
     }
-    steps = {kind: seed_statistics([row["steps"] for row in rows]) for kind, rows in scores.items()}
-    parts = (
-        _draw_sinusoids(lab), _draw_products(lab), _map_table(maps), _explanation(cut, seed_plan),
-        _length_table(bleu, steps, pairs, ranges, cut), _draw_lengths(lab, bleu, ranges, cut),
+    findings += (*trained.findings(), *_length_findings(bleu, ranges, cut))
+    parts += (
+        _explanation(cut, trained), *trained.parts(), _length_table(bleu, trained, pairs, ranges, cut),
+        _draw_lengths(lab, bleu, ranges, cut),
     )  # fmt: skip
-    results = {
-        "maps": maps, "cut": cut, "ranges": [list(lengths) for lengths in ranges], "scores": scores,
-        "seconds_each": seed_plan.seconds,
-    }  # fmt: skip
-    return ExperimentReport(_findings(maps, bleu, ranges, cut), parts, results)
+    results = {"maps": maps, "cut": cut, "ranges": [list(lengths) for lengths in ranges], "scores": scores}
+    return ExperimentReport(findings, parts, {**results, "comparison": trained.results()})
 
 
 # Sinusoids
@@ -195,20 +199,21 @@ def _map_table(maps: Json) -> ReportTable:
     return ReportTable("The linear map from PE(pos) to PE(pos + k)", header, rows, note)
 
 
-def _explanation(cut: int, seed_plan: SeedPlan) -> str:
+def _explanation(cut: int, trained: TrainedComparison) -> str:
     return (
-        f"Three kinds of positions, trained on sentences of fewer than {cut} words and tested on all lengths. "
-        f"{seed_plan} Sentences are not split before translation; by default, a sentence longer than any in training "
-        "is split. Learned positions exist beyond the longest training sentence, but are untrained there."
+        f"Models with different positions are trained on sentences of fewer than {cut} words and tested on all "
+        f"lengths. {chance_sentence(len(trained.plan.seeds))} Sentences are not split before translation; by default, "
+        "a sentence longer than any in training is split. Learned positions exist beyond the longest training "
+        "sentence, but are untrained there."
     )
 
 
 def _length_table(
-    bleu: _BleuByLength, steps: dict[str, SampleStats], pairs: SentencePairs, ranges: list[LengthRange], cut: int
+    bleu: _BleuByLength, trained: TrainedComparison, pairs: SentencePairs, ranges: list[LengthRange], cut: int
 ) -> ReportTable:
     names = (f"{format_range(lengths)} words{'' if lengths[1] < cut else ' (unseen)'}" for lengths in ranges)
     rows: list[tuple[Cell, ...]] = [
-        (kind, f"{steps[kind]:,.0f}", *(f"{sample:,.1f}" for sample in samples)) for kind, samples in bleu.items()
+        (kind, trained.steps[kind], *(f"{sample:,.1f}" for sample in samples)) for kind, samples in bleu.items()
     ]
     counts = (sum(is_in_range(source, lengths) for source, _ in pairs) for lengths in ranges)
     rows.append(("sentences", None, *counts))
@@ -233,23 +238,30 @@ def _draw_lengths(lab: Laboratory, bleu: _BleuByLength, ranges: list[LengthRange
     return save_picture(figure, lab.folder / "lengths.png", caption)
 
 
-def _findings(maps: Json, bleu: _BleuByLength, ranges: list[LengthRange], cut: int) -> tuple[str, ...]:
+def _map_finding(maps: Json) -> str:
     worst = max(maps, key=lambda row: row["recovered"])
-    findings = [
+    return (
         "PE(pos + k) is a linear function of PE(pos): the map fitted by least squares has an error of at most "
         f"{worst['recovered']:.1e} (k = {worst['offset']}) at the {_FITTED_POSITIONS} fitted positions; the exact "
         f"rotation has an error of at most {max(row['exact'] for row in maps):.1e} at twice as many positions."
-    ]
+    )
+
+
+def _length_findings(bleu: _BleuByLength, ranges: list[LengthRange], cut: int) -> list[str]:
+    """Compare the paper's positions with each other kind, for seen lengths and for longer ones."""
+    findings = []
     seen = [index for index, lengths in enumerate(ranges) if lengths[1] < cut]
     unseen = [index for index, lengths in enumerate(ranges) if lengths[1] >= cut]
     for indices, name in ((seen[-1:], "seen in training"), (unseen[:1], "longer"), (unseen[1:][-1:], "the longest")):
         for index in indices:
-            sinusoidal, *others = (bleu[kind][index] for kind in _KINDS)
-            values = ", ".join(f"{bleu[kind][index]:,.1f} {kind}" for kind in _KINDS)
-            comparison = " and ".join(
-                f"{comparison_phrase(sinusoidal, other, less_is_better=False)} {kind}"
-                for kind, other in zip(_KINDS[1:], others, strict=True)
-            )
-            words = f"{format_range(ranges[index])} words ({name})"
-            findings.append(f"BLEU at {words}: {values}. Sinusoidal is {comparison}.")
-    return tuple(findings)
+            values = ", ".join(f"{samples[index]:,.1f} {kind}" for kind, samples in bleu.items())
+            finding = f"BLEU at {format_range(ranges[index])} words ({name}): {values}."
+            if _PAPER in bleu:
+                comparison = " and ".join(
+                    f"{comparison_phrase(bleu[_PAPER][index], samples[index], less_is_better=False)} {kind}"
+                    for kind, samples in bleu.items()
+                    if kind != _PAPER
+                )
+                finding += f" Sinusoidal is {comparison}."
+            findings.append(finding)
+    return findings

@@ -1,22 +1,24 @@
 """Section 3.2.1: why dot products are divided by √d_k."""
 
 import math
+from collections.abc import Mapping
+from statistics import mean
 
 import torch
 from torch import Tensor
 
 from dragoman.bench.stats import SampleStats
+from dragoman.lab.comparison import TrainedComparison, train_comparison
 from dragoman.lab.laboratory import Laboratory, TrainedModel
+from dragoman.lab.plan import Comparison
 from dragoman.lab.plots import draw_lines, line_picture, save_picture, subplots
 from dragoman.lab.seeds import (
-    common_steps,
+    chance_sentence,
     compare_variants,
     metric_curve,
     over_seeds,
-    plan_seeds,
     seed_columns,
     seed_results,
-    train_variants,
     training_curves,
 )
 from dragoman.report import ExperimentReport, Json, ReportPicture, ReportTable
@@ -34,64 +36,95 @@ _KEY_WIDTHS = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _QUERIES, _KEYS = 500, 64  # random vectors per width; each query has keys of its own
 _SCORES = {"scaled": "scaled_dot", "not scaled": "dot"}
 _HEADS = 2
-_AVERAGED_STEPS = 20  # before the compared step, over which the training loss is averaged
+_AVERAGED_STEPS = 20  # the last ones, over which the training loss is averaged
+
+
+def _variant_name(key_width: int, scores: str) -> str:
+    return f"d_k = {key_width}, {scores}"
+
+
+def build_comparison() -> Comparison:
+    """Return the trainings: narrow and wide keys, with and without scaling."""
+    return Comparison(
+        {
+            _variant_name(width, name): {"model.heads": _HEADS, "model.key_width": width, "model.score": score}
+            for width in TRAINED_KEY_WIDTHS
+            for name, score in _SCORES.items()
+        },
+        equal="steps",
+        optional=(tuple(_variant_name(min(TRAINED_KEY_WIDTHS), name) for name in _SCORES),),
+    )
 
 
 def run(lab: Laboratory) -> ExperimentReport:
     """Measure random dot products and their softmax, then train with and without scaling."""
     rows = lab.measure_once("softmax", lambda: [random_softmax_statistics(width, lab.seed) for width in _KEY_WIDTHS])
-    variants = {
-        (width, name): (
-            f"{score}-{width}",
-            {"model.heads": _HEADS, "model.key_width": width, "model.score": score},
-        )
-        for width in TRAINED_KEY_WIDTHS
-        for name, score in _SCORES.items()
-    }
-    seed_plan = plan_seeds(lab.budget_seconds, len(variants), lab.seed)
-    models = train_variants(lab, variants, seed_plan)
-    findings, cells, trainings, curves = list(_softmax_findings(rows)), [], [], {}
-    for width in TRAINED_KEY_WIDTHS:
-        trained = {name: models[width, name] for name in _SCORES}
-        step = common_steps(model for same in trained.values() for model in same)
-        losses = {name: _training_losses(same, step) for name, same in trained.items()}
-        findings.append(compare_variants(f"Training loss at d_k = {width} after {step} steps", losses))
-        curves[f"d_k = {width}"] = training_curves(trained)
-        for name, same in trained.items():
-            diverged = sum(model.diverged for model in same)
-            cells.append((f"d_k = {width}, {name}", step, f"{losses[name]:,.3f}", *seed_columns(same), diverged))
-            variant = {"d_k": width, "score": _SCORES[name], "training_loss": losses[name].to_json()}
-            trainings.append({**variant, **seed_results(same)})
-    header = ("scores", "compared step", "training loss at that step", "steps", "final validation loss", "diverged")
-    note = (
-        f"Losses in nats per token; the training loss is the mean over {_AVERAGED_STEPS} steps. The number of steps "
-        f"in the same time differs between trainings. {seed_plan}"
-    )
-    parts = (
-        _softmax_table(rows),
-        _draw_softmax(lab, rows),
-        ReportTable("Training with and without scaling", header, cells, note),
-        line_picture(
-            lab.folder / "training.png",
-            "Training loss with and without scaling, for narrow and for wide keys (first seed).",
-            curves, x_label="step", y_label="training loss, nats per token", height=3.8, markers=False,
-        ),
-    )  # fmt: skip
+    findings, parts = _softmax_findings(rows), (_softmax_table(rows), _draw_softmax(lab, rows))
+    trained = train_comparison(lab, build_comparison())
+    if len(trained.learned) < 2:
+        return trained.refusal(findings, parts, softmax=rows)
+    losses = {name: _training_losses(models) for name, models in trained.learned_models.items()}
     results = {
-        "softmax": rows, "training": trainings, "seconds_each": seed_plan.seconds, "seeds": list(seed_plan.seeds),
+        "softmax": rows, "comparison": trained.results(),
+        "training": [
+            {"variant": name, "training_loss": losses[name].to_json(), **seed_results(trained.models[name])}
+            for name in losses
+        ],
     }  # fmt: skip
-    return ExperimentReport(tuple(findings), parts, results)
+    return ExperimentReport(
+        (*findings, *trained.findings(), *_training_findings(losses, trained)),
+        (*parts, *trained.parts(), _training_table(losses, trained), _draw_training(lab, trained)),
+        results,
+    )
 
 
-def _training_losses(models: list[TrainedModel], step: int) -> SampleStats:
-    """Return the mean training loss of the last steps up to this one; variants differ in steps per second."""
+def _training_losses(models: list[TrainedModel]) -> SampleStats:
+    """Return the mean training loss of the last steps."""
 
     def loss(model: TrainedModel) -> float:
-        steps, losses = metric_curve(model, "train", "nll")
-        window = [loss for at, loss in zip(steps, losses, strict=True) if step - _AVERAGED_STEPS < at <= step]
-        return math.inf if model.diverged or not window else sum(window) / len(window)
+        _, losses = metric_curve(model, "train", "nll")
+        return math.inf if model.diverged or not losses else mean(losses[-_AVERAGED_STEPS:])
 
     return over_seeds(models, loss)
+
+
+def _training_findings(losses: Mapping[str, SampleStats], trained: TrainedComparison) -> list[str]:
+    """Compare the scores with and without scaling for each width of which both models have learned."""
+    findings = []
+    for width in TRAINED_KEY_WIDTHS:
+        names = {score: _variant_name(width, score) for score in _SCORES}
+        if all(name in losses for name in names.values()):
+            steps = trained.plan.steps[names["scaled"]]
+            both = {score: losses[name] for score, name in names.items()}
+            findings.append(compare_variants(f"Training loss at d_k = {width} after {steps:,} steps", both))
+    return findings
+
+
+def _training_table(losses: Mapping[str, SampleStats], trained: TrainedComparison) -> ReportTable:
+    rows = [
+        (name, f"{loss:,.3f}", *seed_columns(models := trained.models[name]), sum(model.diverged for model in models))
+        for name, loss in losses.items()
+    ]
+    header = ("scores", "training loss", "steps", "final validation loss", "diverged")
+    note = (
+        f"Losses in nats per token; the training loss is the mean of the last {_AVERAGED_STEPS} steps. "
+        f"{chance_sentence(len(trained.plan.seeds))}"
+    )
+    return ReportTable("Training with and without scaling", header, rows, note)
+
+
+def _draw_training(lab: Laboratory, trained: TrainedComparison) -> ReportPicture:
+    curves = training_curves(trained.learned_models)
+    panels = {
+        f"d_k = {width}": {score: curves[name] for score in _SCORES if (name := _variant_name(width, score)) in curves}
+        for width in TRAINED_KEY_WIDTHS
+    }
+    return line_picture(
+        lab.folder / "training.png",
+        "Training loss with and without scaling, for narrow and for wide keys (first seed).",
+        {title: lines for title, lines in panels.items() if lines},
+        x_label="step", y_label="training loss, nats per token", height=3.8, markers=False,
+    )  # fmt: skip
 
 
 # Random vectors

@@ -1,30 +1,25 @@
 """Section 5.3: the learning rate of equation 3, and the effect of its warm-up."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from dragoman.bench.stats import SampleStats
+from dragoman.lab.comparison import TrainedComparison, has_learned, train_comparison
 from dragoman.lab.laboratory import Laboratory, TrainedModel
+from dragoman.lab.plan import Comparison
 from dragoman.lab.plots import draw_lines, line_picture, save_picture, subplots
 from dragoman.lab.seeds import (
+    chance_sentence,
     compare_variants,
-    last_common_validation_step,
     metric_curve,
     over_seeds,
-    plan_seeds,
     seed_columns,
     seed_results,
-    train_variants,
     training_curves,
-    validation_loss_at,
 )
-from dragoman.model_files import read_tokenizers
 from dragoman.recipe import TrainingConfig
-from dragoman.report import Cell, ExperimentReport, ReportPicture, ReportTable
-from dragoman.text.tokenizer import Tokenizer
-from dragoman.tokens import END
+from dragoman.report import ExperimentReport, ReportFormula, ReportPicture, ReportTable
 from dragoman.training.schedule import schedule
 
 TITLE = "Section 5.3: the learning rate and its warm-up"
@@ -34,6 +29,11 @@ CLAIM = (
     "step. The paper does not report training without warm-up."
 )
 
+EQUATION = ReportFormula(
+    "<i>lrate</i> = <i>d</i><sub>model</sub><sup>−0.5</sup> · min(<i>step</i><sup>−0.5</sup>, "
+    "<i>step</i> · <i>warmup_steps</i><sup>−1.5</sup>)",
+    "(3)",
+)
 PAPER_SETTINGS = {  # d_model and warm-up
     f"d_model {width}, warm-up {warmup:,}": (width, warmup) for width, warmup in ((512, 4000), (512, 8000), (256, 4000))
 }
@@ -46,46 +46,37 @@ _PEAK_RATE = 0.002
 # As in the paper: post-norm, no clipping.
 COMMON_SETTINGS: dict[str, Any] = {
     "model.norm": "post", "model.layers": _LAYERS, "model.width": _WIDTH, "model.inner_width": 2 * _WIDTH,
-    "training.batch_tokens": 512, "training.clip": 0.0, "training.validate_every": 50,
+    "training.batch_tokens": 512, "training.clip": 0.0,
 }  # fmt: skip
 _NOAM_WARMUP, _NOAM_COLD = f"equation 3, warm-up {_WARMUP}", "equation 3 without warm-up"
 _CONSTANT_WARMUP = f"constant {_PEAK_RATE:.2g} after warm-up {_WARMUP}"
 _CONSTANT_COLD = f"constant {_PEAK_RATE:.2g} from the first step"
 _VARIANTS: dict[str, dict[str, Any]] = {
-    _NOAM_WARMUP: {"training.rate": _PEAK_RATE, "training.warmup": _WARMUP},
+    _NOAM_WARMUP: {"training.schedule": "noam", "training.rate": _PEAK_RATE, "training.warmup": _WARMUP},
     # The same rates from step _WARMUP on:
-    _NOAM_COLD: {"training.rate": _PEAK_RATE * _WARMUP**0.5, "training.warmup": 1},
+    _NOAM_COLD: {"training.schedule": "noam", "training.rate": _PEAK_RATE * _WARMUP**0.5, "training.warmup": 1},
     _CONSTANT_WARMUP: {"training.rate": _PEAK_RATE, "training.warmup": _WARMUP, "training.schedule": "constant"},
     _CONSTANT_COLD: {"training.rate": _PEAK_RATE, "training.warmup": 1, "training.schedule": "constant"},
 }
 
 
+_LEARNING_STEPS = 600  # with warm-up; small batches and post-norm make it learn more slowly than the small model
+
+
+def build_comparison() -> Comparison:
+    """Return the trainings: equation 3 and a constant rate, with and without warm-up."""
+    return Comparison(
+        {name: {**COMMON_SETTINGS, **settings} for name, settings in _VARIANTS.items()},
+        equal="steps",
+        learning_steps=_LEARNING_STEPS,
+        optional=((_CONSTANT_WARMUP, _CONSTANT_COLD),),
+    )
+
+
 def run(lab: Laboratory) -> ExperimentReport:
     """Draw the learning rate for the paper's settings, then train with and without warm-up."""
-    seed_plan = plan_seeds(lab.budget_seconds, len(_VARIANTS), lab.seed)
-    variants = {
-        name: (str(number), {**COMMON_SETTINGS, **settings})
-        for number, (name, settings) in enumerate(_VARIANTS.items())
-    }
-    models = train_variants(lab, variants, seed_plan)
-    unigram_loss = lab.measure_once("unigram loss", lambda: _unigram_loss(lab, models[_NOAM_WARMUP][0]))
-    step = last_common_validation_step(model for trained in models.values() for model in trained)
-    losses, outcomes, rows, trainings = {}, {}, list[tuple[Cell, ...]](), []
-    for name, trained in models.items():
-        losses[name] = over_seeds(trained, lambda model: validation_loss_at(model, step))
-        outcomes[name] = [training_outcome(model, unigram_loss) for model in trained]
-        rows.append((name, f"{losses[name]:,.3f}", *seed_columns(trained), "; ".join(sorted(set(outcomes[name])))))
-        settings, loss = {**COMMON_SETTINGS, **_VARIANTS[name]}, losses[name].to_json()
-        variant = {"variant": name, "settings": settings, "outcomes": outcomes[name], "validation_loss_compared": loss}
-        trainings.append({**variant, **seed_results(trained)})
-    header = ("learning rate", f"validation loss at step {step}", "steps", "final validation loss", "outcome")
-    note = (
-        f"Losses in nats per token. {seed_plan} Post-norm, {_LAYERS} layers, width {_WIDTH}, no clipping. Equation 3 "
-        f"is scaled to a peak of {_PEAK_RATE}; without warm-up it starts at {_PEAK_RATE * _WARMUP**0.5:.2g}, falls "
-        f"with the inverse square root of the step, and equals the rate with warm-up from step {_WARMUP} on. The "
-        f"unigram loss, that of predicting every token by its frequency, is {unigram_loss:.2f}."
-    )
     parts = (
+        EQUATION,
         line_picture(
             lab.folder / "rates.png",
             "Equation 3: the learning rate rises linearly during the warm-up, then falls with the inverse square root.",
@@ -93,32 +84,25 @@ def run(lab: Laboratory) -> ExperimentReport:
             x_label="step", y_label="learning rate", height=4.0, markers=False,
         ),
         _peak_table(),
-        ReportTable("Training with and without warm-up", header, rows, note),
-        _draw_trainings(lab, models, unigram_loss),
     )  # fmt: skip
-    results = {
-        "unigram_loss": unigram_loss, "trainings": trainings, "compared_step": step,
-        "seconds_each": seed_plan.seconds, "seeds": list(seed_plan.seeds),
-    }  # fmt: skip
-    return ExperimentReport(_findings(losses, step, outcomes, unigram_loss), parts, results)
-
-
-# Outcomes of trainings
-
-
-def _unigram_loss(lab: Laboratory, model: TrainedModel) -> float:
-    """Return the validation loss of predicting every token by its frequency in the training text."""
-    recipe = model.run.read_recipe()
-    _, tokenizer = read_tokenizers(model.run, recipe.tokenizer.joint)
-    counts = _count_tokens(tokenizer, lab.corpus.pairs("train"))
-    total = sum(counts.values()) + len(tokenizer)  # add-one smoothing
-    tokens = _count_tokens(tokenizer, lab.corpus.pairs("valid"))
-    loss = -sum(count * math.log((counts[token] + 1) / total) for token, count in tokens.items())
-    return loss / sum(tokens.values())
-
-
-def _count_tokens(tokenizer: Tokenizer, pairs: list[tuple[str, str]]) -> Counter[int]:
-    return Counter(token for _, target in pairs for token in (*tokenizer.encode(target), END))
+    trained = train_comparison(lab, build_comparison())
+    if not trained.learned:
+        return trained.refusal(parts=parts)
+    losses = {name: over_seeds(models, lambda model: model.validation_loss) for name, models in trained.models.items()}
+    outcomes = {
+        name: [training_outcome(model, trained.unigram_loss) for model in models]
+        for name, models in trained.models.items()
+    }
+    trainings = [
+        {"variant": name, "settings": {**COMMON_SETTINGS, **_VARIANTS[name]}, "outcomes": outcomes[name],
+         **seed_results(models)}
+        for name, models in trained.models.items()
+    ]  # fmt: skip
+    return ExperimentReport(
+        _findings(losses, trained, outcomes),
+        (*parts, *trained.parts(), _training_table(trained, outcomes), _draw_trainings(lab, trained)),
+        {"trainings": trainings, "comparison": trained.results()},
+    )
 
 
 def training_outcome(model: TrainedModel, unigram_loss: float) -> str:
@@ -128,6 +112,8 @@ def training_outcome(model: TrainedModel, unigram_loss: float) -> str:
         return "diverged, loss not finite"
     if loss >= unigram_loss:
         return "stuck, not better than unigram frequencies"
+    if not has_learned(loss, unigram_loss):
+        return "hardly better than unigram frequencies"
     _, losses = metric_curve(model, "validation", "loss")
     if loss > min(losses) + 0.5:
         return "ended more than 0.5 nats above its best loss"
@@ -152,18 +138,33 @@ def _peak_table() -> ReportTable:
     return ReportTable("Peaks of equation 3", ("setting", "peak at step", "peak rate", "rate at step 100,000"), rows)
 
 
-def _draw_trainings(lab: Laboratory, models: Mapping[str, list[TrainedModel]], unigram_loss: float) -> ReportPicture:
+def _training_table(trained: TrainedComparison, outcomes: Mapping[str, list[str]]) -> ReportTable:
+    rows = [
+        (name, *seed_columns(models), "; ".join(sorted(set(outcomes[name])))) for name, models in trained.models.items()
+    ]
+    note = (
+        f"Losses in nats per token. {chance_sentence(len(trained.plan.seeds))} Post-norm, {_LAYERS} layers, width "
+        f"{_WIDTH}, no clipping. Equation 3 is scaled to a peak of {_PEAK_RATE}; without warm-up it starts at "
+        f"{_PEAK_RATE * _WARMUP**0.5:.2g}, falls with the inverse square root of the step, and equals the rate with "
+        f"warm-up from step {_WARMUP} on. The unigram loss, that of predicting every token by its frequency, is "
+        f"{trained.unigram_loss:.2f}."
+    )
+    header = ("learning rate", "steps", "final validation loss", "outcome")
+    return ReportTable("Training with and without warm-up", header, rows, note)
+
+
+def _draw_trainings(lab: Laboratory, trained: TrainedComparison) -> ReportPicture:
     figure, (axes,) = subplots(height=4.4)
-    curves = training_curves(models)
+    curves = training_curves(trained.models)
     draw_lines(axes, curves, x_label="step", y_label="training loss, nats per token", markers=False)
-    axes.axhline(unigram_loss, color="0.4", linestyle=":", linewidth=1)
-    axes.set_ylim(0, 1.6 * unigram_loss)
+    axes.axhline(trained.unigram_loss, color="0.4", linestyle=":", linewidth=1)
+    axes.set_ylim(0, 1.6 * trained.unigram_loss)
     caption = "Training loss with and without warm-up (first seed). Dotted: the unigram loss."
     return save_picture(figure, lab.folder / "warmup.png", caption)
 
 
 def _findings(
-    losses: Mapping[str, SampleStats], step: int, outcomes: Mapping[str, list[str]], unigram_loss: float
+    losses: Mapping[str, SampleStats], trained: TrainedComparison, outcomes: Mapping[str, list[str]]
 ) -> tuple[str, ...]:
     compared = (
         ("Equation 3", _NOAM_WARMUP, _NOAM_COLD),
@@ -173,10 +174,12 @@ def _findings(
     return (
         *(
             compare_variants(
-                f"{rate}, validation loss at step {step}",
+                f"{rate}, validation loss after {trained.plan.steps[warm]:,} steps",
                 {f"with {_WARMUP} steps of warm-up": losses[warm], "without": losses[cold]},
             )
             for rate, warm, cold in compared
+            if {warm, cold} <= set(trained.learned)
         ),
-        f"At the end (the unigram loss is {unigram_loss:.2f}): {'; '.join(final)}.",
+        *trained.findings(),
+        f"At the end (the unigram loss is {trained.unigram_loss:.2f}): {'; '.join(final)}.",
     )

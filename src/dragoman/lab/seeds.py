@@ -1,70 +1,25 @@
-"""Trainings repeated with several seeds: how many a budget allows, and how variants compare."""
+"""Trainings repeated with several seeds: statistics, comparisons and curves."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from dragoman.bench.stats import SampleStats
-from dragoman.lab.corpus import SplitCorpus
-from dragoman.lab.laboratory import Laboratory, TrainedModel
+from dragoman.lab.laboratory import TrainedModel
 from dragoman.report import Json
 from dragoman.training.metrics_log import running_mean
 
-TRAINING_OVERHEAD_SECONDS = 8.0  # per training, for preparing the data, validation and scoring
-MIN_TRAINING_SECONDS = 12.0  # a shorter training is not repeated with a second seed
-
-_Key = TypeVar("_Key")
 _MetricCurve = tuple[list[float], list[float]]  # steps and values
 
 
-@dataclass(frozen=True)
-class SeedPlan:
-    """The seeds with which every variant is trained, and the seconds of each training."""
-
-    seeds: tuple[int, ...]
-    seconds: float
-
-    def __str__(self) -> str:
-        count = len(self.seeds)
-        times = f"with {count} seeds" if count > 1 else "once"
-        sentence = f"Each variant was trained {times}, {self.seconds:.0f} seconds per training, on all cores."
-        if count == 1:
-            return sentence
-        odds = math.comb(2 * count, count) // 2
-        chance = f"By chance alone, all {count} trainings of one variant beat all of another in one of {odds}"
-        return f"{sentence} {chance} comparisons."
-
-
-def plan_seeds(budget_seconds: float, variants: int, first_seed: int, max_seeds: int = 3) -> SeedPlan:
-    """Divide a budget among variants: as many seeds as leave every training a sensible length, at least one."""
-    seconds = {count: training_seconds(budget_seconds / (variants * count)) for count in range(1, max_seeds + 1)}
-    count = max([count for count in seconds if seconds[count] >= MIN_TRAINING_SECONDS], default=1)
-    return SeedPlan(tuple(range(first_seed, first_seed + count)), seconds[count])
-
-
-def train_variants(
-    lab: Laboratory,
-    variants: Mapping[_Key, tuple[str, Mapping[str, Any]]],
-    seed_plan: SeedPlan,
-    corpus: SplitCorpus | None = None,
-) -> dict[_Key, list[TrainedModel]]:
-    """Train every variant, given as a folder name and changed settings, with every seed of a plan."""
-    return {
-        key: [
-            lab.train_model(f"{name}-{seed}", settings, seconds=seed_plan.seconds, seed=seed, corpus=corpus)
-            for seed in seed_plan.seeds
-        ]
-        for key, (name, settings) in variants.items()
-    }
-
-
-def training_seconds(share_seconds: float) -> float:
-    """Return the time of a training without its overhead, at least a quarter of its share."""
-    return round(max(share_seconds - TRAINING_OVERHEAD_SECONDS, share_seconds / 4), 2)
-
-
 # Statistics
+
+
+def chance_sentence(seeds: int) -> str:
+    """Return a sentence on how often a difference for all seeds is due to chance."""
+    if seeds == 1:
+        return "Each variant was trained once, so differences may be due to chance."
+    odds = math.comb(2 * seeds, seeds) // 2
+    return f"By chance alone, all {seeds} trainings of one variant beat all of another in one of {odds} comparisons."
 
 
 def seed_statistics(values: Sequence[float]) -> SampleStats:
@@ -111,8 +66,8 @@ def compare_variants(quantity: str, variants: Mapping[str, SampleStats]) -> str:
         return f"{values}; with one training per variant, the difference may be due to chance."
     if not _is_disjoint(first, second):
         return f"{values}; no clear difference, because the ranges over seeds overlap."
-    better = name if first.median < second.median else other_name
-    return f"{values}; better for all {fewest} seeds: {better}."
+    better, worse = (name, other_name) if first.median < second.median else (other_name, name)
+    return f"{values}; every training “{better}” is better than every training “{worse}”."
 
 
 def _is_disjoint(first: SampleStats, second: SampleStats) -> bool:
@@ -132,24 +87,3 @@ def training_curves(models: Mapping[str, Sequence[TrainedModel]]) -> dict[str, _
     """Return the smoothed training loss of the first seed of each variant."""
     curves = {name: metric_curve(trained[0], "train", "nll") for name, trained in models.items()}
     return {name: (steps, running_mean(values)) for name, (steps, values) in curves.items()}
-
-
-def common_steps(models: Iterable[TrainedModel]) -> int:
-    """Return the number of steps that all trainings have made, diverged ones left out."""
-    return min((model.steps for model in models if not model.diverged), default=0)
-
-
-def last_common_validation_step(models: Iterable[TrainedModel]) -> int:
-    """Return the last step at which all trainings that did not diverge were validated, or else their common steps."""
-    finished = [model for model in models if not model.diverged]
-    validated = [set(map(int, metric_curve(model, "validation", "loss")[0])) for model in finished]
-    return max(set.intersection(*validated) if validated else (), default=common_steps(finished))
-
-
-def validation_loss_at(model: TrainedModel, step: int) -> float:
-    """Return the validation loss at a step, or at the last validation before it."""
-    if model.diverged:
-        return math.inf
-    steps, losses = metric_curve(model, "validation", "loss")
-    before = [loss for at, loss in zip(steps, losses, strict=True) if at <= step]
-    return before[-1] if before else losses[0] if losses else math.inf

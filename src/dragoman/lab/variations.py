@@ -1,15 +1,15 @@
 """Table 3: variations of the Transformer, one setting changed at a time, scaled down to the budget."""
 
-import re
-import time
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-from dragoman.lab.architectures import count_flops_per_token
+from dragoman.lab.comparison import TrainedComparison, train_comparison
 from dragoman.lab.corpus import SentencePairs
 from dragoman.lab.laboratory import Laboratory, TrainedModel
+from dragoman.lab.plan import Comparison
 from dragoman.lab.plots import COLOURS, label_axes, save_picture, subplots
 from dragoman.processes import available_cores
 from dragoman.report import Cell, ExperimentReport, Json, ReportPicture, ReportTable, format_number
@@ -22,9 +22,11 @@ CLAIM = (
     "positions give nearly the same results as sinusoids (E)."
 )
 
+_BASE = "base"
 BASE_SETTINGS: dict[str, Any] = {
     "model.layers": 2, "model.width": 64, "model.inner_width": 256, "model.heads": 4, "training.schedule": "linear",
     "training.batch_tokens": 512, "training.validate_every": 1_000_000, "training.average": 1,
+    "training.threads": 1,
 }  # fmt: skip
 
 
@@ -38,7 +40,7 @@ class _Variation:
 
 
 VARIATIONS = (
-    _Variation("", "base", {}),
+    _Variation("", _BASE, {}),
     _Variation("A", "1 head", {"model.heads": 1}),
     _Variation("A", "2 heads", {"model.heads": 2}),
     _Variation("A", "8 heads", {"model.heads": 8}),
@@ -61,53 +63,48 @@ _GROUPS = {
     "": "", "A": "heads, the same total width", "B": "smaller keys", "C": "size", "D": "regularisation",
     "E": "positions",
 }  # fmt: skip
-_SEEDS = 3
-_STUDENT_T = 2.78  # at 95 % with 2 · (3 − 1) degrees of freedom
-_OVERHEAD_SECONDS = 9.0  # per model, for starting, preparing the data and translating
-_MIN_STEPS = 20
-_PILOT_STEPS = 60
+_OPTIONAL = (  # left out in this order if time is short
+    ("2 heads", "8 heads"),
+    ("keys of 8 (d_k)", "inner width 128 (d_ff)", "inner width 512 (d_ff)"),
+    ("width 32 (d_model)", "dropout 0.3", "label smoothing 0.2"),
+    ("1 layer (N)", "4 layers (N)", "width 128 (d_model)"),
+)
+_STUDENT_T = {2: 4.30, 3: 2.78}  # at 95 %, by the number of seeds, with 2 · (seeds − 1) degrees of freedom
+_LEARNING_STEPS = 300  # batches are half as large as those of the small model
 
 _Rows = Mapping[str, Sequence[dict[str, Json]]]  # the scores of each variation, one per seed
 
 
+def build_comparison() -> Comparison:
+    """Return the trainings: every variation with two or three seeds, one model per core at a time."""
+    names = [variation.name for variation in VARIATIONS]
+    return Comparison(
+        {variation.name: {**BASE_SETTINGS, **variation.settings} for variation in VARIATIONS},
+        equal="steps",
+        learning_steps=_LEARNING_STEPS,
+        min_seeds=min(_STUDENT_T),
+        max_seeds=max(_STUDENT_T),
+        optional=tuple(tuple(name for name in group if name in names) for group in _OPTIONAL),
+        at_once=available_cores(),
+    )
+
+
 def run(lab: Laboratory) -> ExperimentReport:
     """Train every variation with several seeds for the same number of steps."""
-    steps = lab.measure_once("steps", lambda: _affordable_steps(lab))
+    trained = train_comparison(lab, build_comparison())
+    if _BASE not in trained.learned or len(trained.learned) < 2:
+        return trained.refusal()
     pairs = lab.corpus.pairs("test")
-    trainings = {  # all variations with one seed before any with the next
-        f"{re.sub('[()]', '', variation.name).replace(' ', '-')}-{seed + 1}": (variation, lab.seed + seed)
-        for seed in range(_SEEDS)
-        for variation in VARIATIONS
+    rows = {
+        name: [
+            score_model(lab, f"{name} {seed}", model, pairs, trained.plan.settings(name))
+            for seed, model in zip(trained.plan.seeds, models, strict=True)
+        ]
+        for name, models in trained.learned_models.items()
     }
-    models = lab.train_in_parallel(
-        {
-            name: ({**BASE_SETTINGS, **variation.settings, "training.steps": steps}, seed)
-            for name, (variation, seed) in trainings.items()
-        }
-    )
-    rows: dict[str, list[dict[str, Json]]] = {variation.name: [] for variation in VARIATIONS}
-    for name, (variation, _) in trainings.items():
-        settings = {**variation.settings, "training.steps": steps}
-        rows[variation.name].append(score_model(lab, name, models[name], pairs, settings))
-    parts = (_explanation(steps), variations_table(rows), _draw(lab, rows))
-    return ExperimentReport(variation_findings(rows), parts, {"steps": steps, "rows": rows})
-
-
-def _affordable_steps(lab: Laboratory) -> int:
-    """Return the number of steps that all models can make within the budget, by the speed of short trainings."""
-    started_at = time.monotonic()
-    settings = {**BASE_SETTINGS, "training.steps": _PILOT_STEPS}
-    pilots = lab.train_in_parallel(
-        {f"pilot-{core + 1}": (settings, lab.seed + core) for core in range(available_cores())}
-    )
-    vocabulary = len(pilots["pilot-1"].translator.target_tokenizer)
-    configs = (lab.build_recipe("none", {**BASE_SETTINGS, **variation.settings}).model for variation in VARIATIONS)
-    flops = [count_flops_per_token(config, vocabulary, vocabulary) for config in configs]
-    costs = [max(1.0, cost / flops[0]) for cost in flops]  # relative to the base
-    core_seconds = (lab.budget_seconds - (time.monotonic() - started_at)) * available_cores()
-    seconds_per_step = max(pilot.seconds / max(pilot.steps, 1) for pilot in pilots.values())
-    training_seconds = core_seconds - _SEEDS * len(VARIATIONS) * _OVERHEAD_SECONDS
-    return max(_MIN_STEPS, int(training_seconds / (_SEEDS * sum(costs) * seconds_per_step)))
+    parts = (_explanation(trained), *trained.parts(), variations_table(rows), _draw(lab, rows))
+    findings = (*variation_findings(rows), *trained.findings())
+    return ExperimentReport(findings, parts, {"rows": rows, "comparison": trained.results()})
 
 
 def score_model(
@@ -127,41 +124,42 @@ def score_model(
 # Report
 
 
-def _explanation(steps: int) -> str:
+def _explanation(trained: TrainedComparison) -> str:
     return (
-        f"Each row is the mean ± standard deviation over {_SEEDS} seeds, with one setting changed, after {steps:,} "
-        "steps. A row counts as better or worse than the base only if the means differ by more than "
-        f"{_STUDENT_T} standard errors, which happens by chance in one of twenty comparisons; the table has "
-        f"{len(VARIATIONS) - 1}. Perplexity is computed on the reference tokens, without label smoothing."
+        f"Each row is the mean ± standard deviation over {len(trained.plan.seeds)} seeds, with one setting changed. A "
+        "row counts as better or worse than the base only if the means differ by more than "
+        f"{_STUDENT_T[len(trained.plan.seeds)]} standard errors, which happens by chance in one of twenty comparisons; "
+        f"the table has {len(trained.learned) - 1}. Perplexity is computed on the reference tokens, without label "
+        "smoothing."
     )
 
 
 def _mean_and_deviation(rows: Sequence[dict[str, Json]], key: str) -> tuple[float, float]:
-    values = [row[key] for row in rows]
-    return mean(values), stdev(values)
+    values = [row[key] for row in rows if math.isfinite(row[key])]
+    return mean(values), stdev(values) if len(values) > 1 else math.nan
 
 
-def is_significant(ours: tuple[float, float], base: tuple[float, float], count: int = _SEEDS) -> bool:
+def is_significant(ours: tuple[float, float], base: tuple[float, float], seeds: int) -> bool:
     """Return whether two means with their standard deviations differ by Student's t-test at 95 %."""
-    error: float = ((ours[1] ** 2 + base[1] ** 2) / count) ** 0.5
-    return abs(ours[0] - base[0]) > _STUDENT_T * error
+    error: float = ((ours[1] ** 2 + base[1] ** 2) / seeds) ** 0.5
+    return abs(ours[0] - base[0]) > _STUDENT_T[seeds] * error
 
 
-def compare_with_base(ours: tuple[float, float], base: tuple[float, float]) -> str:
+def compare_with_base(ours: tuple[float, float], base: tuple[float, float], seeds: int) -> str:
     """Return "better", "worse" or "no clear difference" for a perplexity."""
-    if not is_significant(ours, base):
+    if not is_significant(ours, base, seeds):
         return "no clear difference"
     return "better" if ours[0] < base[0] else "worse"
 
 
 def variations_table(rows: _Rows) -> ReportTable:
     """Return the paper's table 3 for this corpus."""
-    base = _mean_and_deviation(rows["base"], "perplexity")
+    base = _mean_and_deviation(rows[_BASE], "perplexity")
     cells: list[tuple[Cell, ...]] = []
-    for variation in VARIATIONS:
+    for variation in (candidate for candidate in VARIATIONS if candidate.name in rows):
         scores = rows[variation.name]
         perplexity, bleu = _mean_and_deviation(scores, "perplexity"), _mean_and_deviation(scores, "bleu")
-        comparison = "" if variation.name == "base" else compare_with_base(perplexity, base)
+        comparison = "" if variation.name == _BASE else compare_with_base(perplexity, base, len(scores))
         cells.append(
             (
                 variation.group, variation.name, f"{perplexity[0]:.3f} ± {perplexity[1]:.3f}",
@@ -175,9 +173,9 @@ def variations_table(rows: _Rows) -> ReportTable:
 
 def _draw(lab: Laboratory, rows: _Rows) -> ReportPicture:
     figure, (axes,) = subplots(height=6)
-    middle, width = _mean_and_deviation(rows["base"], "perplexity")
+    middle, width = _mean_and_deviation(rows[_BASE], "perplexity")
     axes.axvspan(middle - width, middle + width, color="#c9ccd1", alpha=0.5)
-    variations = VARIATIONS[::-1]
+    variations = [variation for variation in VARIATIONS[::-1] if variation.name in rows]
     for height, variation in enumerate(variations):
         colour = COLOURS[list(_GROUPS).index(variation.group)]
         values = [row["perplexity"] for row in rows[variation.name]]
@@ -191,14 +189,17 @@ def _draw(lab: Laboratory, rows: _Rows) -> ReportPicture:
 
 def variation_findings(rows: _Rows) -> tuple[str, ...]:
     """Return a sentence on the base and one per group of variations."""
-    base, bleu = _mean_and_deviation(rows["base"], "perplexity"), _mean_and_deviation(rows["base"], "bleu")
+    base, bleu = _mean_and_deviation(rows[_BASE], "perplexity"), _mean_and_deviation(rows[_BASE], "bleu")
     findings = [f"The base has perplexity {base[0]:.3f} ± {base[1]:.3f} and BLEU {bleu[0]:.1f}."]
     for group, description in list(_GROUPS.items())[1:]:
         comparisons: dict[str, list[str]] = {}
-        for variation in (candidate for candidate in VARIATIONS if candidate.group == group):
+        for variation in VARIATIONS:
+            if variation.group != group or variation.name not in rows:
+                continue
             ours = _mean_and_deviation(rows[variation.name], "perplexity")
             change = f"{variation.name} ({format_number(ours[0] - base[0], '+.3f')})"
-            comparisons.setdefault(compare_with_base(ours, base), []).append(change)
+            comparisons.setdefault(compare_with_base(ours, base, len(rows[_BASE])), []).append(change)
         text = "; ".join(f"{comparison}: {', '.join(names)}" for comparison, names in sorted(comparisons.items()))
-        findings.append(f"{group}, {description}, perplexity compared with the base: {text}.")
+        if comparisons:
+            findings.append(f"{group}, {description}, perplexity compared with the base: {text}.")
     return tuple(findings)
