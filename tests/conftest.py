@@ -35,12 +35,12 @@ SLOW_FIXTURES = {"browser", "nursery", "other_runs", "start", "toy_recipe", "tra
 ONE_GROUP = ("browser", "server")  # the tests of such a folder share servers, so one process runs all of them
 
 TOY = {
-    "tokenizer": {"kind": "words"},
+    "tokenizer": {"kind": "words", "size": 8000},
     "data": {"held_out": 8},
-    "model": {"layers": 1, "width": 16, "inner_width": 16, "heads": 2},
+    "model": {"layers": 1, "width": 16, "inner_width": 16, "heads": 2, "dropout": 0.1, "norm": "post"},
     "training": {
-        "steps": 8, "batch_tokens": 64, "warmup": 4, "validate_every": 100, "validation_sample": 2,
-        "checkpoint_every": 3, "keep": 3, "average": 2, "threads": 1,
+        "steps": 8, "batch_tokens": 64, "accumulate": 1, "schedule": "noam", "warmup": 4, "clip": 0.0, "patience": 0,
+        "validate_every": 100, "validation_sample": 2, "checkpoint_every": 3, "keep": 3, "average": 2, "threads": 1,
     },
 }  # fmt: skip
 
@@ -154,8 +154,10 @@ def other_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             file.write_text("".join(f"{line}\n" for line in lines))
         table = {
             "task": task, "run": str(folder / task), "data": {name: str(file) for name, file in files.items()},
-            "model": {**TOY["model"], "inner_width": 16}, "tokenizer": OTHER_TOKENIZERS.get(task, {}),
-            "training": {**TOY["training"], "steps": 4, "validate_every": 4},
+            "model": {**TOY["model"], "norm": "pre", "dropout": 0.15}, "tokenizer": OTHER_TOKENIZERS.get(task, {}),
+            "training": {
+                **TOY["training"], "steps": 4, "validate_every": 4, "schedule": "cosine", "rate": 0.0015, "clip": 1.0,
+            },
         }  # fmt: skip
         runs[task] = dragoman.train(Recipe.from_table(table)).folder
     return runs

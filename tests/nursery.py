@@ -30,7 +30,7 @@ from dragoman import checkpoints
 def pause_at(stage: str, passes: int, marker: Path) -> None:
     """Stop for good before preparing the data or in the middle of saving; a test that waits for the marker ends it."""
     passed = 0
-    prepare_data = dragoman.training.trainer.prepare_data
+    prepare_data = dragoman.training.planning.prepare_data
 
     def between(here: str) -> None:
         nonlocal passed
@@ -44,7 +44,7 @@ def pause_at(stage: str, passes: int, marker: Path) -> None:
         return prepare_data(*arguments)
 
     checkpoints.save_hook = between
-    dragoman.training.trainer.prepare_data = prepare_after_hook
+    dragoman.training.planning.prepare_data = prepare_after_hook
 
 
 def become(request: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from dragoman.errors import UserError
 from dragoman.model_config import TransformerConfig
-from dragoman.presets import PRESETS, default_preset
+from dragoman.presets import PLANNED_SETTINGS, PRESETS, TASKS
 from dragoman.recipe import (
     DataConfig,
     Recipe,
@@ -359,7 +359,10 @@ def test_an_error_says_whether_the_value_is_the_files_or_an_overrides():
 @pytest.mark.parametrize(
     "table, expected",
     [
-        ("[model]\nheads = 7", "[model] width 512 is not divisible by 7 heads; the next divisible width is 518."),
+        (
+            "[model]\nwidth = 512\nheads = 7",
+            "[model] width 512 is not divisible by 7 heads; the next divisible width is 518.",
+        ),
         (
             "[model]\nwidth = 7\nheads = 7",
             "[model] width 7 is odd, but sinusoidal positions need an even width.",
@@ -563,16 +566,36 @@ def test_upper_case_is_folded_on_both_sides_unless_the_target_is_made_of_symbols
     assert target.lowercase is not kept
 
 
-@pytest.mark.parametrize("task", ["pronounce", "inflect", "parse", "generate"])
-def test_a_task_begins_with_a_size_of_its_own_and_a_preset_brings_the_papers_schedule(task):
-    own = Recipe.from_table({"task": task}, preset=default_preset(task))
-    assert own.model.width <= 192 and own.training.schedule == "cosine"
-    named = Recipe.from_table({"task": task}, preset="small")
-    assert (named.model.width, named.training.schedule, named.training.rate) == (256, "noam", None)
+@pytest.mark.parametrize("task", TASKS)
+def test_python_files_and_options_have_the_same_defaults(task, recipe_file):
+    recipes = [Recipe(task=task), Recipe.from_table({"task": task}), Recipe.from_toml(recipe_file(f'task = "{task}"'))]
+    assert recipes[0] == recipes[1] == recipes[2]
+    assert recipes[0].given_settings == recipes[1].given_settings == recipes[2].given_settings
 
 
-def test_translation_begins_with_the_smallest_size():
-    assert default_preset("translate") == "tiny"
+def test_the_defaults_of_a_task_also_complete_parts_that_are_built_in_python():
+    recipe = Recipe(task="pronounce", model=TransformerConfig(width=64))
+    assert (recipe.model.width, recipe.model.share_embeddings) == (64, False)
+
+
+def test_a_recipe_knows_which_settings_are_still_to_be_planned():
+    everything = [f"{section}.{name}" for section, names in PLANNED_SETTINGS.items() for name in names]
+    assert Recipe(task="generate").unplanned_settings == [name for name in everything if name != "model.decoder_layers"]
+    given = Recipe.from_table({"model": {"width": 64}}, ["training.steps=9"], preset="tiny").unplanned_settings
+    preset = {"model.layers", "model.width", "model.inner_width", "model.heads"}
+    assert set(everything) - set(given) == {*preset, "training.steps", "tokenizer.kind"}
+
+
+def test_settings_that_are_still_to_be_planned_have_no_value_in_the_file_and_stay_to_be_planned():
+    recipe = Recipe.from_table({"training": {"steps": 9}})
+    assert "# width =" in recipe.to_toml().splitlines()
+    assert read_back(recipe, comments=True).unplanned_settings == recipe.unplanned_settings
+
+
+def test_an_architecture_has_only_its_own_settings_to_be_planned():
+    recipe = Recipe.from_table({"model": {"architecture": "recurrent"}})
+    assert "model.heads" not in recipe.unplanned_settings
+    assert "model.decoder_layers" in recipe.unplanned_settings
 
 
 CORPORA = {

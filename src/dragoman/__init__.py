@@ -7,13 +7,15 @@ if TYPE_CHECKING:
     from dragoman.errors import UserError as UserError
     from dragoman.recipe import Recipe as Recipe
     from dragoman.tasks.sequence_model import load as load
+    from dragoman.training.trainer import plan as plan
     from dragoman.training.trainer import train as train
 
 __version__ = "0.2.0"
-__all__ = ["Recipe", "UserError", "__version__", "load", "train"]
+__all__ = ["Recipe", "UserError", "__version__", "load", "plan", "train"]
 
 _MODULE_OF_NAME = {
     "load": "tasks.sequence_model",
+    "plan": "training.trainer",
     "train": "training.trainer",
     "Recipe": "recipe",
     "UserError": "errors",

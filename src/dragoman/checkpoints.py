@@ -45,6 +45,9 @@ class TrainingProgress:
     skipped: int = 0  # consecutive steps up to now that were skipped: loss or gradient norm was not finite
     skipped_ever: int = 0
     seconds: float = 0.0  # spent training
+    elapsed: float = 0.0  # seconds since the start of the command, of all commands if it was resumed
+    replanned_at: int = 0  # the step at which an earlier last step was planned, because the machine was too slow
+    last_step: int = 0  # that last step; 0: the recipe's
     data: str = ""  # fingerprint of the training data
     origin: dict[str, str] = field(default_factory=dict)  # recipe and fingerprints that the training started with
     interim: bool = False  # saved only because the training was stopped here

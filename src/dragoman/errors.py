@@ -29,6 +29,17 @@ def format_count(number: float, noun: str) -> str:
     return f"{digits} {noun}{'' if digits == '1' else 's'}"
 
 
+def format_duration(seconds: float) -> str:
+    """Format a duration as 45 s, 2 min 05 s, 12 min or 3 h 05 min."""
+    whole = round(seconds)
+    minutes = round(seconds / 60)
+    if whole < 90:
+        return f"{whole} s"
+    if whole < 600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ' Did you mean "x"?' for the most similar known word, or an empty string if none is similar."""
     match = _closest(word, known, cutoff=0.6)

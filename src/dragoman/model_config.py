@@ -104,13 +104,14 @@ class SelfAttentionConfig(PositionsConfig):
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence for each conflict of widths, heads, scores and patterns."""
         yield from super().conflicts()
-        if self.width % self.heads and None in (self.key_width, self.value_width):
+        is_one_planned = len({"width", "heads"} & self.model_fields_set) == 1  # to fit the other one
+        if self.width % self.heads and None in (self.key_width, self.value_width) and not is_one_planned:
             divisible = -(-self.width // self.heads) * self.heads
             yield f"width {self.width} is not divisible by {self.heads} heads; the next divisible width is {divisible}"
         if self.rotary and self.score == "additive":
             yield 'rotary needs a dot product, but score is "additive"; set score = "scaled_dot" or "dot"'
         key_width = self.key_width or self.width // self.heads
-        if self.rotary and key_width % 2:
+        if self.rotary and key_width % 2 and not is_one_planned:
             yield f"rotary needs an even key_width, got {key_width}"
         if self.pattern != "full" and self.score != "scaled_dot":
             yield f'pattern "{self.pattern}" needs score = "scaled_dot", got "{self.score}"'

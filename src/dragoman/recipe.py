@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
 from pydantic.fields import FieldInfo
 
 from dragoman.errors import UserError, did_you_mean
@@ -24,7 +24,7 @@ from dragoman.model_config import (
     is_of_version_0_1,
     upgrade_model_table,
 )
-from dragoman.presets import DATA_FILE_KEYS, PRESETS, TASKS
+from dragoman.presets import DATA_FILE_KEYS, DEFAULT_TASK, PLANNED_SETTINGS, PRESETS, TASKS
 from dragoman.recipe_errors import find_field, format_errors
 from dragoman.tokens import RESERVED_TOKENS
 from dragoman.toml import display_value, parse_value, read_toml, toml_value
@@ -162,7 +162,9 @@ class TrainingConfig(Config):
     """Training (section 5 of the paper)."""
 
     steps: int = Field(100_000, ge=1, description="maximum number of updates")
-    minutes: float = Field(0.0, ge=0, description="maximum training time in minutes; 0: no limit")
+    minutes: float = Field(
+        0.0, ge=0, description="time limit in minutes, from the start of the command to the score; 0: no limit"
+    )
     batch_tokens: int = Field(4096, ge=16, description="tokens per batch on the longer side, including padding")
     accumulate: int = Field(1, ge=1, description="batches per update (gradient accumulation)")
     schedule: Literal["noam", "linear", "cosine", "constant"] = Field(
@@ -230,7 +232,7 @@ class DecodingConfig(Config):
 class Recipe(Config):
     """All settings of a run."""
 
-    task: Annotated[str, AfterValidator(_check_task)] = Field("translate", description=f"the task: {', '.join(TASKS)}")
+    task: Annotated[str, AfterValidator(_check_task)] = Field(DEFAULT_TASK, description=f"the task: {', '.join(TASKS)}")
     run: StorableText = Field("runs/model", description="the run directory")
     data: DataConfig = Field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
@@ -302,11 +304,35 @@ class Recipe(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def fill_in_architecture(cls, table: Any) -> Any:
-        """Select the default architecture where [model] names none."""
-        if isinstance(table, Mapping) and isinstance(table.get("model"), Mapping):
-            return {**table, "model": {"architecture": DEFAULT_ARCHITECTURE, **table["model"]}}
-        return table
+    def fill_in_defaults(cls, table: Any, info: ValidationInfo) -> Any:
+        """Add the task's defaults below the settings, and the default architecture where [model] names none."""
+        if not isinstance(table, Mapping):
+            return table
+        settings = {
+            name: value.model_dump(exclude_unset=True) if isinstance(value, Config) else value
+            for name, value in table.items()
+        }
+        if not (info.context or {}).get("is_complete"):
+            defaults = _task_defaults(settings.get("task", DEFAULT_TASK))
+            settings = merge_tables(_without_inapplicable(defaults, settings), settings)
+        if isinstance(settings.get("model"), Mapping):
+            settings["model"] = {"architecture": DEFAULT_ARCHITECTURE, **settings["model"]}
+        return settings
+
+    @property
+    def given_settings(self) -> dict[str, Any]:
+        """The settings that were given, by the user, a preset or the task's defaults, as nested dictionaries."""
+        return self.model_dump(exclude_unset=True)
+
+    @property
+    def unplanned_settings(self) -> list[str]:
+        """The dotted names of the settings that were not given and that a training plans from its data and budget."""
+        return [
+            f"{section}.{name}"
+            for section, names in PLANNED_SETTINGS.items()
+            for name in names
+            if _is_unplanned(section, getattr(self, section), name)
+        ]
 
     @classmethod
     def from_toml(cls, path: str | Path, overrides: Iterable[str] = (), preset: str | None = None) -> "Recipe":
@@ -340,15 +366,18 @@ class Recipe(Config):
                 table = {**table, "data": _upgrade_data_table(table["data"])}
         merged = merge_tables(table, parsed)
         named = merged.pop("preset", None)
-        below = {} if is_complete else _task_defaults(merged.get("task"))
-        below = merge_tables(merge_tables(below, defaults), _preset_settings(preset or named, origin))
+        below = merge_tables(defaults, _preset_settings(preset or named, origin))
+        settings = merge_tables(_without_inapplicable(below, merged), merged)
         try:
-            return cls.model_validate(merge_tables(_without_inapplicable(below, merged), merged))
+            return cls.model_validate(settings, context={"is_complete": is_complete})
         except ValidationError as error:
             raise UserError(format_errors(cls, error, origin, merged, parsed)) from None
 
     def to_toml(self, *, comments: bool = False) -> str:
-        """Return the recipe as TOML with all defaults; with comments, as a form to edit."""
+        """Return the recipe as TOML with all defaults; with comments, as a form to edit.
+
+        Settings that are still to be planned have no value.
+        """
         lines = [_toml_line(self, name, comments) for name in ("task", "run")]
         for name in type(self).model_fields:
             section = getattr(self, name)
@@ -427,12 +456,21 @@ def _is_text_field(field: FieldInfo | None) -> bool:
 def section_lines(name: str, section: Config, *, comments: bool) -> list[str]:
     """Return the TOML lines of one section."""
     heading = [f"# {type(section).__doc__}"] if comments else []
-    settings = [_toml_line(section, key, comments) for key in type(section).model_fields]
+    settings = [
+        _toml_line(section, key, comments, is_planned=_is_unplanned(name, section, key))
+        for key in type(section).model_fields
+    ]
     return [*heading, f"[{name}]", *settings]
 
 
-def _toml_line(branch: Config, name: str, comments: bool) -> str:
-    field, value = type(branch).model_fields[name], getattr(branch, name)
+def _is_unplanned(section: str, config: Config, name: str) -> bool:
+    """Return whether a setting of a section was not given and is planned when a training starts."""
+    has_setting = name in type(config).model_fields
+    return has_setting and name in PLANNED_SETTINGS.get(section, ()) and name not in config.model_fields_set
+
+
+def _toml_line(branch: Config, name: str, comments: bool, *, is_planned: bool = False) -> str:
+    field, value = type(branch).model_fields[name], None if is_planned else getattr(branch, name)
     line = f"{name} = {toml_value(value)}" if value is not None else f"# {name} ="
     if not comments:
         return line

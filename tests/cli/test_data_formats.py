@@ -11,7 +11,7 @@ from dragoman.recipe import Recipe
 
 pytestmark = pytest.mark.slow
 
-TINY = tiny("words")
+TINY = (*tiny("words"), "--set", "training.schedule=noam")  # which may be resumed with more steps
 
 
 @pytest.fixture

@@ -142,7 +142,7 @@ def test_stress_can_be_ignored(command, found):
 def test_what_cannot_be_asked_is_refused_with_what_can(command, speaker, inflector, lexicon):
     for arguments, words in (
         (("pronounce", speaker, "de\tab"), '"de<tab>ab": expected the word, without tabs'),
-        (("inflect", inflector, "ab", "--label", "de"), '"de<tab>ab": expected a label and the lemma and the tags'),
+        (("inflect", inflector, "ab", "--label", "de"), '"de<tab>ab": expected a label, the lemma and the tags'),
         (
             ("inflect", inflector, "ab", "--label", "dee", "--tags", "N"),
             'no label "dee"; it has de, en. Did you mean "de"?',

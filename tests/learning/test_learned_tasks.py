@@ -14,6 +14,7 @@ from dragoman.recipe import DecodingConfig, TrainingConfig
 from dragoman.tokens import END, PAD, RESERVED_TOKENS, START
 from dragoman.training.loop import TensorBatch, build_adam, train
 from dragoman.training.loss import cross_entropy_objective
+from dragoman.training.schedule import schedule
 
 WORDS = 12
 LONGEST = 8
@@ -59,9 +60,8 @@ def share_right_after_training(task, seed, *, steps, layers=1, size=64):
     model = Transformer(config, RESERVED_TOKENS + WORDS, RESERVED_TOKENS + WORDS)
     objective = cross_entropy_objective(plan.label_smoothing)
     optimizer = build_adam(model, plan)
-    for _ in train(
-        model, optimizer, objective, lambda step: [batch(task, f"{seed} {step}", size)], plan, width=config.width
-    ):
+    rate = schedule(plan, config.width)
+    for _ in train(model, optimizer, objective, lambda step: [batch(task, f"{seed} {step}", size)], plan, rate):
         pass
     sources = sentences(500, f"{seed} test")
     found = Engine(model, DecodingConfig(beam=1)).search([[*words, END] for words in sources])

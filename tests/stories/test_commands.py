@@ -143,13 +143,28 @@ def test_options_alone_train_and_win_over_the_preset(one_core, command, toy_file
     small = ["--set", "tokenizer.kind=words", "--set", "model.layers=1"]
     assert command("train", *files, *small, "--steps", 1, "--minutes", 5).code == 0
     recipe = dragoman.Recipe.from_toml(tmp_path / "run" / "recipe.toml")
-    assert (recipe.training.steps, recipe.training.minutes, recipe.model.layers, recipe.model.width) == (1, 5, 1, 128)
+    assert (recipe.training.steps, recipe.training.minutes, recipe.model.layers, recipe.model.width) == (1, 0, 1, 128)
+
+
+def test_plan_prints_the_recipe_that_train_records_and_why(one_core, command, toy_files, tmp_path):
+    files = ["--source", toy_files[0], "--target", toy_files[1], "--run", tmp_path / "run"]
+    given = [*files, "--steps", 2, "--set", "tokenizer.kind=words", "--set", "model.width=8"]
+    planned = command("plan", *given)
+    assert planned.code == 0
+    assert not (tmp_path / "run").exists()
+    assert planned.out.startswith("# Plan for 72 pairs of ")
+    (tmp_path / "recipe.toml").write_text(planned.out)
+    assert command("train", *given).code == 0
+    recorded = dragoman.Recipe.from_toml(tmp_path / "run" / "recipe.toml")
+    assert dragoman.Recipe.from_toml(tmp_path / "recipe.toml") == recorded
+    assert not set(recorded.unplanned_settings) - {"model.decoder_layers"}
+    assert command("plan").code == 2
 
 
 def test_a_preset_that_is_asked_for_wins_over_the_recipe_and_gives_way_to_options(command, tmp_path):
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(command("init", "--preset", "tiny").out)
-    found = build_recipe(recipe, {"data": {}, "training": {"steps": 7}}, "small", ["model.heads=8"])
+    found = build_recipe(recipe, "small", ["model.heads=8"], steps=7)
     assert (found.model.width, found.model.heads, found.training.steps) == (256, 8, 7)
 
 

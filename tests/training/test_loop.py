@@ -13,6 +13,7 @@ from dragoman.tokens import END, PAD, START
 from dragoman.training.distributed import SINGLE_PROCESS
 from dragoman.training.loop import LossSums, TensorBatch, accumulate_gradients, build_adam, train
 from dragoman.training.loss import cross_entropy_objective
+from dragoman.training.schedule import schedule
 
 OBJECTIVE = cross_entropy_objective(0.1)
 SENTENCES = [[5, 6, 7, 8, 9, 5], [9, 8], [6], [7, 7, 7], [5, 9, 6, 8]]
@@ -66,11 +67,9 @@ def weights(model):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("clip", [0.0, 1.0])
 def test_a_gradient_that_is_not_finite_never_reaches_the_weights_and_its_pairs_are_named(value, clip):
-    model = tiny(dropout=0.1)
+    model, config = tiny(dropout=0.1), TrainingConfig(steps=6, clip=clip, warmup=1)
     optimizer = build_adam(model, TrainingConfig())
-    steps = train(
-        model, optimizer, OBJECTIVE, Poison(model, {3, 4}, value), TrainingConfig(steps=6, clip=clip, warmup=1), width=8
-    )
+    steps = train(model, optimizer, OBJECTIVE, Poison(model, {3, 4}, value), config, schedule(config, 8))
     next(steps), next(steps)
     before, moments = weights(model), optimizer.state_dict()["state"][0]["exp_avg"].clone()
     third, fourth = next(steps), next(steps)
@@ -89,7 +88,9 @@ def test_ten_spoilt_steps_in_a_row_end_the_training_with_advice():
     config = TrainingConfig(steps=100, warmup=1, rate=0.5)
     taken = []
     with pytest.raises(TrainingDiverged, match=r"10 steps in a row \(the last was step 12\)") as stopped:
-        taken += train(model, build_adam(model, config), OBJECTIVE, Poison(model, range(3, 100)), config, width=8)
+        taken += train(
+            model, build_adam(model, config), OBJECTIVE, Poison(model, range(3, 100)), config, schedule(config, 8)
+        )
     assert math.isfinite(taken[-1].loss)  # only the gradient is spoilt
     for words in (
         "the gradient norm was nan",
@@ -107,7 +108,7 @@ def test_nine_spoilt_steps_in_a_row_do_not():
     model = tiny()
     config = TrainingConfig(steps=24, warmup=1)
     spoilt = Poison(model, {*range(2, 11), *range(13, 22)})
-    steps = list(train(model, build_adam(model, config), OBJECTIVE, spoilt, config, width=8))
+    steps = list(train(model, build_adam(model, config), OBJECTIVE, spoilt, config, schedule(config, 8)))
     assert [step.skipped for step in steps] == [0, *range(1, 10), 0, 0, *range(1, 10), 0, 0, 0]
 
 
@@ -116,7 +117,18 @@ def test_a_count_of_spoilt_steps_goes_on_where_a_resumed_training_had_it():
     config = TrainingConfig(steps=24, warmup=1)
     with pytest.raises(TrainingDiverged, match="the last was step 9"):
         spoilt = Poison(model, range(99))
-        list(train(model, build_adam(model, config), OBJECTIVE, spoilt, config, width=8, steps_done=6, skipped=7))
+        list(
+            train(
+                model,
+                build_adam(model, config),
+                OBJECTIVE,
+                spoilt,
+                config,
+                schedule(config, 8),
+                steps_done=6,
+                skipped=7,
+            )
+        )
 
 
 def test_the_loop_minimises_the_objective_that_it_is_given():
@@ -128,6 +140,8 @@ def test_the_loop_minimises_the_objective_that_it_is_given():
         hidden = model.hidden_states(batch.prefix, model.encode(batch.source))
         return LossSums(hidden.square().sum(), torch.tensor(7.0 * batch.tokens))
 
-    steps = list(train(model, build_adam(model, config), objective, lambda _: [batch([0, 1], 7)], config, width=8))
+    steps = list(
+        train(model, build_adam(model, config), objective, lambda _: [batch([0, 1], 7)], config, schedule(config, 8))
+    )
     assert steps[-1].loss < steps[0].loss / 2
     assert {round(step.nll, 5) for step in steps} == {7.0}

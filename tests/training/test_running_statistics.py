@@ -25,6 +25,7 @@ from dragoman.tokens import END, PAD, START
 from dragoman.training.events import StopRequest, TrainingPlan
 from dragoman.training.loop import TensorBatch, TrainingStep, build_adam, measure_seconds_per_step, train
 from dragoman.training.loss import cross_entropy_objective
+from dragoman.training.schedule import schedule
 from dragoman.training.trainer import Trainer
 
 BATCH = ["model.normalisation=batch", "model.dropout=0.1", "training.steps=7"]
@@ -110,7 +111,7 @@ def test_a_skipped_step_counts_for_nothing():
     with torch.no_grad():
         model.encoder[0].feed_forward.inner.weight[0, 0] = math.nan
     before = clone_tensors(running_statistics(model).values())
-    steps = train(model, build_adam(model, plan), cross_entropy_objective(0.1), batch, plan, width=8)
+    steps = train(model, build_adam(model, plan), cross_entropy_objective(0.1), batch, plan, schedule(plan, 8))
     assert next(steps).skipped == 1
     assert all(torch.equal(one, other) for one, other in zip(before, running_statistics(model).values(), strict=True))
 

@@ -32,7 +32,7 @@ def steps_saved(run):
 def progress(run):
     """How far the training had come, without times and without the recipe, which names the run's own folder."""
     found = checkpoints.read_progress(checkpoints.newest_checkpoint(run / "checkpoints")[0])
-    return replace(found, seconds=0.0, origin={**found.origin, "recipe": ""})
+    return replace(found, seconds=0.0, elapsed=0.0, origin={**found.origin, "recipe": ""})
 
 
 def everything(run):

@@ -2,13 +2,22 @@
 
 import math
 import time
+from dataclasses import replace
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from dragoman.cli.progress import console, format_duration, print_stderr
-from dragoman.errors import format_count
+from dragoman.cli.progress import console, print_stderr
+from dragoman.errors import format_count, format_duration
 from dragoman.tasks.events import Notice, ProgressUpdate
-from dragoman.training.events import CheckpointSaved, TrainingEvent, TrainingFinished, TrainingPlan, ValidationResult
+from dragoman.training.events import (
+    CheckpointSaved,
+    EndReplanned,
+    RecipePlanned,
+    TrainingEvent,
+    TrainingFinished,
+    TrainingPlan,
+    ValidationResult,
+)
 from dragoman.training.loop import TrainingStep
 
 _LINE_EVERY_SECONDS = 15.0  # interval of status lines if standard error is not a terminal
@@ -50,8 +59,12 @@ class TerminalDisplay:
         match event:
             case ProgressUpdate():
                 self._show_work(event)
+            case RecipePlanned():
+                print_stderr("\n".join(event.plan.summary), "yellow" if event.plan.is_too_short else None)
             case TrainingPlan():
                 self._show_plan(event)
+            case EndReplanned():
+                self._show_new_end(event)
             case TrainingStep():
                 self._show_step(event)
             case ValidationResult():
@@ -92,6 +105,16 @@ class TerminalDisplay:
         self.step_at = self.line_at = time.monotonic()
         self.ends_at = self.step_at + plan.seconds_left
 
+    def _show_new_end(self, event: EndReplanned) -> None:
+        """Print that training ends earlier, and count up to its new end."""
+        assert self.plan is not None, "the plan is sent before the first step"
+        print_stderr(
+            f"Training is slower than planned: it ends at step {event.last_step:,} instead of {self.plan.steps:,}, to "
+            "keep its time limit.",
+            "yellow",
+        )
+        self.plan = replace(self.plan, steps=event.last_step)
+
     def _show_step(self, step: TrainingStep) -> None:
         """Update the bar after one training step."""
         assert self.plan is not None, "the plan is sent before the first step"
@@ -104,7 +127,11 @@ class TerminalDisplay:
         seconds_left = (self.plan.steps - step.number) * step.tokens / max(self.speed, 1e-6)
         smooth = seconds_left if math.isnan(self.seconds_left) else 0.9 * self.seconds_left + 0.1 * seconds_left
         self.seconds_left = min(smooth, max(0.0, self.ends_at - now))
-        description = f"step {step.number:,}/{self.plan.steps:,}"
+        done, total, description = step.number, self.plan.steps, f"step {step.number:,}/{self.plan.steps:,}"
+        if self.plan.ends_by_time:
+            total = round(self.plan.seconds_left)
+            done = max(0, total - round(self.ends_at - now))
+            description = f"{format_duration(done)} of {format_duration(total)}, step {step.number:,}"
         facts = [
             f"{format_duration(self.seconds_left)} left",
             f"training loss {self.nll:.3f}",
@@ -115,8 +142,8 @@ class TerminalDisplay:
         ]
         self._update_bar(
             description,
-            step.number,
-            self.plan.steps,
+            done,
+            total,
             join_fitting(facts, console.width - len(description) - _BAR_WIDTH - 5),
         )
         if not console.is_terminal and now - self.line_at > _LINE_EVERY_SECONDS:

@@ -27,7 +27,7 @@ from dragoman.cli.pronounce import pronounce
 from dragoman.cli.quickstart import quickstart
 from dragoman.cli.serve import serve
 from dragoman.cli.shortlist import shortlist
-from dragoman.cli.train import train
+from dragoman.cli.train import plan, train
 from dragoman.cli.translate import translate
 from dragoman.cli.watch import watch
 from dragoman.errors import UserError
@@ -39,6 +39,7 @@ app = typer.Typer(
 _SUMMARIES: dict[Callable[..., None], str] = {
     quickstart: "Train, score and inspect a small translator in a few minutes.",
     check: "Check a parallel corpus before training.",
+    plan: "Print the recipe that a training would plan.",
     init: "Print a commented recipe to edit.",
     train: "Train a model from text files.",
     watch: "Serve a live page of a training run.",

@@ -27,7 +27,7 @@ ShortlistOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
 PresetOption = Annotated[
-    str | None, typer.Option(help="Model size: tiny, small, base or big. Default: tiny, or the task's own preset.")
+    str | None, typer.Option(help="Model size: tiny, small, base or big. Default: planned from the data and the time.")
 ]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="PART.KEY=VALUE", help="Override one recipe setting; repeatable.")
@@ -59,6 +59,23 @@ ColumnsOption = Annotated[
 ValidSourceOption = Annotated[str | None, typer.Option(help="Source text of the validation set.")]
 ValidTargetOption = Annotated[str | None, typer.Option(help="Target text of the validation set.")]
 ValidPairsOption = Annotated[str | None, typer.Option(help="Validation set in one file of pairs.")]
+RecipeArgument = Annotated[
+    Path | None, typer.Argument(metavar="[RECIPE]", help="Recipe file; `dragoman plan` and `dragoman init` print one.")
+]
+TaskOption = Annotated[str | None, typer.Option(help="Task: translate, pronounce, inflect, parse or generate.")]
+FileOption = Annotated[str | None, typer.Option(help="Lexicon, treebank or text, for tasks other than translate.")]
+ValidFileOption = Annotated[str | None, typer.Option(help="Validation file for --file.")]
+RunOption = Annotated[str | None, typer.Option(help="Run directory to write.")]
+StepsOption = Annotated[
+    int | None, typer.Option(min=1, help="Number of updates; all other settings are planned for it.")
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option(min=0, help="Time limit in minutes, from start to score; the training is planned to end with it."),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(min=0, help="Random seed; the same seed on the same machine gives the same result.")
+]
 JsonObjectOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

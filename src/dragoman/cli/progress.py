@@ -31,14 +31,3 @@ def progress_bar(description: str, total: int | None) -> Iterator[Callable[[int]
 def print_stderr(text: str, style: str | None = None) -> None:
     """Print a line to standard error."""
     console.print(text, style=style)
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration as 45 s, 2 min 05 s, 12 min or 3 h 05 min."""
-    whole = round(seconds)
-    minutes = round(seconds / 60)
-    if whole < 90:
-        return f"{whole} s"
-    if whole < 600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

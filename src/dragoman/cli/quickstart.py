@@ -75,7 +75,7 @@ def _quickstart_recipe(run: Path, corpus: Path) -> Recipe:
             "model": {"layers": 2, "width": 128, "inner_width": 256, "heads": 4, "dropout": 0.1, "norm": "pre"},
             "training": {
                 "steps": _STEPS, "batch_tokens": 2048, "schedule": "linear", "rate": 0.005, "warmup": 100, "clip": 1.0,
-                "validate_every": 200, "checkpoint_every": 100, "average": 2,
+                "validate_every": 200, "checkpoint_every": 100, "average": 2, "patience": 0,
             },
         }
     )  # fmt: skip

@@ -1,6 +1,7 @@
-"""`dragoman train`: train a model from text files into a run directory."""
+"""`dragoman train`: train a model from text files into a run directory. `dragoman plan`: print its recipe instead."""
 
 import os
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,11 +10,19 @@ import typer
 
 from dragoman.cli.options import (
     ColumnsOption,
+    FileOption,
+    MinutesOption,
     PairsOption,
     PresetOption,
+    RecipeArgument,
+    RunOption,
+    SeedOption,
     SetOption,
     SourceOption,
+    StepsOption,
     TargetOption,
+    TaskOption,
+    ValidFileOption,
     ValidPairsOption,
     ValidSourceOption,
     ValidTargetOption,
@@ -23,14 +32,15 @@ from dragoman.cli.options import (
 from dragoman.cli.progress import print_stderr
 from dragoman.cli.watch import DEFAULT_PORT, watch_in_background
 from dragoman.errors import TrainingStopped, UserError
-from dragoman.presets import default_preset
-from dragoman.recipe import Recipe, apply_preset, merge_tables
+from dragoman.recipe import DataConfig, Recipe, TrainingConfig, apply_preset, merge_tables
 from dragoman.run import Run
 from dragoman.toml import read_toml
 
+_STARTED_AT = time.monotonic()  # of the command: this module is imported when the program starts
+
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="Recipe file; `dragoman init translate` prints one.")] = None,
+    recipe: RecipeArgument = None,
     source: SourceOption = None,
     target: TargetOption = None,
     pairs: PairsOption = None,
@@ -38,16 +48,14 @@ def train(
     valid_target: ValidTargetOption = None,
     valid_pairs: ValidPairsOption = None,
     columns: ColumnsOption = None,
-    task: Annotated[str | None, typer.Option(help="Task: translate, pronounce, inflect, parse or generate.")] = None,
-    file: Annotated[str | None, typer.Option(help="Lexicon, treebank or text, for tasks other than translate.")] = None,
-    valid_file: Annotated[str | None, typer.Option(help="Validation file for --file.")] = None,
-    run: Annotated[str | None, typer.Option(help="Run directory to write.")] = None,
+    task: TaskOption = None,
+    file: FileOption = None,
+    valid_file: ValidFileOption = None,
+    run: RunOption = None,
     preset: PresetOption = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Maximum number of updates.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Maximum training time in minutes.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Random seed; the same seed on the same machine gives the same result.")
-    ] = None,
+    steps: StepsOption = None,
+    minutes: MinutesOption = None,
+    seed: SeedOption = None,
     overrides: SetOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a stopped run exactly where it stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run.")] = False,
@@ -56,38 +64,80 @@ def train(
         int, typer.Option(min=0, max=65535, help="Port of the live page; 0 picks a free one.")
     ] = DEFAULT_PORT,
 ) -> None:
-    """Train a model from RECIPE, or without a recipe from --source and --target, --pairs, or --task and --file."""
-    if task is not None:
-        check_task(task)
-    files = {
-        "source": source, "target": target, "pairs": pairs, "languages": parse_columns(columns),
-        "valid_source": valid_source, "valid_target": valid_target, "valid_pairs": valid_pairs,
-        "file": file, "valid_file": valid_file,
-    }  # fmt: skip
-    settings = {"steps": steps, "minutes": minutes, "seed": seed}
-    options = {
-        "task": task,
-        "run": run,
-        "data": {name: path for name, path in files.items() if path is not None},
-        "training": {name: value for name, value in settings.items() if value is not None},
-    }
-    merged = build_recipe(recipe, options, preset, overrides or [])
+    """Train a model from RECIPE, or without a recipe from --source and --target, --pairs, or --task and --file.
+
+    Settings that neither the recipe nor an option gives are planned from the data, the speed of this machine and
+    --minutes or --steps."""
+    merged = build_recipe(
+        recipe, preset, overrides, task=task, run=run, steps=steps, minutes=minutes, seed=seed,
+        source=source, target=target, pairs=pairs, languages=parse_columns(columns), valid_source=valid_source,
+        valid_target=valid_target, valid_pairs=valid_pairs, file=file, valid_file=valid_file,
+    )  # fmt: skip
     first = os.environ.get("RANK", "0") == "0"  # of several processes, one shows them all
     with watch_in_background(merged.run, watch_port) if watch and first else nullcontext():
         train_with_display(merged, resume=resume, overwrite=overwrite)
 
 
-def build_recipe(recipe: Path | None, given: dict[str, Any], preset: str | None, overrides: list[str]) -> Recipe:
-    """Merge the recipe file, --preset, the options and --set; later ones override earlier ones."""
-    if recipe is None and not given["data"]:
+def plan(
+    recipe: RecipeArgument = None,
+    source: SourceOption = None,
+    target: TargetOption = None,
+    pairs: PairsOption = None,
+    valid_source: ValidSourceOption = None,
+    valid_target: ValidTargetOption = None,
+    valid_pairs: ValidPairsOption = None,
+    columns: ColumnsOption = None,
+    task: TaskOption = None,
+    file: FileOption = None,
+    valid_file: ValidFileOption = None,
+    run: RunOption = None,
+    preset: PresetOption = None,
+    steps: StepsOption = None,
+    minutes: MinutesOption = None,
+    seed: SeedOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Print the recipe that `dragoman train` would plan with the same options, with comments, and do not train:
+    dragoman plan --source train.en --target train.de --minutes 45 > recipe.toml"""
+    merged = build_recipe(
+        recipe, preset, overrides, task=task, run=run, steps=steps, minutes=minutes, seed=seed,
+        source=source, target=target, pairs=pairs, languages=parse_columns(columns), valid_source=valid_source,
+        valid_target=valid_target, valid_pairs=valid_pairs, file=file, valid_file=valid_file,
+    )  # fmt: skip
+    import dragoman
+    from dragoman.cli.display import TerminalDisplay
+    from dragoman.training.events import RecipePlanned, TrainingEvent
+
+    summary: list[str] = []
+
+    def on_event(event: TrainingEvent) -> None:
+        if isinstance(event, RecipePlanned):
+            summary.extend(event.plan.summary)
+        else:
+            display(event)
+
+    with TerminalDisplay() as display:
+        planned = dragoman.plan(merged, on_event=on_event, started_at=_STARTED_AT)
+    print("".join(f"# {line}\n" for line in summary) + planned.to_toml(comments=True), end="")
+
+
+def build_recipe(recipe: Path | None, preset: str | None, overrides: list[str] | None, **options: Any) -> Recipe:
+    """Merge the recipe file, --preset, the options that are given and --set; later ones override earlier ones."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if "task" in given:
+        check_task(given["task"])
+    table: dict[str, Any] = {name: given[name] for name in ("task", "run") if name in given}
+    for section, names in (("data", DataConfig.model_fields), ("training", TrainingConfig.model_fields)):
+        settings = {name: value for name, value in given.items() if name in names}
+        if settings:
+            table[section] = settings
+    if recipe is None and "data" not in table:
         raise UserError(
             "No training data: give a recipe (`dragoman init translate > recipe.toml` writes one to edit), "
             "--source and --target, --pairs, or --task and --file."
         )
-    table = read_toml(recipe) if recipe else {"preset": default_preset(given["task"] or "translate")}
-    options = {name: value for name, value in given.items() if value}
-    table = merge_tables(apply_preset(table, preset, "--preset"), options)
-    return Recipe.from_table(table, overrides, origin=str(recipe or "options"))
+    below = apply_preset(read_toml(recipe) if recipe else {}, preset, "--preset")
+    return Recipe.from_table(merge_tables(below, table), overrides or (), origin=str(recipe or "options"))
 
 
 def train_with_display(
@@ -100,7 +150,9 @@ def train_with_display(
         from dragoman.cli.signals import stop_on_signals
 
         with stop_on_signals() as stop, TerminalDisplay(resume_hint) as display:
-            dragoman.train(recipe, resume=resume, overwrite=overwrite, on_event=display, stop=stop)
+            dragoman.train(
+                recipe, resume=resume, overwrite=overwrite, on_event=display, stop=stop, started_at=_STARTED_AT
+            )
     except TrainingStopped as stopped:
         raise TrainingStopped(f"{stopped} {resume_hint}") from None
     except KeyboardInterrupt:  # before the first step, or for the second time

@@ -277,7 +277,7 @@ class Laboratory:
                     self.on_event(replace(event, text=f"{self.name}, {label}: {event.text}"))
 
         try:
-            train(recipe, resume=resume, overwrite=not resume, on_event=on_event, stop=self.stop)
+            train(recipe, resume=resume, overwrite=not resume, on_event=on_event, stop=self.stop, limit_steps_only=True)
         except TrainingDiverged as error:
             self.on_event(Notice(f"{self.name}, {label}: {error}", serious=True))
             return True

@@ -12,6 +12,7 @@ from dragoman.run import Run
 from dragoman.tasks.events import Notice, ProgressUpdate
 from dragoman.tasks.task import EvaluationScores
 from dragoman.training.loop import TrainingStep
+from dragoman.training.planner import Plan
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,25 @@ class TrainingPlan:
     steps_done: int
     steps_per_epoch: int
     seconds_per_step: float  # measured on this machine; 0 if no step is left
-    seconds_left: float  # of training.minutes; infinite if that is not set
+    seconds_left: float  # of training.minutes, without the time for scoring; infinite if that is not set
     device: str
     threads: int
+    ends_by_time: bool = False  # whether the minutes are over before the last step
+
+
+@dataclass(frozen=True)
+class RecipePlanned:
+    """The planner has chosen the settings that the recipe left open."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class EndReplanned:
+    """Training would exceed its time limit, so that an earlier last step was planned."""
+
+    step: int
+    last_step: int
 
 
 @dataclass(frozen=True)
@@ -91,7 +108,15 @@ class TrainingFinished:
 
 
 TrainingEvent = (
-    Notice | ProgressUpdate | TrainingPlan | TrainingStep | ValidationResult | CheckpointSaved | TrainingFinished
+    Notice
+    | ProgressUpdate
+    | RecipePlanned
+    | TrainingPlan
+    | TrainingStep
+    | EndReplanned
+    | ValidationResult
+    | CheckpointSaved
+    | TrainingFinished
 )
 OnTrainingEvent = Callable[[TrainingEvent], None]
 

@@ -24,7 +24,6 @@ from dragoman.parallel import SINGLE_THREAD, ThreadPool
 from dragoman.recipe import TrainingConfig
 from dragoman.tokens import token_mask
 from dragoman.training.distributed import SINGLE_PROCESS, World
-from dragoman.training.schedule import schedule
 
 MIN_SHARD_TOKENS = 512  # padding included; a smaller shard is not worth a core of its own
 _MAX_SKIPPED_IN_A_ROW = 10  # steps with a non-finite gradient before training gives up
@@ -84,15 +83,14 @@ def train(
     objective: Objective,
     batches: BatchesOfStep,
     config: TrainingConfig,
+    learning_rate: Callable[[int], float],
     *,
-    width: int,
     steps_done: int = 0,
     skipped: int = 0,
     world: World = SINGLE_PROCESS,
     pool: ThreadPool = SINGLE_THREAD,
 ) -> Iterator[TrainingStep]:
     """Update the parameters step by step, from step `steps_done` + 1 to the last one of the config."""
-    learning_rate = schedule(config, width)
     parameters, statistics = list(model.parameters()), list(running_statistics(model).values())
     for number in range(steps_done + 1, config.steps + 1):
         statistics_before = clone_tensors(statistics)

@@ -21,16 +21,21 @@ from dragoman.tasks.registry import task_for
 from dragoman.tasks.task import ValidationData
 from dragoman.text.sentences import split_sentences
 from dragoman.text.tokenizer import Tokenizer
+from dragoman.training.planner import take_planned_settings
 
 _SPLIT_SAMPLE = 10_000  # lines whose sentences are counted, at least
-_OPEN_ENDED_SCHEDULES = ("noam", "constant")  # whose learning rates do not depend on the number of steps
+OPEN_ENDED_SCHEDULES = ("noam", "constant")  # whose learning rates do not depend on the number of steps
 _CHANGEABLE_SETTINGS = {
     "run", "training.steps", "training.minutes", "training.patience", "training.keep", "training.average",
 }  # fmt: skip
 
 
-def check_run_directory(run: Run, recipe: Recipe, resume: bool, overwrite: bool) -> None:
-    """Raise unless a training may write into the directory: it is new, or `resume` or `overwrite` allow it."""
+def check_run_directory(run: Run, recipe: Recipe, resume: bool, overwrite: bool) -> Recipe:
+    """Return the recipe to train with; raise unless a training may write into the directory.
+
+    It may if the directory is new, or `resume` or `overwrite` allow it. A resumed training takes the settings that the
+    recipe leaves open from the recorded recipe.
+    """
     if run.folder.exists() and not run.folder.is_dir():
         raise UserError(f"{run} is a file, not a directory. Choose another --run.")
     if resume and overwrite:
@@ -39,7 +44,7 @@ def check_run_directory(run: Run, recipe: Recipe, resume: bool, overwrite: bool)
         )
     _check_no_foreign_files(run)
     if overwrite or not run.exists:
-        return
+        return recipe
     if not resume:
         raise UserError(
             f"{run} already contains a run. Continue it with --resume, replace it with --overwrite, or choose another "
@@ -50,7 +55,10 @@ def check_run_directory(run: Run, recipe: Recipe, resume: bool, overwrite: bool)
             f"{run} has a model but no checkpoint to resume from. Use --overwrite to train from the beginning."
         )
     if run.recipe_file.exists():
-        _check_same_recipe(run, run.read_recipe(), recipe)
+        recorded = run.read_recipe()
+        recipe = take_planned_settings(recipe, recorded)
+        _check_same_recipe(run, recorded, recipe)
+    return recipe
 
 
 def _check_no_foreign_files(run: Run) -> None:
@@ -63,9 +71,11 @@ def _check_no_foreign_files(run: Run) -> None:
 
 
 def _check_same_recipe(run: Run, before: Recipe, now: Recipe) -> None:
-    is_open_ended = before.training.schedule in _OPEN_ENDED_SCHEDULES
+    is_open_ended = before.training.schedule in OPEN_ENDED_SCHEDULES
     changeable = _CHANGEABLE_SETTINGS if is_open_ended else _CHANGEABLE_SETTINGS - {"training.steps"}
-    _raise_if_changed(run, [line for line in recipe_differences(before, now) if line.split(":")[0] not in changeable])
+    changed = [line for line in recipe_differences(before, now) if line.split(":")[0] not in changeable]
+    ends = " (the learning rate falls to zero at the last step, so it cannot be moved)"
+    _raise_if_changed(run, [line + ends if line.startswith("training.steps:") else line for line in changed])
 
 
 def check_same_origin(run: Run, progress: TrainingProgress, recipe: Recipe, origin: Mapping[str, str]) -> None:

@@ -19,6 +19,11 @@ def schedule(config: TrainingConfig, width: int) -> Callable[[int], float]:
     return rate
 
 
+def shorten(rate: Callable[[int], float], step: int, last_step: int) -> Callable[[int], float]:
+    """Return a schedule that falls linearly from its rate at `step` to zero just after an earlier last step."""
+    return lambda now: rate(now) if now <= step else rate(step) * (last_step + 1 - now) / (last_step + 1 - step)
+
+
 def _inverse_square_root(step: int, config: TrainingConfig) -> float:
     # Equation 3, relative to its peak: d^-½ · min(step^-½, step · warmup^-3/2).
     return math.sqrt(config.warmup / step)

@@ -7,9 +7,11 @@ checkpoints and the metrics log around them, and yields an event for each.
 import math
 import shutil
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -37,6 +39,7 @@ from dragoman.training.distributed import SINGLE_PROCESS, World, init_world
 from dragoman.training.events import (
     CheckpointSaved,
     ComparedWeights,
+    EndReplanned,
     OnTrainingEvent,
     StopRequest,
     TrainingEvent,
@@ -51,18 +54,25 @@ from dragoman.training.loop import TensorBatch, TrainingStep, autocast, build_ad
 from dragoman.training.loop import train as train_loop
 from dragoman.training.loss import cross_entropy_objective
 from dragoman.training.metrics_log import MetricsLog, draw_curves
+from dragoman.training.planner import finishing_seconds, replan_last_step, take_planned_settings
+from dragoman.training.planning import corpus_facts, prepare_and_plan, recorded_recipe
 from dragoman.training.prepare import (
+    OPEN_ENDED_SCHEDULES,
     PreparedData,
     check_run_directory,
     check_same_origin,
     open_corpora,
     prepare_data,
 )
+from dragoman.training.schedule import schedule, shorten
 
 MAX_SAMPLES = 6  # validation examples whose outputs are logged each time
 MAX_SAMPLE_CHARACTERS = 500  # of each text, so that a line of metrics.jsonl stays small
 _DRAW_EVERY_SECONDS = 60.0
 _MAX_AVERAGED = 5  # checkpoints, if the recipe does not say how many (section 6.1)
+_MIN_TIMED_STEPS = 10  # whose mean duration is compared with the plan
+_MIN_REPLAN_SHARE = 0.25  # of the steps, before the end may be planned again
+_GRACE_SHARE = 0.1  # of the minutes, that a training whose end was planned again may exceed them
 
 
 def train(
@@ -72,17 +82,22 @@ def train(
     overwrite: bool = False,
     on_event: OnTrainingEvent = ignore_event,
     stop: StopRequest | None = None,
+    started_at: float | None = None,
+    limit_steps_only: bool = False,
 ) -> Run:
     """Train a model as the recipe says, and return its run.
 
-    `on_event` is called with every event (see `dragoman.training.events`). A run that is already there is neither
-    resumed nor replaced unless `resume` or `overwrite` says so.
+    Settings that the recipe leaves open are planned from the data and the recipe's minutes or steps. `on_event` is
+    called with every event (see `dragoman.training.events`). A run that is already there is neither resumed nor
+    replaced unless `resume` or `overwrite` says so. The minutes count from `started_at`, a value of `time.monotonic()`,
+    by default now; with `limit_steps_only` they are the time of the training steps alone, as comparisons need.
     """
+    started_at = time.monotonic() if started_at is None else started_at
     run, world = Run(recipe.run), init_world()
     corpus, valid = open_corpora(recipe)
     select_device(recipe.training.device)  # raises before anything is written
     if world.is_main_process:
-        check_run_directory(run, recipe, resume, overwrite)
+        recipe = check_run_directory(run, recipe, resume, overwrite)
         if resume and not run.exists:
             hint = did_you_mean_path(run.folder)
             on_event(Notice(f"{run} has no checkpoint to resume: training starts at step 1.{hint}", serious=True))
@@ -95,12 +110,31 @@ def train(
                     run.erase()
                 run.remove_temporary_files()
                 checkpoints.clean_up_interrupted_saves(run.checkpoints_dir)
-                write_atomically(run.recipe_file, recipe.to_toml().encode())
-            data = prepare_data(run, recipe, corpus, valid, on_event)
-        trainer = Trainer(run, recipe, data, world=world, stop=stop, on_progress=on_event)
+                recipe, data = prepare_and_plan(run, recipe, corpus, valid, Trainer, started_at, on_event, world)
+            else:
+                recipe = take_planned_settings(recipe, run.read_recipe())
+                data = prepare_data(run, recipe, corpus, valid, on_event)
+        trainer = Trainer(
+            run, recipe, data, world=world, stop=stop, on_progress=on_event, started_at=started_at,
+            limit_steps_only=limit_steps_only,
+        )  # fmt: skip
         for event in trainer.fit():
             on_event(event)
     return run
+
+
+def plan(recipe: Recipe, *, on_event: OnTrainingEvent = ignore_event, started_at: float | None = None) -> Recipe:
+    """Return the complete recipe of the training that `train` would start, without training.
+
+    The speed of this machine is measured, so the number of steps for a time limit varies a little. The event
+    `RecipePlanned` has a summary of the plan.
+    """
+    started_at = time.monotonic() if started_at is None else started_at
+    corpus, valid = open_corpora(recipe)
+    with TemporaryDirectory(prefix="dragoman-plan-") as folder:
+        run = Run(folder)
+        planned, _ = prepare_and_plan(run, recipe, corpus, valid, Trainer, started_at, on_event)
+    return recorded_recipe(planned)
 
 
 class Trainer:
@@ -115,6 +149,8 @@ class Trainer:
         world: World = SINGLE_PROCESS,
         stop: StopRequest | None = None,
         on_progress: OnEvent = ignore_event,
+        started_at: float | None = None,
+        limit_steps_only: bool = False,
     ) -> None:
         self.run, self.recipe, self.data, self.world = run, recipe, data, world
         self.config = config = recipe.training
@@ -144,6 +180,11 @@ class Trainer:
         self.metrics_log: MetricsLog | None = None
         self._last_saved_step = 0
         self._curves_drawn_at = time.monotonic()
+        self._started_at = self._curves_drawn_at if started_at is None else started_at
+        self.limit_steps_only = limit_steps_only
+        self._elapsed_before = 0.0  # seconds of the commands before a resumption
+        self._time_limit = math.inf  # seconds until the last step
+        self._recent_steps = deque[tuple[int, float]](maxlen=max(_MIN_TIMED_STEPS, config.validate_every) + 1)
 
     def fit(self) -> Iterator[TrainingEvent]:
         """Train to the last step, or until patience or time run out, and write the model; yield every event."""
@@ -156,14 +197,14 @@ class Trainer:
                 f"processes are idle. Set training.accumulate to a multiple of {self.world.size}.",
                 serious=True,
             )
-        if self.config.warmup > self.config.steps:
+        if self.config.warmup > self.last_step:
             yield Notice(
                 f"The learning rate will not reach its peak: training.warmup is {self.config.warmup:,}, but training "
-                f"ends at step {self.config.steps:,}. Set a shorter warm-up, such as --set training.warmup="
-                f"{max(1, self.config.steps // 10)}.",
+                f"ends at step {self.last_step:,}. Set a shorter warm-up, such as --set training.warmup="
+                f"{max(1, self.last_step // 10)}.",
                 serious=True,
             )
-        yield self._training_plan(self.progress.step, self.progress.seconds)
+        yield self._training_plan(self.progress.step)
         yield from self._train_and_save()
         if self.world.is_main_process:
             try:
@@ -184,6 +225,7 @@ class Trainer:
         if path is not None:
             check_same_origin(self.run, checkpoints.read_progress(path), self.recipe, origin)
             progress = checkpoints.load_checkpoint(path, self.model, self.optimizer)
+            self._elapsed_before = progress.elapsed or progress.seconds  # checkpoints of 0.2.0 have no elapsed time
         if progress.data != fingerprint:
             raise UserError(
                 f"{self.run}: the training text differs from the one that this run started with, so the run cannot be "
@@ -205,13 +247,29 @@ class Trainer:
                 "training.keep."
             )
 
-    def _training_plan(self, steps_done: int, seconds_spent: float = 0.0) -> TrainingPlan:
+    @property
+    def last_step(self) -> int:
+        """The step that training ends with, if not earlier."""
+        return self.progress.last_step or self.config.steps
+
+    def tokens_per_second(self) -> float:
+        """Measure the speed of training on this machine, in tokens of the longer side of a pair."""
+        tokens = self.data.train_pairs.costs.sum() / self.order.updates_per_epoch
+        return float(tokens / self.seconds_per_step())
+
+    def seconds_per_step(self) -> float:
+        """Measure how long an update takes on this machine."""
+        return measure_seconds_per_step(self.model, self.objective, self.batches_of_step, self.config, pool=self.pool)
+
+    def _training_plan(self, steps_done: int) -> TrainingPlan:
         config, data = self.config, self.data
-        seconds_per_step = 0.0
-        if steps_done < config.steps:
-            seconds_per_step = measure_seconds_per_step(
-                self.model, self.objective, self.batches_of_step, config, pool=self.pool
-            )
+        seconds_per_step = self.seconds_per_step() if steps_done < self.last_step else 0.0
+        if config.minutes and seconds_per_step:
+            speed = data.train_pairs.costs.sum() / self.order.updates_per_epoch / seconds_per_step
+            finishing = finishing_seconds(self.recipe, corpus_facts(self.recipe, data), float(speed))
+            self._time_limit = 60 * config.minutes - (0.0 if self.limit_steps_only else finishing)
+        elapsed = self.progress.seconds if self.limit_steps_only else self._elapsed()
+        seconds_left = max(0.0, self._time_limit - elapsed)
         return TrainingPlan(
             run=self.run,
             pairs=len(data.train_pairs),
@@ -219,11 +277,12 @@ class Trainer:
             unit=self.task.unit,
             vocabulary_sizes=(len(data.source_tokenizer), len(data.target_tokenizer)),
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
-            steps=config.steps,
+            steps=self.last_step,
             steps_done=steps_done,
             steps_per_epoch=max(1, self.order.updates_per_epoch // data.train_pairs.repeats),
             seconds_per_step=seconds_per_step,
-            seconds_left=max(0.0, 60 * config.minutes - seconds_spent) if config.minutes else math.inf,
+            seconds_left=seconds_left,
+            ends_by_time=self._is_open_ended and seconds_left < (self.last_step - steps_done) * seconds_per_step,
             device=str(self.device),
             threads=torch.get_num_threads(),
         )
@@ -233,10 +292,16 @@ class Trainer:
     def steps(self) -> Iterator[TrainingStep]:
         """Make the updates that are left, without validations, checkpoints or a log."""
         return train_loop(
-            self.model, self.optimizer, self.objective, self.batches_of_step, self.config,
-            width=self.recipe.model.width, steps_done=self.progress.step, skipped=self.progress.skipped,
-            world=self.world, pool=self.pool,
+            self.model, self.optimizer, self.objective, self.batches_of_step, self.config, self.learning_rate,
+            steps_done=self.progress.step, skipped=self.progress.skipped, world=self.world, pool=self.pool,
         )  # fmt: skip
+
+    def learning_rate(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        rate = schedule(self.config, self.recipe.model.width)
+        if self.progress.replanned_at:
+            rate = shorten(rate, self.progress.replanned_at, self.progress.last_step)
+        return rate(step)
 
     def batches_of_step(self, step: int) -> list[TensorBatch]:
         """Return the micro-batches of a step (counted from 1) that this process works on."""
@@ -278,6 +343,7 @@ class Trainer:
             self._log_step(step, now - started_at)
             started_at = now
             yield step
+            yield from self._replan_end()
             if step.skipped:
                 yield self._log_skipped_step(step)
             if self._is_validation_due():
@@ -289,18 +355,24 @@ class Trainer:
             if self._ends_early():
                 yield Notice(f"{self._early_end_reason()}: training ends early.")
                 return
+            if self.progress.step == self.last_step:
+                return
             if self.progress.validated_at == step.number:
                 started_at = time.perf_counter()  # a validation is not training time
 
     def _log_step(self, step: TrainingStep, seconds: float) -> None:
+        elapsed = self.progress.seconds + seconds if self.limit_steps_only else self._elapsed()
         if self.config.minutes:  # all processes must agree on the time that is left
             seconds = self.world.all_reduce_sum(seconds) / self.world.size
+            elapsed = self.world.all_reduce_sum(elapsed) / self.world.size
+        self._recent_steps.append((step.number, elapsed))
         self.progress = replace(
             self.progress,
             step=step.number,
             skipped=step.skipped,
             skipped_ever=self.progress.skipped_ever + bool(step.skipped),
             seconds=self.progress.seconds + seconds,
+            elapsed=elapsed,
         )
         if self.metrics_log:
             self.metrics_log.write(
@@ -308,6 +380,23 @@ class Trainer:
                 rate=step.learning_rate, tokens=step.tokens, skipped=step.skipped,
                 tokens_per_second=round(step.tokens / seconds), seconds=round(self.progress.seconds, 2),
             )  # fmt: skip
+
+    def _elapsed(self) -> float:
+        """Return the seconds since the start of the command, and of the commands that this one resumes."""
+        return self._elapsed_before + time.monotonic() - self._started_at
+
+    def _replan_end(self) -> Iterator[EndReplanned]:
+        """Plan an earlier last step, once, if a schedule that ends at the last step would exceed the time limit."""
+        step = self.progress.step
+        is_late_enough = step >= max(self.config.warmup, _MIN_REPLAN_SHARE * self.config.steps)
+        is_timed = len(self._recent_steps) == self._recent_steps.maxlen
+        if self.progress.replanned_at or self._is_open_ended or not (is_late_enough and is_timed):
+            return
+        (first, before), (_, now) = self._recent_steps[0], self._recent_steps[-1]
+        last_step = replan_last_step(step, self.last_step, now, (now - before) / (step - first), self._time_limit)
+        if last_step is not None:
+            self.progress = replace(self.progress, replanned_at=step, last_step=last_step)
+            yield EndReplanned(step, last_step)
 
     def _log_skipped_step(self, step: TrainingStep) -> Notice:
         if self.metrics_log:
@@ -323,7 +412,7 @@ class Trainer:
 
     def _is_validation_due(self) -> bool:
         step = self.progress.step
-        return step % self.config.validate_every == 0 or step == self.config.steps or self._is_out_of_time()
+        return step % self.config.validate_every == 0 or step == self.last_step or self._is_out_of_time()
 
     def _run_validation(self) -> Iterator[TrainingEvent]:
         # An interrupted validation is saved as not done, and repeated on resuming.
@@ -384,7 +473,8 @@ class Trainer:
     def _is_checkpoint_due(self) -> bool:
         # Only steps at which an uninterrupted training saves too.
         step = self.progress.step
-        return step % self.config.checkpoint_every == 0 or step == self.progress.best_step or self._is_last_step()
+        is_marked = step in (self.progress.best_step, self.progress.replanned_at)
+        return step % self.config.checkpoint_every == 0 or is_marked or self._is_last_step()
 
     def _save_checkpoint(self) -> Iterator[TrainingEvent]:
         if not self.world.is_main_process:
@@ -418,13 +508,19 @@ class Trainer:
             raise TrainingStopped(f"Stopped after step {self.progress.step}; everything is saved.")
 
     def _is_last_step(self) -> bool:
-        return self.progress.step == self.config.steps or self._ends_early()
+        return self.progress.step == self.last_step or self._ends_early()
 
     def _ends_early(self) -> bool:
         return self._is_out_of_time() or self._is_out_of_patience()
 
     def _is_out_of_time(self) -> bool:
-        return bool(self.config.minutes) and self.progress.seconds >= 60 * self.config.minutes
+        # A schedule that ends at the last step may exceed the limit a little: its last steps are the most useful ones.
+        limit = self._time_limit if self._is_open_ended else self._time_limit + _GRACE_SHARE * 60 * self.config.minutes
+        return bool(self.config.minutes) and self.progress.step > 0 and self.progress.elapsed >= limit
+
+    @property
+    def _is_open_ended(self) -> bool:
+        return self.config.schedule in OPEN_ENDED_SCHEDULES
 
     def _is_out_of_patience(self) -> bool:
         return bool(self.config.patience) and self.progress.stale >= self.config.patience
@@ -448,7 +544,7 @@ class Trainer:
             model, self.data.validation, lambda done, total: self.on_progress(ProgressUpdate(description, done, total))
         )
         finished = TrainingFinished(self.run, self.progress, weights, scores)
-        card = model_card(self.recipe, self._training_plan(self.config.steps), finished)
+        card = model_card(self.recipe, self._training_plan(self.last_step), finished)
         write_atomically(self.run.card_file, card.encode())
         return finished
 
