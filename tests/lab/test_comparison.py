@@ -74,10 +74,24 @@ def test_the_plan_is_announced_before_the_first_training(tmp_path, corpus, monke
     assert (recipe.training.steps, recipe.training.minutes, recipe.training.warmup) == (4, 0.0, 1)
 
 
+def test_seeds_are_left_out_if_the_budget_is_used_up(tmp_path, corpus, monkeypatch):
+    shrink(monkeypatch)
+    events = []
+    lab = toy_lab(tmp_path, corpus, seconds=6e-7, on_event=events.append)
+    speed = TrainingSpeed({"one": 1e-7, "two": 1e-7}, 0.0)
+    monkeypatch.setattr(type(lab), "measure_speed", lambda *_: speed)
+    kinds = {"one": {}, "two": {"model.norm": "post"}}
+    result = train_comparison(lab, Comparison(kinds, equal="steps", learning_steps=1))
+    assert {name: len(models) for name, models in result.models.items()} == {"one": 1, "two": 1}
+    assert "Because time is short: 1 instead of 3 seeds." in str(result.plan)
+    assert events[-2] == Notice("toy: the budget is used up; 4 models left out.")
+
+
 def test_a_reference_model_that_has_not_learned_is_not_inspected(tmp_path, corpus, trained, monkeypatch):
     shrink(monkeypatch, learned=False)
     lab = toy_lab(tmp_path, corpus, name="heads")
     refusal = reference_refusal(lab, lab.reference_model())
     assert refusal is not None and refusal.findings[0].startswith("Nothing was learned in this budget")
+    assert not (tmp_path / "reference").exists()  # another budget trains it again
     own = toy_lab(tmp_path, corpus, given_run=Run(trained))
     assert reference_refusal(own, own.reference_model()) is None

@@ -115,14 +115,15 @@ def test_progress_names_the_model_and_the_number_of_models_left(tmp_path, corpus
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
-def test_models_are_left_out_if_the_budget_is_used_up_after_a_group(tmp_path, corpus, at_once):
+def test_models_are_left_out_if_the_budget_is_used_up_and_the_others_suffice(tmp_path, corpus, at_once):
     events = []
     lab = toy_lab(tmp_path, corpus, seconds=0.0, on_event=events.append)
-    models = lab.train_all(recipes(lab, (*NAMES, (3, "three"))), group=1, at_once=at_once)
-    assert len(models) == 1
-    assert events[-1] == Notice("toy: the budget is used up; 2 models left out.")
+    some = {"at_once": at_once, "suffices": lambda labels: "one" in labels}
+    models = lab.train_all(recipes(lab, (*NAMES, (3, "three"))), **some)
+    assert "one" in models and "three" not in models
+    assert events[-1].text.startswith("toy: the budget is used up; ")
     patient = toy_lab(tmp_path, corpus, seconds=1e9)
-    assert set(patient.train_all(recipes(patient, (*NAMES, (3, "three"))), group=1)) == {"one", "two", "three"}
+    assert set(patient.train_all(recipes(patient, (*NAMES, (3, "three"))), **some)) == {"one", "two", "three"}
 
 
 def test_a_failed_parallel_training_is_reported(tmp_path, corpus):

@@ -6,9 +6,10 @@ Models that have not learned are not compared: differences between them say noth
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from shutil import rmtree
 from statistics import median
 
 from dragoman.errors import format_count
@@ -110,7 +111,7 @@ class TrainedComparison:
             for name, losses in self.losses.items()
         ]
         note = (
-            f"Final validation loss in nats per token, median over seeds. A model has learned if this is at most "
+            "Final validation loss in nats per token, median over seeds. A model has learned if this is at most "
             f"{LEARNED_SHARE:g} times the unigram loss, {self.unigram_loss:.3f}, that of predicting every token by its "
             "frequency."
         )
@@ -128,11 +129,16 @@ def train_comparison(
         for name in plan.variants
     }
     labels = {key: key[0] if len(plan.seeds) == 1 else f"{key[0]}, seed {key[1]}" for key in recipes}
+
+    def complete_seeds(trained: Collection[str]) -> tuple[int, ...]:
+        return tuple(seed for seed in plan.seeds if all(labels[name, seed] in trained for name in plan.variants))
+
     trained = lab.train_all(
-        {labels[key]: recipe for key, recipe in recipes.items()}, at_once=comparison.at_once, group=len(plan.variants)
+        {labels[key]: recipe for key, recipe in recipes.items()},
+        at_once=comparison.at_once,
+        suffices=lambda trained: len(complete_seeds(trained)) >= comparison.min_seeds,
     )
-    seeds = [seed for seed in plan.seeds if all(labels[name, seed] in trained for name in plan.variants)]
-    plan = replace(plan, seeds=tuple(seeds))  # fewer than planned if the machine has become slower
+    plan = replace(plan, seeds=complete_seeds(trained))  # fewer than planned if the machine has become slower
     models = {name: [trained[labels[name, seed]] for seed in plan.seeds] for name in plan.variants}
     loss = lab.measure_once("unigram loss", lambda: unigram_loss(next(iter(recipes.values())), corpus or lab.corpus))
     losses = {name: [model.validation_loss for model in same] for name, same in models.items()}
@@ -169,13 +175,17 @@ def _count_tokens(tokenizer: Tokenizer, pairs: list[tuple[str, str]]) -> Counter
 
 
 def reference_refusal(lab: Laboratory, model: TrainedModel) -> ExperimentReport | None:
-    """Return the report of an experiment whose reference model has not learned; None if it has or is the user's."""
+    """Return the report of an experiment whose reference model has not learned; None if it has or is the user's.
+
+    A reference model that has not learned is removed, so that the next experiment trains it with its own budget.
+    """
     if lab.given_run is not None:
         return None
     loss = lab.measure_once("unigram loss", lambda: unigram_loss(model.run.read_recipe(), lab.corpus))
     if has_learned(model.validation_loss, loss):
         return None
-    seconds = model.seconds / model.steps * _needed_steps(model.steps, LEARNING_STEPS)
-    minutes = math.ceil(seconds * (lab.reference_seconds + lab.budget_seconds) / lab.reference_seconds / 60)
     results = {"steps": model.steps, "validation_loss": model.validation_loss, "unigram_loss": loss}
+    seconds = model.seconds / model.steps * _needed_steps(model.steps, LEARNING_STEPS)
+    rmtree(model.run.folder)
+    minutes = math.ceil(seconds * (lab.reference_seconds + lab.budget_seconds) / lab.reference_seconds / 60)
     return ExperimentReport((nothing_learned(minutes),), (), results)

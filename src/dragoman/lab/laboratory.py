@@ -9,7 +9,7 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -165,11 +165,15 @@ class Laboratory:
         return TrainingSpeed(**stored)
 
     def train_all(
-        self, recipes: Mapping[str, Recipe], *, at_once: int = 1, group: int | None = None
+        self,
+        recipes: Mapping[str, Recipe],
+        *,
+        at_once: int = 1,
+        suffices: Callable[[Collection[str]], bool] = lambda _labels: False,
     ) -> dict[str, TrainedModel]:
         """Train models under their labels, one after another or several at once; those already trained are loaded.
 
-        If the budget is used up after a whole `group` of models, the remaining ones are left out.
+        If the budget is used up and the trained models suffice, the remaining ones are left out.
         """
         started_at = time.monotonic()
         loaded = ((label, _load_finished(recipe)) for label, recipe in recipes.items())
@@ -186,8 +190,7 @@ class Laboratory:
                     f"{format_count(left, 'model')} left."
                 )
             )
-            is_over = time.monotonic() - started_at >= self.budget_seconds
-            if group and left and len(models) % group == 0 and is_over:
+            if left and time.monotonic() - started_at >= self.budget_seconds and suffices(models):
                 self.on_event(Notice(f"{self.name}: the budget is used up; {format_count(left, 'model')} left out."))
                 break
         return models

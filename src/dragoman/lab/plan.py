@@ -87,12 +87,13 @@ class ComparisonPlan:
         variants, seeds = len(self.variants), len(self.seeds)
         times, steps = _format_extent(self.seconds.values()), _format_extent(self.steps.values())
         counts = f"{format_count(variants, 'variant')}, {format_count(seeds, 'seed')}{' each' * (seeds > 1)}"
-        each, the_same = (
-            (f"about {times} s each, {steps} steps", "number of steps")
+        each = " each" * (self.models > 1)
+        length, the_same = (
+            (f"about {times} s{each}, {steps} steps", "number of steps")
             if self.comparison.equal == "steps"
-            else (f"{times} s each, about {steps} steps", "training time")
+            else (f"{times} s{each}, about {steps} steps", "training time")
         )
-        sentences = [f"{format_count(self.models, 'model')} ({counts}), {each}"]
+        sentences = [f"{format_count(self.models, 'model')} ({counts}), {length}"]
         if variants > 1:
             sentences[0] += f"; compared after the same {the_same}"
         fewer = []
