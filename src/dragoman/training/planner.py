@@ -35,8 +35,8 @@ _OVERRUN = 1.03  # of the time limit: what is tolerated before the end is planne
 _LOSS_COST = 0.4  # per validation token
 _GREEDY_COST, _BEAM_COST = 1.0, 2.0  # per token
 _CANDIDATES = 4  # sets of weights that are compared after the last step
-_SCORING_SECONDS = 0.006  # per scored example, for confidence intervals
-_CLOSING_SECONDS = 3.0  # for curves, the averaged weights and the model card
+_SCORING_SECONDS = 0.001  # per scored example, for confidence intervals
+_CLOSING_SECONDS = 1.0  # for curves, the averaged weights and the model card
 
 _CHARACTER_MODEL_LIMIT = 2_000_000  # characters of running text, up to which the tokens are characters
 _MANY_CHARACTERS = 500  # distinct ones, of a script whose text is not split into characters
@@ -137,8 +137,12 @@ def plan_tokenizer(recipe: Recipe, facts: TextFacts) -> Recipe:
 
 
 def candidate_recipes(recipe: Recipe, facts: CorpusFacts) -> list[Recipe]:
-    """Return the recipe with each model size that there is enough data for, the smallest first."""
-    return [_complete_recipe(recipe, {"model": _fit_model(recipe, size)}) for size in _fitting_sizes(recipe, facts)]
+    """Return the recipe with each size that there is enough data for, the smallest first, to measure its speed."""
+    training = {"batch_tokens": TASKS[recipe.task].planning.batch_tokens[0]}
+    return [
+        _complete_recipe(recipe, {"model": _fit_model(recipe, size), "training": training})
+        for size in _fitting_sizes(recipe, facts)
+    ]
 
 
 def plan_training(
@@ -231,20 +235,20 @@ def _plan_length(recipe: Recipe, facts: CorpusFacts, speed: float | None, budget
     return _Length(batch, steps, tokens, tokens / facts.tokens, validations, speed, finishing)
 
 
-def _validation_cost(recipe: Recipe, facts: CorpusFacts) -> float:
-    decoded = recipe.training.validation_sample * facts.tokens_per_pair
+def _validation_cost(recipe: Recipe, facts: CorpusFacts, samples: int = 1) -> float:
+    decoded = samples * recipe.training.validation_sample * facts.tokens_per_pair
     return _LOSS_COST * facts.valid_tokens + _GREEDY_COST * decoded
 
 
 def finishing_seconds(recipe: Recipe, facts: CorpusFacts, speed: float) -> float:
     """Estimate the time after the last step, for comparing weights and scoring."""
-    compared = _CANDIDATES * 2 * _validation_cost(recipe, facts)
+    compared = _CANDIDATES * _validation_cost(recipe, facts, samples=2)
     scored = facts.scored_examples * facts.tokens_per_pair * _BEAM_COST
     return (compared + scored) / speed + _SCORING_SECONDS * facts.scored_examples + _CLOSING_SECONDS
 
 
 def _power_of_two(size: float, limits: tuple[int, int]) -> int:
-    return int(_clamp(2.0 ** round(math.log2(max(1.0, size))), limits))
+    return int(_clamp(2.0 ** math.floor(math.log2(max(1.0, size))), limits))
 
 
 def _accumulate(recipe: Recipe, processes: int) -> int:

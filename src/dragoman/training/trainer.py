@@ -70,6 +70,7 @@ MAX_SAMPLES = 6  # validation examples whose outputs are logged each time
 MAX_SAMPLE_CHARACTERS = 500  # of each text, so that a line of metrics.jsonl stays small
 _DRAW_EVERY_SECONDS = 60.0
 _MAX_AVERAGED = 5  # checkpoints, if the recipe does not say how many (section 6.1)
+_MEASURED_STEPS, _MEASURED_SECONDS = 3, 1.0  # at least, of which the speed is measured for a plan
 _MIN_TIMED_STEPS = 10  # whose mean duration is compared with the plan
 _MIN_REPLAN_SHARE = 0.25  # of the steps, before the end may be planned again
 _GRACE_SHARE = 0.1  # of the minutes, that a training whose end was planned again may exceed them
@@ -253,9 +254,17 @@ class Trainer:
         return self.progress.last_step or self.config.steps
 
     def tokens_per_second(self) -> float:
-        """Measure the speed of training on this machine, in tokens of the longer side of a pair."""
-        tokens = self.data.train_pairs.costs.sum() / self.order.updates_per_epoch
-        return float(tokens / self.seconds_per_step())
+        """Measure the speed of training in tokens of the longer side of a pair, by making some updates."""
+        durations: list[float] = []
+        started_at = time.perf_counter()
+        for _ in self.steps():
+            durations.append(time.perf_counter() - started_at)
+            if len(durations) > _MEASURED_STEPS and sum(durations[1:]) > _MEASURED_SECONDS:
+                break
+            started_at = time.perf_counter()
+        measured = durations[1:] or durations  # the first one is a warm-up
+        tokens_per_step = self.data.train_pairs.costs.sum() / self.order.updates_per_epoch
+        return float(tokens_per_step * len(measured) / sum(measured))
 
     def seconds_per_step(self) -> float:
         """Measure how long an update takes on this machine."""
