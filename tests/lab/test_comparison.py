@@ -44,6 +44,8 @@ def test_nothing_is_concluded_from_models_that_have_not_learned():
 
 def test_models_that_learned_nothing_in_many_steps_need_twice_as_many():
     assert trained(steps=400, a=[4.9], b=[5.1], c=[5.0]).needed_minutes == 40  # three models, 800 steps of 1 s
+    losses, steps = {"a": [1.0], "b": [4.9], "c": [1.0]}, {"a": 900, "b": 100, "c": 100}  # fast, slow, slow
+    assert TrainedComparison(PLAN, losses, steps, 5.0).needed_minutes == 10
 
 
 def test_variants_that_have_not_learned_are_named():

@@ -70,8 +70,9 @@ class TrainedComparison:
 
     @property
     def needed_minutes(self) -> int:
-        """Estimate the budget in which all variants learn."""
-        return self.plan.needed_minutes(_needed_steps(max(self.steps.values()), self.plan.comparison.learning_steps))
+        """Estimate the budget in which those variants learn that have not."""
+        made = max(self.steps[name] for name in self.losses if name not in self.learned)
+        return self.plan.needed_minutes(_needed_steps(made, self.plan.comparison.learning_steps))
 
     def findings(self) -> tuple[str, ...]:
         """Return a sentence about the variants that have not learned, if there are any."""
