@@ -41,7 +41,7 @@ from dragoman.training.trainer import Trainer, train
 # on the last step, so a training may end when its time is over. In so short a training, dropout only slows learning.
 # Every setting that a training would otherwise choose itself is set here.
 SMALL_RECIPE: dict[str, Any] = {
-    "tokenizer": {"size": 3000},
+    "tokenizer": {"kind": "bpe", "size": 3000},
     "model": {"layers": 2, "width": 128, "inner_width": 256, "heads": 4, "dropout": 0.0, "norm": "pre"},
     "training": {
         "steps": 1_000_000, "batch_tokens": 1024, "accumulate": 1, "schedule": "noam", "rate": 0.005, "warmup": 100,
