@@ -53,6 +53,8 @@ _SPELLING_RULES = PlanningRules(
     sizes=(SizeRule({"layers": 3, "width": 128, "inner_width": 384, "heads": 4}),),
     schedule="cosine",
     batch_tokens=(512, 512),
+    min_tokens=200_000,
+    enough_tokens=1_500_000,
     amounts=(
         (3000, "few words: common patterns will be right, rare ones wrong; more words help most"),
         (30_000, "regular words will be right, irregular ones often wrong"),
@@ -121,6 +123,7 @@ TASKS: dict[str, TaskSpec] = {
             rate=0.0025,
             schedule="cosine",
             batch_tokens=(1536, 2048),
+            min_tokens=1_000_000,
             amounts=(
                 (1000, "too few trees to generalise well; more trees help most"),
                 (10_000, "phrases will be right more often than whole trees; more trees help most"),

@@ -130,6 +130,19 @@ def test_a_budget_that_is_too_short_says_what_would_do():
     assert not plan(20_000, seconds=2700.0).is_too_short
 
 
+def test_the_time_that_would_do_does_not_depend_on_how_short_the_budget_is():
+    said = {plan(20_000, seconds=seconds).summary[-1].split("about ")[1] for seconds in (0.0, 1.0, 30.0)}
+    assert len(said) == 1
+    minutes = int(said.pop().split()[0])
+    assert not plan(20_000, seconds=60.0 * minutes).is_too_short
+
+
+def test_the_summary_says_why_a_training_is_as_long_as_it_is():
+    assert "limited to 3 hours; --minutes allows more" in "".join(plan(4_500_000).summary)
+    assert "more epochs would hardly help" in "".join(plan(500, seconds=36_000.0).summary)
+    assert "limited" not in "".join(plan(20_000, seconds=900.0).summary)
+
+
 def test_the_summary_says_what_to_expect_of_so_much_data():
     assert "a phrasebook rather than a translator; more text helps most" in plan(20_000, seconds=2700.0).summary[-1]
     assert "at most" in "".join(plan(20_000).summary)

@@ -7,7 +7,7 @@ arguments. docs/decisions/0017-planner.md has the experiments behind the constan
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dragoman.errors import format_count, format_duration
 from dragoman.model_config import applicable_settings
@@ -96,6 +96,7 @@ class _Length:
     validations: int
     speed: float | None  # tokens per second
     finishing_seconds: float
+    limit: Literal["steps", "seconds", "epochs", "hours"]  # what the number of steps follows from
 
     @property
     def seconds(self) -> float | None:
@@ -218,21 +219,26 @@ def _plan_length(recipe: Recipe, facts: CorpusFacts, speed: float | None, budget
     rules = TASKS[recipe.task].planning
     epochs = _clamp(rules.epochs * (_REFERENCE_PAIRS / facts.pairs) ** _EPOCH_EXPONENT, _EPOCH_LIMITS)
     tokens, finishing = epochs * facts.tokens, 0.0
+    limit: Literal["steps", "seconds", "epochs", "hours"] = "epochs"
     if speed is not None:
         speed *= _SPEED_MARGIN
         finishing = finishing_seconds(recipe, facts, speed)
         if budget.seconds is not None:
-            in_budget = speed * max(0.0, budget.seconds - finishing) / (1 + _VALIDATION_SHARE)
-            tokens = min(in_budget, _BUDGET_EPOCHS * tokens)
+            tokens *= _BUDGET_EPOCHS
+            in_time = speed * max(0.0, budget.seconds - finishing) / (1 + _VALIDATION_SHARE)
         else:
-            tokens = min(tokens, speed * 3600 * _MAX_UNASKED_HOURS)
+            in_time = speed * 3600 * _MAX_UNASKED_HOURS
+        if in_time < tokens:
+            tokens, limit = in_time, "hours" if budget.seconds is None else "seconds"
+    if budget.steps:
+        limit = "steps"
     accumulate = _accumulate(recipe, processes)
     largest = tokens / ((budget.steps or _UPDATES) * accumulate)
     batch = _given(recipe, "training", "batch_tokens") or _power_of_two(largest, rules.batch_tokens)
     steps = budget.steps or max(1, round(tokens / (batch * accumulate)))
     tokens = float(steps * batch * accumulate)
     validations = int(_clamp(_VALIDATION_SHARE * tokens / _validation_cost(recipe, facts), _VALIDATIONS))
-    return _Length(batch, steps, tokens, tokens / facts.tokens, validations, speed, finishing)
+    return _Length(batch, steps, tokens, tokens / facts.tokens, validations, speed, finishing, limit)
 
 
 def _validation_cost(recipe: Recipe, facts: CorpusFacts, samples: int = 1) -> float:
@@ -278,20 +284,17 @@ def _training_settings(recipe: Recipe, width: int, length: _Length, processes: i
 
 
 def _summary_lines(recipe: Recipe, facts: CorpusFacts, length: _Length, budget: Budget) -> list[str]:
-    model, training = recipe.model, recipe.training
+    training = recipe.training
     limit = format_count(budget.steps, "step") if budget.steps else ""
     if budget.seconds is not None:
         limit = format_duration(budget.seconds)
-    depth = format_count(model.layers, "layer")
-    if model.decoder_depth != model.layers:
-        depth = f"{model.layers} encoder and {format_count(model.decoder_depth, 'decoder layer')}"
     rate = "" if training.rate is None else f" to {training.rate:g}"
     decay = ", then falls to zero" if training.schedule in ("linear", "cosine") else ""
     stop = format_count(training.patience, "validation")
     lines = [
         f"Plan for {format_count(facts.pairs, facts.unit)} of {facts.tokens_per_pair:.0f} tokens on average"
         f"{limit and f' and {limit}'} (settings of a recipe or --set are kept):",
-        f"  model       {depth} of width {model.width}, dropout {model.dropout:g}{_size_reason(recipe, facts, length)}",
+        f"  model       {_describe_model(recipe)}{_size_reason(recipe, facts, length)}",
         f"  training    at most {format_count(training.steps, 'step')} of "
         f"{training.batch_tokens * training.accumulate:,} tokens, {format_count(round(length.epochs, 1), 'epoch')}; "
         f"the learning rate rises{rate} in {format_count(training.warmup, 'step')}{decay}",
@@ -301,9 +304,25 @@ def _summary_lines(recipe: Recipe, facts: CorpusFacts, length: _Length, budget: 
     if length.seconds is not None and length.speed is not None:
         lines.append(
             f"  time        at most {format_duration(length.seconds)} at {length.speed:,.0f} tokens per second"
+            f"{_time_reason(length, budget)}"
         )
     expectation = _expectation(recipe, facts, length, budget)
     return [*lines, f"  expect      {expectation}"] if expectation else lines
+
+
+def _describe_model(recipe: Recipe) -> str:
+    model, tokenizer = recipe.model, recipe.tokenizer
+    depth = format_count(model.layers, "layer")
+    if model.decoder_depth != model.layers:
+        depth = f"{model.layers} encoder and {format_count(model.decoder_depth, 'decoder layer')}"
+    tokens = f"{tokenizer.size:,} subwords" if tokenizer.kind in ("bpe", "wordpiece") else tokenizer.kind
+    return f"{depth} of width {model.width}, vocabulary of {tokens}, dropout {model.dropout:g}"
+
+
+def _time_reason(length: _Length, budget: Budget) -> str:
+    if length.limit == "hours":
+        return f", limited to {_MAX_UNASKED_HOURS:g} hours; --minutes allows more"
+    return "; more epochs would hardly help" if budget.seconds is not None and length.limit == "epochs" else ""
 
 
 def _size_reason(recipe: Recipe, facts: CorpusFacts, length: _Length) -> str:
@@ -324,11 +343,11 @@ def _expectation(recipe: Recipe, facts: CorpusFacts, length: _Length, budget: Bu
     rules = TASKS[recipe.task].planning
     if length.tokens >= rules.min_tokens:
         return next((text for pairs, text in rules.amounts if facts.pairs < pairs), "")
-    factor = rules.enough_tokens / length.tokens
-    if budget.seconds is None:
-        enough = format_count(math.ceil(factor * length.steps), "step")
+    if length.speed is None or budget.seconds is None:
+        enough = format_count(math.ceil(rules.enough_tokens * length.steps / length.tokens), "step")
     else:
-        enough = format_count(math.ceil(factor * budget.seconds / 60), "minute")
+        seconds = rules.enough_tokens / length.speed * (1 + _VALIDATION_SHARE) + length.finishing_seconds
+        enough = format_count(math.ceil(seconds / 60), "minute")
     return f"{format_count(length.steps, 'step')} are too few to learn to {recipe.task}; about {enough} would do"
 
 

@@ -56,7 +56,7 @@ def prepare_and_plan(
         return world.size * trainer(run, candidate, data).tokens_per_second()
 
     def seconds_left() -> float:
-        return 60 * recipe.training.minutes - (time.monotonic() - started_at)
+        return max(0.0, 60 * recipe.training.minutes - (time.monotonic() - started_at))
 
     planned = _plan_recipe(recipe, data, measure_speed, seconds_left, on_event, processes=world.size)
     if planned:
