@@ -243,6 +243,8 @@ def _plan_length(recipe: Recipe, facts: CorpusFacts, speed: float | None, budget
 
 def _validation_cost(recipe: Recipe, facts: CorpusFacts, samples: int = 1) -> float:
     decoded = samples * recipe.training.validation_sample * facts.tokens_per_pair
+    if TASKS[recipe.task].planning.is_running_text:  # one sample is generated
+        decoded = facts.tokens_per_pair
     return _LOSS_COST * facts.valid_tokens + _GREEDY_COST * decoded
 
 
@@ -250,6 +252,8 @@ def finishing_seconds(recipe: Recipe, facts: CorpusFacts, speed: float) -> float
     """Estimate the time after the last step, for comparing weights and scoring."""
     compared = _CANDIDATES * _validation_cost(recipe, facts, samples=2)
     scored = facts.scored_examples * facts.tokens_per_pair * _BEAM_COST
+    if TASKS[recipe.task].planning.is_running_text:  # its loss is the score
+        scored = _LOSS_COST * facts.valid_tokens
     return (compared + scored) / speed + _SCORING_SECONDS * facts.scored_examples + _CLOSING_SECONDS
 
 
