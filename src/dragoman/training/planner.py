@@ -24,9 +24,9 @@ _MAX_RATE = 0.005
 _WARMUP_SHARE = 0.1
 _MAX_WARMUP = 4000  # the paper's
 _DROPOUTS = ((4.0, 0.0), (15.0, 0.1), (45.0, 0.2), (math.inf, 0.3))  # up to so many epochs
-_VALIDATIONS = (5, 20)  # the smallest and the largest number
+_VALIDATIONS = (5, 25)  # the smallest and the largest number
 _VALIDATION_SHARE = 0.05  # of the training time, unless that is too little for the smallest number
-_CHECKPOINTS = 25  # so that the averaged ones are from the last fifth of the training
+_CHECKPOINTS = 25  # regular ones, so that those that are averaged are from the last fifth of the training
 _PATIENCE_SHARE = 0.3  # of the validations, without improvement, until training stops early
 _SPEED_MARGIN = 0.95  # of the measured speed is counted on
 _OVERRUN = 1.03  # of the time limit: what is tolerated before the end is planned again
@@ -40,6 +40,7 @@ _CLOSING_SECONDS = 1.0  # for curves, the averaged weights and the model card
 
 _CHARACTER_MODEL_LIMIT = 2_000_000  # characters of running text, up to which the tokens are characters
 _MANY_CHARACTERS = 500  # distinct ones, of a script whose text is not split into characters
+_VOCABULARY_PAIRS = (20_000, 160_000)  # for which the vocabulary has 8,000 subwords
 _VOCABULARY_LIMITS = (1000, 32_000)
 
 
@@ -130,7 +131,8 @@ def plan_tokenizer(recipe: Recipe, facts: TextFacts) -> Recipe:
         kind = "characters" if is_small else kind
         size = 2000 * math.sqrt(facts.characters / _CHARACTER_MODEL_LIMIT)
     elif kind in ("bpe", "wordpiece"):
-        size = 8000 * (facts.pairs / 160_000) ** (1 / 3)
+        small, large = _VOCABULARY_PAIRS
+        size = 8000 * (facts.pairs / _clamp(facts.pairs, (small, large))) ** (1 / 3)
     if facts.distinct_characters >= _MANY_CHARACTERS:
         size = max(size, 2 * facts.distinct_characters)
     rounded = int(_clamp(round(size / 500) * 500, _VOCABULARY_LIMITS))
@@ -269,7 +271,9 @@ def _training_settings(recipe: Recipe, width: int, length: _Length, processes: i
     rules, accumulate = TASKS[recipe.task].planning, _accumulate(recipe, processes)
     schedule = _given(recipe, "training", "schedule") or rules.schedule
     rate = rules.rate * math.sqrt(length.batch_tokens * accumulate / 2048 * 128 / width)
-    validate_every = max(1, length.steps // length.validations)
+    checkpoint_every = math.ceil(length.steps / _CHECKPOINTS)
+    # A validation with a new best loss saves a checkpoint too, so validations come with regular checkpoints.
+    validate_every = checkpoint_every * math.ceil(length.steps / checkpoint_every / length.validations)
     return {
         "steps": length.steps,
         "batch_tokens": length.batch_tokens,
@@ -279,8 +283,8 @@ def _training_settings(recipe: Recipe, width: int, length: _Length, processes: i
         "warmup": int(_clamp(length.steps * _WARMUP_SHARE, (1, _MAX_WARMUP))),
         "clip": 1.0,
         "validate_every": validate_every,
-        "patience": max(3, math.ceil(_PATIENCE_SHARE * length.validations)),
-        "checkpoint_every": max(1, length.steps // _CHECKPOINTS),
+        "patience": max(3, math.ceil(_PATIENCE_SHARE * length.steps / validate_every)),
+        "checkpoint_every": checkpoint_every,
     }
 
 
