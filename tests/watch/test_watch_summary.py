@@ -141,6 +141,16 @@ def test_the_time_left_is_that_of_the_steps_left(tmp_path, monkeypatch):
     assert WatchedRun(tmp_path).summary()["seconds_left"] == pytest.approx(80)
 
 
+def test_an_end_that_was_planned_again_replaces_the_recipes(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_status, "is_locked", lambda _: True)
+    (tmp_path / "recipe.toml").write_text("[training]\nsteps = 100\n")
+    lines = [json.dumps({"event": "train", "step": step, "seconds": 2.0 * step}) + "\n" for step in range(1, 61)]
+    (tmp_path / "metrics.jsonl").write_text("".join([*lines, '{"event": "replan", "step": 60, "last_step": 70}\n']))
+    summary = WatchedRun(tmp_path).summary()
+    assert summary["steps"] == 70
+    assert summary["seconds_left"] == pytest.approx(20)
+
+
 def test_a_long_training_is_drawn_with_few_points_that_keep_its_level_and_its_end():
     steps = np.arange(1.0, 100_001)
     points = downsample(steps, 5 + np.where(steps % 2, 1.0, -1.0))

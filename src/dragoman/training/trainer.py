@@ -405,6 +405,8 @@ class Trainer:
         last_step = replan_last_step(step, self.last_step, now, (now - before) / (step - first), self._time_limit)
         if last_step is not None:
             self.progress = replace(self.progress, replanned_at=step, last_step=last_step)
+            if self.metrics_log:
+                self.metrics_log.write("replan", step, last_step=last_step)
             yield EndReplanned(step, last_step)
 
     def _log_skipped_step(self, step: TrainingStep) -> Notice:

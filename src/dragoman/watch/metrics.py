@@ -36,6 +36,7 @@ class MetricsHistory:
 
     training: dict[str, "array[float]"] = field(default_factory=lambda: {name: array("d") for name in _TRAINING_FIELDS})
     validations: list[ValidationEntry] = field(default_factory=list)
+    last_step: int | None = None  # if an earlier end than the recipe's was planned
 
     def __len__(self) -> int:
         return len(self.training["step"])
@@ -50,6 +51,8 @@ class MetricsHistory:
             self.validations.append(
                 ValidationEntry(entry["step"], loss, perplexity, *_validation_score(entry), _validation_samples(entry))
             )
+        elif entry["event"] == "replan" and type(entry.get("last_step")) is int:
+            self.last_step = entry["last_step"]
 
 
 class MetricsFile:

@@ -68,6 +68,7 @@ def _metrics_fields(metrics: MetricsHistory) -> dict[str, Any]:
         "measure": next((validation.measure for validation in reversed(validations) if validation.measure), ""),
         "validations": [validation.step for validation in validations],
         "samples": validations[-1].samples if validations else [],
+        **({"steps": metrics.last_step} if metrics.last_step else {}),
     }
 
 
@@ -145,6 +146,8 @@ def _seconds_per_step(metrics: MetricsHistory) -> float | None:
 
 def _seconds_left(metrics_summary: dict[str, Any], status: RunStatus) -> float | None:
     """Return the estimated seconds until a running training ends."""
-    if status.status != "training" or status.steps is None or metrics_summary["seconds_per_step"] is None:
+    steps: int | None = metrics_summary.get("steps", status.steps)
+    if status.status != "training" or steps is None or metrics_summary["seconds_per_step"] is None:
         return None
-    return max(0.0, (status.steps - float(metrics_summary["step"])) * float(metrics_summary["seconds_per_step"]))
+    left = steps - int(metrics_summary["step"])
+    return max(0.0, left * float(metrics_summary["seconds_per_step"]))
