@@ -323,8 +323,10 @@ def _describe_model(recipe: Recipe) -> str:
     depth = format_count(model.layers, "layer")
     if model.decoder_depth != model.layers:
         depth = f"{model.layers} encoder and {format_count(model.decoder_depth, 'decoder layer')}"
-    tokens = f"{tokenizer.size:,} subwords" if tokenizer.kind in ("bpe", "wordpiece") else tokenizer.kind
-    return f"{depth} of width {model.width}, vocabulary of {tokens}, dropout {model.dropout:g}"
+    vocabulary = {"words": "", "characters": ", characters as tokens", "bytes": ", bytes as tokens"}.get(
+        tokenizer.kind, f", vocabulary of {tokenizer.size:,} subwords"
+    )
+    return f"{depth} of width {model.width}{vocabulary}, dropout {model.dropout:g}"
 
 
 def _time_reason(length: _Length, budget: Budget) -> str:

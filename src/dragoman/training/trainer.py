@@ -70,7 +70,7 @@ MAX_SAMPLES = 6  # validation examples whose outputs are logged each time
 MAX_SAMPLE_CHARACTERS = 500  # of each text, so that a line of metrics.jsonl stays small
 _DRAW_EVERY_SECONDS = 60.0
 _MAX_AVERAGED = 5  # checkpoints, if the recipe does not say how many (section 6.1)
-_MEASURED_STEPS, _MEASURED_SECONDS = 3, 1.0  # at least, of which the speed is measured for a plan
+_MEASURED_STEPS, _MEASURED_SECONDS = 6, 1.0  # at least, of which the speed is measured for a plan
 _MIN_TIMED_STEPS = 10  # whose mean duration is compared with the plan
 _MIN_REPLAN_SHARE = 0.25  # of the steps, before the end may be planned again
 _GRACE_SHARE = 0.1  # of the minutes, that a training whose end was planned again may exceed them
@@ -254,17 +254,22 @@ class Trainer:
         return self.progress.last_step or self.config.steps
 
     def tokens_per_second(self) -> float:
-        """Measure the speed of training in tokens of the longer side of a pair, by making some updates."""
-        durations: list[float] = []
+        """Measure the speed of training in tokens of the longer side of a pair, by making some updates.
+
+        Other work on the machine only makes an update slower, so this is the upper quartile of their speeds.
+        """
+        costs, speeds, seconds = self.data.train_pairs.costs, list[float](), 0.0
         started_at = time.perf_counter()
-        for _ in self.steps():
-            durations.append(time.perf_counter() - started_at)
-            if len(durations) > _MEASURED_STEPS and sum(durations[1:]) > _MEASURED_SECONDS:
+        for step in self.steps():
+            duration = time.perf_counter() - started_at
+            tokens = sum(int(costs[indices].sum()) for indices in self.order.update(step.number - 1))
+            speeds.append(tokens / duration)
+            seconds += duration
+            if len(speeds) > _MEASURED_STEPS and seconds > _MEASURED_SECONDS:
                 break
             started_at = time.perf_counter()
-        measured = durations[1:] or durations  # the first one is a warm-up
-        tokens_per_step = self.data.train_pairs.costs.sum() / self.order.updates_per_epoch
-        return float(tokens_per_step * len(measured) / sum(measured))
+        measured = sorted(speeds[1:] or speeds)  # the first one is a warm-up
+        return measured[3 * len(measured) // 4]
 
     def seconds_per_step(self) -> float:
         """Measure how long an update takes on this machine."""
