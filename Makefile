@@ -5,10 +5,12 @@ BIN := .venv/bin
 # Images of containers often set it; without cached bytecode every pytest process compiles all tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo style check test test-long docs clean
+.PHONY: demo install style check test test-long docs clean
 
 demo: .venv/installed ## train a translator in a few minutes and inspect it
 	$(BIN)/dragoman quickstart
+
+install: .venv/installed ## install into .venv
 
 style: .venv/installed-dev ## style, types, import contracts
 	$(BIN)/ruff check .

@@ -30,7 +30,7 @@ errors that a user can fix. `load` returns an instance of one of the classes bel
 change in any release.
 """
 SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {  # a function or class, and which of its methods are public
-    "Functions": {"dragoman:load": (), "dragoman:train": ()},
+    "Functions": {"dragoman:load": (), "dragoman:plan": (), "dragoman:train": ()},
     "Settings and errors": {"dragoman:Recipe": ("from_toml", "from_table", "to_toml"), "dragoman:UserError": ()},
     "Models": {
         "dragoman.tasks.sequence_model:SequenceModel": (

@@ -578,6 +578,18 @@ def test_the_defaults_of_a_task_also_complete_parts_that_are_built_in_python():
     assert (recipe.model.width, recipe.model.share_embeddings) == (64, False)
 
 
+def test_a_mistake_in_python_is_explained_like_one_in_a_file():
+    with pytest.raises(UserError, match=r'Recipe: the recipe has no setting "file"'):
+        Recipe(task="pronounce", file="words.tsv")
+    with pytest.raises(UserError, match=r'\[model\] has no setting "layer". Did you mean "layers"\?'):
+        Recipe(model={"layer": 3})
+
+
+def test_a_recipe_shows_the_settings_that_it_has_been_given():
+    assert "width" not in repr(Recipe(task="generate"))
+    assert "'layers': 3" in repr(Recipe(model={"layers": 3}))
+
+
 def test_a_recipe_knows_which_settings_are_still_to_be_planned():
     everything = [f"{section}.{name}" for section, names in PLANNED_SETTINGS.items() for name in names]
     assert Recipe(task="generate").unplanned_settings == [name for name in everything if name != "model.decoder_layers"]

@@ -56,7 +56,7 @@ _SPELLING_RULES = PlanningRules(
     min_tokens=200_000,
     enough_tokens=1_500_000,
     amounts=(
-        (3000, "few words: common patterns will be right, rare ones wrong; more words help most"),
+        (10_000, "regular words will be right, others wrong; more words help, or a recurrent model (pronunciation.md)"),
         (30_000, "regular words will be right, irregular ones often wrong"),
         (1 << 62, "most words will be right"),
     ),

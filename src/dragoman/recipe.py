@@ -7,9 +7,16 @@ section.
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from dragoman.errors import UserError, did_you_mean
@@ -240,6 +247,10 @@ class Recipe(Config):
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     decoding: DecodingConfig = Field(default_factory=DecodingConfig)
 
+    def __repr__(self) -> str:
+        # Settings that are still to be planned have no value yet.
+        return f"Recipe(**{self.given_settings})"
+
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence for each conflict between sections, or between the task and a section."""
         named = [name for name in DATA_FILE_KEYS if getattr(self.data, name)]
@@ -301,6 +312,17 @@ class Recipe(Config):
                     yield f"{position} has languages, which are for a file of pairs; remove them"
                 elif bool(corpus.label) != bool(corpora[0].label):
                     yield f"{position}: either all corpora need a label or none"
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def explain_errors(cls, table: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        """Raise a UserError for a recipe that is built in Python; `from_table` names its file or option too."""
+        try:
+            return handler(table)
+        except ValidationError as error:
+            if info.context is None and isinstance(table, Mapping):
+                raise UserError(format_errors(cls, error, "Recipe", table, {})) from None
+            raise
 
     @model_validator(mode="before")
     @classmethod

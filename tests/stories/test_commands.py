@@ -146,6 +146,17 @@ def test_options_alone_train_and_win_over_the_preset(one_core, command, toy_file
     assert (recipe.training.steps, recipe.training.minutes, recipe.model.layers, recipe.model.width) == (1, 0, 1, 128)
 
 
+def test_the_name_of_a_run_is_enough_to_resume_it(one_core, command, toy_files, tmp_path):
+    files = ["--source", toy_files[0], "--target", toy_files[1]]
+    small = ["--set", "tokenizer.kind=words", "--set", "model.width=8", "--set", "training.schedule=noam"]
+    assert command("train", *files, *small, "--run", tmp_path / "run", "--steps", 1).code == 0
+    resumed = command("train", "--run", tmp_path / "run", "--resume", "--steps", 2)
+    assert (resumed.code, "1 of 2 steps left" in resumed.err) == (0, True)
+    missing = command("train", "--run", tmp_path / "runn", "--resume")
+    assert missing.code == 2
+    assert f"{tmp_path / 'runn'}" in missing.err
+
+
 def test_plan_prints_the_recipe_that_train_records_and_why(one_core, command, toy_files, tmp_path):
     files = ["--source", toy_files[0], "--target", toy_files[1], "--run", tmp_path / "run"]
     given = [*files, "--steps", 2, "--set", "tokenizer.kind=words", "--set", "model.width=8"]

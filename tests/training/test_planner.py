@@ -126,15 +126,16 @@ def test_a_budget_that_is_too_short_says_what_would_do():
     planned = plan(20_000, seconds=60.0)
     assert planned.is_too_short
     assert "are too few to learn to translate; about" in planned.summary[-1]
-    assert planned.summary[-1].endswith("minutes would do")
-    assert plan(20_000, steps=30).summary[-1].endswith("steps would do")
+    assert planned.summary[-1].endswith(" min would do")
+    assert plan(20_000, steps=30).summary[-1].endswith(" would do")
+    assert "1 step is too few" in plan(20_000, steps=1).summary[-1]
     assert not plan(20_000, seconds=2700.0).is_too_short
 
 
 def test_the_time_that_would_do_does_not_depend_on_how_short_the_budget_is():
     said = {plan(20_000, seconds=seconds).summary[-1].split("about ")[1] for seconds in (0.0, 1.0, 30.0)}
     assert len(said) == 1
-    minutes = int(said.pop().split()[0])
+    minutes = int(said.pop().split()[3])
     assert not plan(20_000, seconds=60.0 * minutes).is_too_short
 
 

@@ -1,12 +1,15 @@
 """A training that plans itself: what is recorded before its first step, repeating it, and an end that is moved."""
 
+import itertools
+from types import SimpleNamespace
+
 import pytest
 
 import dragoman
 from dragoman import checkpoints
 from dragoman.errors import TrainingStopped
 from dragoman.recipe import Recipe
-from dragoman.training.events import EndReplanned, RecipePlanned, StopRequest, TrainingPlan
+from dragoman.training.events import EndReplanned, RecipePlanned, StopRequest, TrainingPlan, ValidationResult
 from dragoman.training.loop import TrainingStep
 from dragoman.training.trainer import Trainer
 
@@ -86,6 +89,9 @@ def test_a_resumed_training_keeps_the_plan_of_its_run(open_recipe, tmp_path):
 @pytest.fixture
 def slow_machine(monkeypatch):
     """Let every step take a second, and scoring nothing."""
+    seconds = itertools.count()
+    clock = SimpleNamespace(perf_counter=lambda: float(next(seconds)), monotonic=lambda: 0.0)
+    monkeypatch.setattr("dragoman.training.trainer.time", clock)
     monkeypatch.setattr(Trainer, "_elapsed", lambda trainer: trainer.progress.step + 1.0)
     monkeypatch.setattr(Trainer, "seconds_per_step", lambda _trainer: 0.1)
     monkeypatch.setattr("dragoman.training.trainer.finishing_seconds", lambda *_: 0.0)
@@ -121,6 +127,16 @@ def test_a_training_whose_end_was_moved_is_resumed_exactly(slow_machine, open_re
     assert twice.weights_file.read_bytes() == once.weights_file.read_bytes()
 
 
+def test_a_finished_training_whose_end_was_moved_is_not_continued(slow_machine, open_recipe, tmp_path):
+    recipe = open_recipe(tmp_path / "run", "training.steps=100", "training.minutes=1")
+    run, _ = train(recipe)
+    weights = run.weights_file.read_bytes()
+    _, events = train(recipe, resume=True)
+    assert not any(isinstance(event, TrainingStep) for event in events)
+    assert run.weights_file.read_bytes() == weights
+    assert "Training was slower than planned: at step" in run.card_file.read_text()
+
+
 def test_a_schedule_without_an_end_stops_when_the_time_is_over(slow_machine, open_recipe, tmp_path):
     recipe = open_recipe(tmp_path / "run", "training.steps=100", "training.minutes=0.5", "training.schedule=constant")
     _, events = train(recipe)
@@ -150,3 +166,12 @@ def test_the_time_of_the_steps_alone_can_be_limited(open_recipe, tmp_path, monke
     assert [event.number for event in events if isinstance(event, TrainingStep)][-1] == 9
     _, events = train(recipe, overwrite=True)
     assert [event.number for event in events if isinstance(event, TrainingStep)][-1] == 1
+
+
+def test_outputs_of_a_validation_are_no_longer_than_the_data_suggests(open_recipe, tmp_path):
+    """A model that has not learned to end its outputs would take most of a short training for its validations."""
+    run, events = train(open_recipe(tmp_path / "run", "training.steps=1", "training.seed=3"))
+    (validated,) = [event for event in events if isinstance(event, ValidationResult)]
+    assert run.read_recipe().decoding.extra_length == 50
+    for sample in validated.samples:
+        assert len(sample.translation.split()) <= len(sample.source.split()) + 1 + 5

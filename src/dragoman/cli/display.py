@@ -99,7 +99,7 @@ class TerminalDisplay:
         soon = format_duration(min(remaining * plan.seconds_per_step, plan.seconds_left))
         print_stderr(
             f"{f'{remaining:,} of {steps} left' if plan.steps_done else steps}, "
-            f"{format_count(remaining / plan.steps_per_epoch, 'epoch')}; estimated time {soon}. "
+            f"{format_count(remaining / plan.steps_per_epoch, 'epoch')}; the steps take about {soon}. "
             f"Ctrl-C saves a checkpoint and stops. {self.resume_hint}"
         )
         self.step_at = self.line_at = time.monotonic()

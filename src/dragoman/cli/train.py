@@ -1,6 +1,7 @@
 """`dragoman train`: train a model from text files into a run directory. `dragoman plan`: print its recipe instead."""
 
 import os
+import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -68,6 +69,8 @@ def train(
 
     Settings that neither the recipe nor an option gives are planned from the data, the speed of this machine and
     --minutes or --steps."""
+    if resume and recipe is None and run is not None and not (source or pairs or file):
+        recipe = Run(run).recipe_file  # `--run RUN --resume` is enough to continue
     merged = build_recipe(
         recipe, preset, overrides, task=task, run=run, steps=steps, minutes=minutes, seed=seed,
         source=source, target=target, pairs=pairs, languages=parse_columns(columns), valid_source=valid_source,
@@ -113,7 +116,7 @@ def plan(
     def on_event(event: TrainingEvent) -> None:
         if isinstance(event, RecipePlanned):
             summary.extend(event.plan.summary)
-        else:
+        if not isinstance(event, RecipePlanned) or not sys.stdout.isatty():  # the comments of the recipe show it too
             display(event)
 
     with TerminalDisplay() as display:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dragoman.checkpoints import TrainingProgress
 from dragoman.errors import format_count
 from dragoman.recipe import Recipe
 from dragoman.tasks.info import describe_model, describe_vocabulary
@@ -39,6 +40,7 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         "",
         f"- {format_count(progress.step, 'step')} in {format_count(progress.seconds / 60, 'minute')} on {plan.device} "
         f"({format_count(plan.threads, 'thread')}), {format_count(progress.step / plan.steps_per_epoch, 'epoch')}",
+        *_describe_new_end(recipe, progress),
         "- The validation loss was never finite"
         if progress.best_loss is None
         else f"- Best validation loss {progress.best_loss:.3f} at step {progress.best_step:,}",
@@ -53,6 +55,15 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         f"{search}All settings are in `recipe.toml`; run `dragoman train recipe.toml --run NEW` to train again.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _describe_new_end(recipe: Recipe, progress: TrainingProgress) -> list[str]:
+    if not progress.replanned_at:
+        return []
+    return [
+        f"- Training was slower than planned: at step {progress.replanned_at:,}, its last step was moved from "
+        f"{recipe.training.steps:,} to {progress.last_step:,}"
+    ]
 
 
 def _describe_weights(weights: Sequence[ComparedWeights], metric: str) -> list[str]:

@@ -259,6 +259,11 @@ def finishing_seconds(recipe: Recipe, facts: CorpusFacts, speed: float) -> float
     return (compared + scored) / speed + _SCORING_SECONDS * facts.scored_examples + _CLOSING_SECONDS
 
 
+def finishing_validations(recipe: Recipe, facts: CorpusFacts) -> float:
+    """Return how many times as long as a validation the time after the last step is."""
+    return finishing_seconds(recipe, facts, 1.0) / _validation_cost(recipe, facts)
+
+
 def _power_of_two(size: float, limits: tuple[int, int]) -> int:
     return int(_clamp(2.0 ** math.floor(math.log2(max(1.0, size))), limits))
 
@@ -295,18 +300,19 @@ def _summary_lines(recipe: Recipe, facts: CorpusFacts, length: _Length, budget: 
     training = recipe.training
     limit = format_count(budget.steps, "step") if budget.steps else ""
     if budget.seconds is not None:
-        limit = format_duration(budget.seconds)
+        limit = format_duration(60 * training.minutes)
     rate = "" if training.rate is None else f" to {training.rate:g}"
     decay = ", then falls to zero" if training.schedule in ("linear", "cosine") else ""
     stop = format_count(training.patience, "validation")
+    epochs = format_count(float(f"{length.epochs:.2g}"), "epoch")
     lines = [
         f"Plan for {format_count(facts.pairs, facts.unit)} of {facts.tokens_per_pair:.0f} tokens on average"
-        f"{limit and f' and {limit}'} (settings of a recipe or --set are kept):",
+        f"{limit and f' and {limit}'}:",
         f"  model       {_describe_model(recipe)}{_size_reason(recipe, facts, length)}",
         f"  training    at most {format_count(training.steps, 'step')} of "
-        f"{training.batch_tokens * training.accumulate:,} tokens, {format_count(round(length.epochs, 1), 'epoch')}; "
+        f"{training.batch_tokens * training.accumulate:,} tokens, {epochs}; "
         f"the learning rate rises{rate} in {format_count(training.warmup, 'step')}{decay}",
-        f"  validation  every {format_count(training.validate_every, 'step')}"
+        f"  validation  {_interval(training.validate_every)}"
         + (f"; training stops early after {stop} without improvement" if training.patience else ""),
     ]
     if length.seconds is not None and length.speed is not None:
@@ -314,8 +320,12 @@ def _summary_lines(recipe: Recipe, facts: CorpusFacts, length: _Length, budget: 
             f"  time        at most {format_duration(length.seconds)} at {length.speed:,.0f} tokens per second"
             f"{_time_reason(length, budget)}"
         )
-    expectation = _expectation(recipe, facts, length, budget)
+    expectation = _expectation(recipe, facts, length)
     return [*lines, f"  expect      {expectation}"] if expectation else lines
+
+
+def _interval(steps: int) -> str:
+    return "after every step" if steps == 1 else f"every {steps:,} steps"
 
 
 def _describe_model(recipe: Recipe) -> str:
@@ -349,16 +359,16 @@ def _size_reason(recipe: Recipe, facts: CorpusFacts, length: _Length) -> str:
     return ""
 
 
-def _expectation(recipe: Recipe, facts: CorpusFacts, length: _Length, budget: Budget) -> str:
+def _expectation(recipe: Recipe, facts: CorpusFacts, length: _Length) -> str:
     rules = TASKS[recipe.task].planning
     if length.tokens >= rules.min_tokens:
         return next((text for pairs, text in rules.amounts if facts.pairs < pairs), "")
-    if length.speed is None or budget.seconds is None:
-        enough = format_count(math.ceil(rules.enough_tokens * length.steps / length.tokens), "step")
-    else:
+    steps = f"{format_count(length.steps, 'step')} {'is' if length.steps == 1 else 'are'}"
+    enough = f"{round(rules.enough_tokens * length.steps / length.tokens, -2):,.0f} steps"
+    if length.speed is not None:
         seconds = rules.enough_tokens / length.speed * (1 + _VALIDATION_SHARE) + length.finishing_seconds
-        enough = format_count(math.ceil(seconds / 60), "minute")
-    return f"{format_count(length.steps, 'step')} are too few to learn to {recipe.task}; about {enough} would do"
+        enough += f" or {format_duration(seconds)}"
+    return f"{steps} too few to learn to {recipe.task}; about {enough} would do"
 
 
 def _given(recipe: Recipe, section: str, name: str) -> Any:

@@ -6,10 +6,11 @@ from itertools import islice
 from typing import Protocol
 
 from dragoman.data.corpus import TextPairs
+from dragoman.errors import format_count
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.storage import write_atomically
-from dragoman.tasks.events import ProgressUpdate
+from dragoman.tasks.events import Notice, ProgressUpdate
 from dragoman.tasks.registry import get_task
 from dragoman.training.distributed import SINGLE_PROCESS, World
 from dragoman.training.events import OnTrainingEvent, RecipePlanned
@@ -25,7 +26,6 @@ from dragoman.training.planner import (
 from dragoman.training.prepare import OPEN_ENDED_SCHEDULES, PreparedData, prepare_data
 
 _SAMPLED_PAIRS = 20_000  # whose characters are counted
-_BY_SPEED = {"training.steps", "model.layers", "model.width"}  # settings that depend on the speed of the machine
 _OPTIONAL = {"training.rate", "training.accumulate", "model.decoder_layers"}  # settings that need no value
 
 
@@ -58,10 +58,19 @@ def prepare_and_plan(
     def seconds_left() -> float:
         return max(0.0, 60 * recipe.training.minutes - (time.monotonic() - started_at))
 
+    has_steps = "training.steps" not in recipe.unplanned_settings
     planned = _plan_recipe(recipe, data, measure_speed, seconds_left, on_event, processes=world.size)
     if planned:
         recipe = planned.recipe
         on_event(RecipePlanned(planned))
+    config = recipe.training
+    if has_steps and config.minutes and config.schedule not in OPEN_ENDED_SCHEDULES:
+        on_event(
+            Notice(
+                f"The number of steps is set to {config.steps:,}, so the time limit of "
+                f"{format_count(config.minutes, 'minute')} can only shorten the training."
+            )
+        )
     write_atomically(run.recipe_file, recorded_recipe(recipe).to_toml().encode())
     return recipe, data
 
@@ -88,13 +97,13 @@ def _plan_recipe(
     """Plan the settings that the recipe leaves open; None if there is nothing to plan.
 
     `measure_speed` returns the tokens per second of a training, `seconds_left` the rest of `training.minutes`. The
-    speed is measured unless the recipe says how many steps to make and how large the model is.
+    speed is measured unless the recipe says how many steps to make.
     """
     unplanned = set(recipe.unplanned_settings)
     if not unplanned - _OPTIONAL:
         return None
     facts, speeds = corpus_facts(recipe, data), []
-    if unplanned & _BY_SPEED:
+    if "training.steps" in unplanned:
         candidates = candidate_recipes(recipe, facts)
         for index, candidate in enumerate(candidates):
             on_event(ProgressUpdate("Measuring the speed of this machine", index, len(candidates)))

@@ -54,7 +54,12 @@ from dragoman.training.loop import TensorBatch, TrainingStep, autocast, build_ad
 from dragoman.training.loop import train as train_loop
 from dragoman.training.loss import cross_entropy_objective
 from dragoman.training.metrics_log import MetricsLog, draw_curves
-from dragoman.training.planner import finishing_seconds, replan_last_step, take_planned_settings
+from dragoman.training.planner import (
+    finishing_seconds,
+    finishing_validations,
+    replan_last_step,
+    take_planned_settings,
+)
 from dragoman.training.planning import corpus_facts, prepare_and_plan, recorded_recipe
 from dragoman.training.prepare import (
     OPEN_ENDED_SCHEDULES,
@@ -69,10 +74,11 @@ from dragoman.training.schedule import schedule, shorten
 MAX_SAMPLES = 6  # validation examples whose outputs are logged each time
 MAX_SAMPLE_CHARACTERS = 500  # of each text, so that a line of metrics.jsonl stays small
 _DRAW_EVERY_SECONDS = 60.0
+_EXTRA_VALIDATION_TOKENS = 5  # more than any target of the training data exceeds its source
 _MAX_AVERAGED = 5  # checkpoints, if the recipe does not say how many (section 6.1)
 _MEASURED_STEPS, _MEASURED_SECONDS = 6, 1.0  # at least, of which the speed is measured for a plan
-_MIN_TIMED_STEPS = 10  # whose mean duration is compared with the plan
-_MIN_REPLAN_SHARE = 0.25  # of the steps, before the end may be planned again
+_MIN_TIMED_STEPS, _TIMED_SHARE = 5, 20  # the mean duration of a twentieth of the steps is compared with the plan
+_MIN_REPLAN_SHARE = 0.25  # of the steps or of the time, before the end may be planned again
 _GRACE_SHARE = 0.1  # of the minutes, that a training whose end was planned again may exceed them
 
 
@@ -174,7 +180,7 @@ class Trainer:
         )
         self.longest_source = int(pairs.source_lengths.max())
         self.sequence_model = model_class_for(recipe)(
-            recipe, self.model, data.source_tokenizer, data.target_tokenizer, self.device,
+            self._validation_recipe(), self.model, data.source_tokenizer, data.target_tokenizer, self.device,
             max_length=self.longest_source, paragraph_share=data.paragraph_share,
         )  # fmt: skip
         self.progress = TrainingProgress()
@@ -185,7 +191,16 @@ class Trainer:
         self.limit_steps_only = limit_steps_only
         self._elapsed_before = 0.0  # seconds of the commands before a resumption
         self._time_limit = math.inf  # seconds until the last step
-        self._recent_steps = deque[tuple[int, float]](maxlen=max(_MIN_TIMED_STEPS, config.validate_every) + 1)
+        self._step_seconds = deque[float](maxlen=max(_MIN_TIMED_STEPS, config.steps // _TIMED_SHARE))
+        self._validation_seconds = 0.0  # of this process
+        self._validations = 0
+
+    def _validation_recipe(self) -> Recipe:
+        """Return the recipe with outputs limited to the lengths in the data: a new model often finds no end."""
+        pairs, decoding = self.data.train_pairs, self.recipe.decoding
+        longest = int((pairs.target_lengths - pairs.source_lengths).max()) + _EXTRA_VALIDATION_TOKENS
+        limit = min(decoding.extra_length, max(_EXTRA_VALIDATION_TOKENS, longest))
+        return self.recipe.model_copy(update={"decoding": decoding.model_copy(update={"extra_length": limit})})
 
     def fit(self) -> Iterator[TrainingEvent]:
         """Train to the last step, or until patience or time run out, and write the model; yield every event."""
@@ -337,7 +352,7 @@ class Trainer:
         self.stop.deferred = True
         try:
             yield from self._repeat_interrupted_validation()
-            if not self._ends_early():
+            if not self._is_last_step():
                 yield from self._run_steps()
         finally:
             self.stop.deferred = False
@@ -379,7 +394,7 @@ class Trainer:
         if self.config.minutes:  # all processes must agree on the time that is left
             seconds = self.world.all_reduce_sum(seconds) / self.world.size
             elapsed = self.world.all_reduce_sum(elapsed) / self.world.size
-        self._recent_steps.append((step.number, elapsed))
+        self._step_seconds.append(seconds)
         self.progress = replace(
             self.progress,
             step=step.number,
@@ -401,18 +416,33 @@ class Trainer:
 
     def _replan_end(self) -> Iterator[EndReplanned]:
         """Plan an earlier last step, once, if a schedule that ends at the last step would exceed the time limit."""
-        step = self.progress.step
-        is_late_enough = step >= max(self.config.warmup, _MIN_REPLAN_SHARE * self.config.steps)
-        is_timed = len(self._recent_steps) == self._recent_steps.maxlen
-        if self.progress.replanned_at or self._is_open_ended or not (is_late_enough and is_timed):
+        step, elapsed = self.progress.step, self.progress.elapsed
+        is_late = step >= _MIN_REPLAN_SHARE * self.config.steps or elapsed >= _MIN_REPLAN_SHARE * self._time_limit
+        if (
+            self.progress.replanned_at
+            or self._is_open_ended
+            or not is_late
+            or len(self._step_seconds) < _MIN_TIMED_STEPS
+        ):
             return
-        (first, before), (_, now) = self._recent_steps[0], self._recent_steps[-1]
-        last_step = replan_last_step(step, self.last_step, now, (now - before) / (step - first), self._time_limit)
+        seconds_per_step = sum(self._step_seconds) / len(self._step_seconds)
+        if self._validations:
+            seconds_per_step += self._validation_seconds / self._validations / self.config.validate_every
+        last_step = replan_last_step(step, self.last_step, elapsed, seconds_per_step, self._time_limit)
         if last_step is not None:
             self.progress = replace(self.progress, replanned_at=step, last_step=last_step)
             if self.metrics_log:
                 self.metrics_log.write("replan", step, last_step=last_step)
             yield EndReplanned(step, last_step)
+
+    def _time_validation(self, seconds: float) -> None:
+        """Estimate the time that is needed after the last step from that of the validations so far."""
+        if not self.config.minutes or self.limit_steps_only:
+            return
+        self._validation_seconds += self.world.all_reduce_sum(seconds) / self.world.size
+        self._validations += 1
+        finishing = finishing_validations(self.recipe, corpus_facts(self.recipe, self.data))
+        self._time_limit = 60 * self.config.minutes - finishing * self._validation_seconds / self._validations
 
     def _log_skipped_step(self, step: TrainingStep) -> Notice:
         if self.metrics_log:
@@ -432,11 +462,12 @@ class Trainer:
 
     def _run_validation(self) -> Iterator[TrainingEvent]:
         # An interrupted validation is saved as not done, and repeated on resuming.
-        step = self.progress.step
+        step, started_at = self.progress.step, time.monotonic()
         try:
             result = self.validate(step, self.config.validation_sample)
         except ValidationInterrupted:
             return
+        self._time_validation(time.monotonic() - started_at)
         best_loss, loss = self.progress.best_loss, result.loss if math.isfinite(result.loss) else None
         is_best = best_loss is None or result.loss < best_loss
         self.progress = replace(
