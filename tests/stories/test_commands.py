@@ -146,6 +146,15 @@ def test_options_alone_train_and_win_over_the_preset(one_core, command, toy_file
     assert (recipe.training.steps, recipe.training.minutes, recipe.model.layers, recipe.model.width) == (1, 0, 1, 128)
 
 
+def test_the_name_of_a_file_as_text_gets_a_hint(command, trained, toy_files):
+    outcome = command("translate", trained, toy_files[0])
+    assert outcome.code == 0
+    assert f"{toy_files[0]} is a file, but its name is taken as text; use < {toy_files[0]}" in outcome.err.replace(
+        "\n", " "
+    )
+    assert "is a file" not in command("translate", trained, "a b").err
+
+
 def test_the_name_of_a_run_is_enough_to_resume_it(one_core, command, toy_files, tmp_path):
     files = ["--source", toy_files[0], "--target", toy_files[1]]
     small = ["--set", "tokenizer.kind=words", "--set", "model.width=8", "--set", "training.schedule=noam"]

@@ -142,6 +142,7 @@ def test_the_time_that_would_do_does_not_depend_on_how_short_the_budget_is():
 def test_the_summary_says_why_a_training_is_as_long_as_it_is():
     assert "limited to 3 hours; --minutes allows more" in "".join(plan(4_500_000).summary)
     assert "more epochs would hardly help" in "".join(plan(500, seconds=36_000.0).summary)
+    assert "more than the time limit" in "".join(plan(20_000, seconds=5.0).summary)
     assert "limited" not in "".join(plan(20_000, seconds=900.0).summary)
 
 

@@ -25,8 +25,8 @@ def check(
     valid_pairs: ValidPairsOption = None,
     columns: ColumnsOption = None,
 ) -> None:
-    """Check a parallel corpus for unequal line counts, empty lines, duplicates, unusual lengths, encoding errors and
-    swapped sides."""
+    """Check a parallel corpus for unequal line counts, empty lines, duplicates, unusual lengths, encoding errors, and
+    sides that are swapped in the validation text."""
     from dragoman.data.corpus import ParallelCorpus
     from dragoman.data.corpus_check import check_corpus
 

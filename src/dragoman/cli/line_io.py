@@ -1,6 +1,7 @@
 """Line-by-line input and output of the commands that run a model."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dragoman.tasks.sequence_model import SequenceModel
 
 _MAX_LINE_BYTES = 64 << 20  # longer lines are no sentences, and might not fit into memory
+_MAX_NAME_BYTES = 255  # of a text that may be the name of a file
 _TAB = "\t"
 _TASK_COMMANDS = ("generate", "inflect", "parse", "pronounce")  # `dragoman translate` is for all other tasks
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -96,7 +98,20 @@ def warn_unknown(model: "SequenceModel", lines: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def stdin_lines() -> Iterator[str]:
+def input_lines(texts: list[str] | None) -> Iterable[str]:
+    """Return the texts of the command line, or the lines of standard input if there are none.
+
+    A text that is the name of a file is probably meant to be read.
+    """
+    if not texts:
+        return _stdin_lines()
+    for text in texts:
+        if len(os.fsencode(text)) <= _MAX_NAME_BYTES and Path(text).is_file():
+            print_stderr(f"{text} is a file, but its name is taken as text; use < {text} for its lines.", "yellow")
+    return texts
+
+
+def _stdin_lines() -> Iterator[str]:
     """Yield the lines of standard input, split at line feeds only, without a byte-order mark."""
     for number, raw in enumerate(iter(lambda: sys.stdin.buffer.readline(_MAX_LINE_BYTES + 1), b""), 1):
         if len(raw) > _MAX_LINE_BYTES:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dragoman.cli.line_io import is_interactive, load_for_task, print_outputs, stdin_lines
+from dragoman.cli.line_io import input_lines, is_interactive, load_for_task, print_outputs
 from dragoman.cli.options import (
     BeamOption,
     DeviceOption,
@@ -58,7 +58,8 @@ def parse(
         raise UserError("--scores and --json require --format brackets and no --output; remove the conflicting option.")
     model = load_for_task(run, "parse", device)
     options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision}
-    lines = _tokenize_lines(text or stdin_lines()) if tokenize else text or stdin_lines()
+    lines = input_lines(text)
+    lines = _tokenize_lines(lines) if tokenize else lines
     if form == "brackets" and output is None:
         at_once = line_by_line or is_interactive(text)
         print_outputs(model, lines, options, scores=scores, as_json=as_json, one_at_a_time=at_once)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.line_io import add_columns, is_interactive, load_for_task, print_outputs, stdin_lines, warn_unknown
+from dragoman.cli.line_io import add_columns, input_lines, is_interactive, load_for_task, print_outputs, warn_unknown
 from dragoman.cli.options import (
     BeamOption,
     DeviceOption,
@@ -39,7 +39,7 @@ def pronounce(
     A model trained on several languages expects "fre<tab>word", or plain words with --label fre."""
     model = load_for_task(run, "pronounce", device)
     options = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best, "precision": precision}
-    lines = warn_unknown(model, add_columns(word or stdin_lines(), before=label))
+    lines = warn_unknown(model, add_columns(input_lines(word), before=label))
     print_outputs(
         model, lines, options, scores=scores, as_json=as_json, one_at_a_time=line_by_line or is_interactive(word)
     )

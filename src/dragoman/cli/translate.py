@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dragoman.cli.line_io import add_label, is_interactive, load_for_task, print_outputs, stdin_lines
+from dragoman.cli.line_io import add_label, input_lines, is_interactive, load_for_task, print_outputs
 from dragoman.cli.options import (
     BeamOption,
     DeviceOption,
@@ -66,5 +66,5 @@ def translate(
     if sample:
         options["sampling"] = SamplingOptions(temperature, top_k, top_p, seed)
     at_once = line_by_line or is_interactive(text)
-    lines = add_label(model, text or stdin_lines(), label)
+    lines = add_label(model, input_lines(text), label)
     print_outputs(model, lines, options, scores=scores, as_json=as_json, one_at_a_time=at_once)

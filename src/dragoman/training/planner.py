@@ -342,6 +342,8 @@ def _describe_model(recipe: Recipe) -> str:
 def _time_reason(length: _Length, budget: Budget) -> str:
     if length.limit == "hours":
         return f", limited to {_MAX_UNASKED_HOURS:g} hours; --minutes allows more"
+    if budget.seconds is not None and length.seconds is not None and length.seconds > 1.05 * budget.seconds:
+        return ", more than the time limit"
     return "; more epochs would hardly help" if budget.seconds is not None and length.limit == "epochs" else ""
 
 
@@ -353,9 +355,9 @@ def _size_reason(recipe: Recipe, facts: CorpusFacts, length: _Length) -> str:
     if not larger:
         return ""
     if facts.pairs < larger[0].min_pairs:
-        return f"; a larger one needs about {format_count(larger[0].min_pairs, facts.unit)}"
+        return f" (a larger model from about {format_count(larger[0].min_pairs, facts.unit)})"
     if length.tokens < larger[0].min_tokens:
-        return "; a larger one needs a longer training"
+        return " (a larger model if the training is longer)"
     return ""
 
 
