@@ -293,9 +293,11 @@ class Trainer:
     def _training_plan(self, steps_done: int) -> TrainingPlan:
         config, data = self.config, self.data
         seconds_per_step = self.seconds_per_step() if steps_done < self.last_step else 0.0
-        if config.minutes and seconds_per_step:
-            speed = data.train_pairs.costs.sum() / self.order.updates_per_epoch / seconds_per_step
-            finishing = finishing_seconds(self.recipe, corpus_facts(self.recipe, data), float(speed))
+        if config.minutes and steps_done < self.last_step:
+            # All processes must agree on the time limit.
+            seconds_per_step = self.world.all_reduce_sum(seconds_per_step) / self.world.size
+            speed = float(data.train_pairs.costs.sum()) / self.order.updates_per_epoch / max(seconds_per_step, 1e-9)
+            finishing = finishing_seconds(self.recipe, corpus_facts(self.recipe, data), speed)
             self._time_limit = 60 * config.minutes - (0.0 if self.limit_steps_only else finishing)
         elapsed = self.progress.seconds if self.limit_steps_only else self._elapsed()
         seconds_left = max(0.0, self._time_limit - elapsed)
