@@ -587,7 +587,7 @@ def test_a_mistake_in_python_is_explained_like_one_in_a_file():
 
 def test_a_recipe_shows_the_settings_that_it_has_been_given():
     assert "width" not in repr(Recipe(task="generate"))
-    assert "'layers': 3" in repr(Recipe(model={"layers": 3}))
+    assert "'layers': 3" in repr(Recipe(model={"layers": 3})) == str(Recipe(model={"layers": 3}))
 
 
 def test_a_recipe_knows_which_settings_are_still_to_be_planned():

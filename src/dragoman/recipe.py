@@ -251,6 +251,8 @@ class Recipe(Config):
         # Settings that are still to be planned have no value yet.
         return f"Recipe(**{self.given_settings})"
 
+    __str__ = __repr__
+
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence for each conflict between sections, or between the task and a section."""
         named = [name for name in DATA_FILE_KEYS if getattr(self.data, name)]
