@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dragoman
 from dragoman.processes import (
     AsyncChildProcess,
     ChildProcess,
@@ -112,6 +114,17 @@ def test_processes_are_terminated():
     terminate([process], grace_seconds=120)
     assert process.returncode == -15
     process.stdin.close()
+
+
+def test_all_children_are_started_in_one_way():
+    """A `python -m` elsewhere would import from the current directory; the compiler is no Python program."""
+    package = Path(dragoman.__file__).parent
+    texts = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
+    assert [name for name, text in texts.items() if "sys.executable" in text] == ["processes.py"]
+    starting = [
+        name for name, text in texts.items() if re.search(r"multiprocessing|concurrent.*Process|os.spawn", text)
+    ]
+    assert starting == []
 
 
 def test_there_is_a_core_to_work_on():

@@ -1,9 +1,11 @@
 """Dragoman: train, evaluate, use and look inside Transformers for sequence transduction."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # `typing` would be imported before `__main__` has removed the current directory from the path
 if TYPE_CHECKING:
+    from typing import Any
+
     from dragoman.errors import UserError as UserError
     from dragoman.recipe import Recipe as Recipe
     from dragoman.tasks.sequence_model import load as load
@@ -22,7 +24,7 @@ _MODULE_OF_NAME = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import a public name when it is first asked for: `dragoman --help` need not wait for torch."""
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'dragoman' has no attribute {name!r}")

@@ -1,14 +1,16 @@
 """Child processes that exchange messages with their parent. Imports no torch.
 
-A child is `python -m MODULE FD [ARGUMENT …]`: it inherits one end of a socket pair by its file descriptor and ends when
-the parent's end closes, however the parent ended. A message is a JSON value in which strings, numbers, lists and
-dictionaries may also hold `bytes`. Nothing is pickled, so neither side can make the other run code.
+A child is `python -P -m MODULE FD [ARGUMENT …]`: nothing is imported from the current directory. It inherits one end of
+a socket pair by its file descriptor and ends when the parent's end closes, however the parent ended. A message is a
+JSON value in which strings, numbers, lists and dictionaries may also hold `bytes`. Nothing is pickled, so neither side
+can make the other run code.
 """
 
 import asyncio
 import json
 import os
 import signal
+import site
 import socket
 import struct
 import subprocess
@@ -16,6 +18,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 Message = dict[str, Any]
@@ -136,14 +139,25 @@ def parent_socket(descriptor: int | str | None = None) -> MessageSocket:
     return MessageSocket(socket.socket(fileno=int(sys.argv[1] if descriptor is None else descriptor)))
 
 
-def _child_command(module: str, descriptor: int, *arguments: object) -> list[str]:
-    """Return the command that starts a module as a child."""
-    return [sys.executable, "-m", module, str(descriptor), *map(str, arguments)]
+def python_command(module: str, *arguments: object) -> list[str]:
+    """Return the command that runs a module without importing anything from the current directory.
+
+    All child processes are started with it. `-P` leaves the current directory out of `sys.path`.
+    """
+    return [sys.executable, "-P", "-m", module, *map(str, arguments)]
 
 
 def child_environment(*, threads: int | None = None) -> dict[str, str]:
-    """Return the environment of a child; `threads` limits the threads of torch and of numeric libraries."""
-    return {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
+    """Return the environment of a child; `threads` limits the threads of torch and of numeric libraries.
+
+    If this package is not installed, its directory is added to PYTHONPATH, so that children run the same code.
+    """
+    environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
+    folders = list(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
+    own = str(Path(__file__).parent.parent)
+    if own not in [*map(os.path.abspath, folders), *site.getsitepackages(), site.getusersitepackages()]:
+        environment["PYTHONPATH"] = os.pathsep.join([*folders, own])
+    return environment
 
 
 class ChildProcess:
@@ -155,7 +169,7 @@ class ChildProcess:
         parent_socket, child_socket = socket.socketpair()
         with child_socket:
             self.process = subprocess.Popen(
-                _child_command(module, child_socket.fileno(), *arguments),
+                python_command(module, child_socket.fileno(), *arguments),
                 pass_fds=[child_socket.fileno(), *pass_fds],
                 env=child_environment(threads=threads),
                 start_new_session=True,
@@ -191,7 +205,7 @@ class AsyncChildProcess:
         parent_socket, child_socket = socket.socketpair()
         with child_socket:
             process = await asyncio.create_subprocess_exec(
-                *_child_command(module, child_socket.fileno(), *arguments),
+                *python_command(module, child_socket.fileno(), *arguments),
                 pass_fds=[child_socket.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=child_environment(threads=threads),

@@ -7,7 +7,6 @@ experiment is continued by running it again: only what is missing is computed.
 import json
 import math
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from dragoman.malloc import keep_freed_memory
 from dragoman.model_config import ModelConfig
 from dragoman.model_files import read_tokenizers
 from dragoman.models.architectures import build_model
-from dragoman.processes import available_cores, child_environment, terminate
+from dragoman.processes import available_cores, child_environment, python_command, terminate
 from dragoman.recipe import Recipe, merge_tables
 from dragoman.report import Json
 from dragoman.run import Run, read_metrics
@@ -414,7 +413,7 @@ def _start_training(recipe: Recipe) -> "subprocess.Popen[bytes]":
     option = "--resume" if _can_resume(recipe) else "--overwrite"
     with _log_file(recipe).open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "dragoman", "train", str(file), option],
+            python_command("dragoman", "train", file, option),
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             env=child_environment(threads=1), start_new_session=True,
         )  # fmt: skip
