@@ -1,11 +1,16 @@
 # Requires make and Python 3.11 or newer; everything else is installed into .venv. Set PYTHON=… to use another Python.
 PYTHON ?= python3
 PIP_OPTIONS ?=
+# What the tests need is checked by hash. LOCKED=no installs by version alone, where files for a platform are not listed.
+LOCKED ?= yes
 BIN := .venv/bin
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
+TOOLS := .venv/tools
+LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock"
 # Images of containers often set it; without cached bytecode every pytest process compiles all tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo install style check test test-long docs clean
+.PHONY: demo install style check test test-long docs lock audit sbom clean
 
 demo: .venv/installed ## train a translator in a few minutes and inspect it
 	$(BIN)/dragoman quickstart
@@ -39,13 +44,38 @@ docs: .venv/installed-dev ## write the generated pages
 
 .venv/installed: .venv/bin/python pyproject.toml constraints.txt
 	@echo "Installing Dragoman and its requirements into .venv; this takes a minute or two."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) -c constraints.txt -e .
+	$(PIP) install $(PIP_OPTIONS) -c constraints.txt -e .
 	@touch $@
 
-.venv/installed-dev: .venv/bin/python pyproject.toml constraints.txt
+.venv/installed-dev: .venv/bin/python pyproject.toml constraints.txt requirements/test.txt requirements/torch.txt
 	@echo "Installing Dragoman, its requirements and those of its tests into .venv; this takes a minute or two."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) -c constraints.txt -e ".[dev]"
+ifeq ($(LOCKED),yes)
+	$(PIP) install $(PIP_OPTIONS) --require-hashes --no-deps -r requirements/test.txt
+	$(PIP) download $(PIP_OPTIONS) --no-deps --dest .venv/torch -c constraints.txt torch
+	$(PIP) install $(PIP_OPTIONS) --require-hashes --no-deps --no-index --find-links .venv/torch -r requirements/torch.txt || \
+	  { echo "This build of torch is not in requirements/torch.txt; LOCKED=no installs it unchecked." >&2; exit 1; }
+	@rm -r .venv/torch
+	$(PIP) install $(PIP_OPTIONS) --no-deps --no-build-isolation -e .
+	@$(PIP) check >/dev/null || { echo "Installing what this build of torch requires."; $(PIP) install $(PIP_OPTIONS) -c constraints.txt torch; }
+else
+	$(PIP) install $(PIP_OPTIONS) -c constraints.txt -e ".[dev]"
+endif
 	@touch .venv/installed $@
 
+$(TOOLS)/installed: .venv/bin/python requirements/tools.txt
+	$(BIN)/python -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) --require-hashes --no-deps -r requirements/tools.txt
+	@touch $@
+
+lock: $(TOOLS)/installed ## write the hashes of what pyproject.toml and constraints.txt name
+	cd requirements && ../$(TOOLS)/bin/uv pip compile $(LOCK_OPTIONS) -c ../constraints.txt --extra dev --excludes excluded.txt ../pyproject.toml test.in -o test.txt
+	cd requirements && ../$(TOOLS)/bin/uv pip compile $(LOCK_OPTIONS) tools.in -o tools.txt
+
+audit: $(TOOLS)/installed ## look for known vulnerabilities in what is locked
+	$(TOOLS)/bin/python requirements/audit.py
+
+sbom: .venv/installed-dev ## write the bill of materials of what is installed
+	$(BIN)/python requirements/sbom.py dist/dragoman.cdx.json
+
 clean: ## remove what was installed, but no runs
-	rm -rf .venv build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
