@@ -535,7 +535,7 @@ def test_a_key_given_twice_names_the_line(recipe_file):
 
 
 def test_a_file_nested_a_hundred_thousand_deep_is_refused_and_not_followed(recipe_file):
-    with pytest.raises(UserError, match="nested too deeply"):
+    with pytest.raises(UserError, match="nested more than 8 levels deep"):
         Recipe.from_toml(recipe_file("a = " + "[" * 100_000))
 
 

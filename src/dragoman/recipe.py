@@ -34,7 +34,7 @@ from dragoman.model_config import (
 from dragoman.presets import DATA_FILE_KEYS, DEFAULT_TASK, PLANNED_SETTINGS, PRESETS, TASKS
 from dragoman.recipe_errors import find_field, format_errors
 from dragoman.tokens import RESERVED_TOKENS
-from dragoman.toml import display_value, parse_value, read_toml, toml_value
+from dragoman.toml import MAX_DEPTH, display_value, parse_value, read_toml, toml_value
 
 
 def _check_storable(text: str) -> str:
@@ -431,7 +431,7 @@ def _preset_settings(name: Any, origin: str) -> dict[str, Any]:
         return {}
     if not isinstance(name, str) or name not in PRESETS:
         raise UserError(
-            f'{origin}: unknown preset "{name}"; expected one of {", ".join(PRESETS)}.'
+            f'{origin}: unknown preset "{str(name)[:100]}"; expected one of {", ".join(PRESETS)}.'
             f"{did_you_mean(str(name), list(PRESETS))}"
         )
     return dict(PRESETS[name])
@@ -465,7 +465,7 @@ def parse_override(text: str) -> dict[str, Any]:
     """Parse "model.layers=4" into {"model": {"layers": 4}}; a value that is not TOML is a number like .5, or text."""
     path, equals, raw = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
-    if not equals or not all(keys):
+    if not equals or not all(keys) or len(keys) > MAX_DEPTH:
         raise UserError(f'--set {text}: expected section.key=value, as in "--set model.layers=4".')
     value = parse_value(raw.strip(), is_text=_is_text_field(find_field(Recipe, keys)))
     for key in reversed(keys):

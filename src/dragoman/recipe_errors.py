@@ -19,6 +19,7 @@ _ConfigClass = type[BaseModel]
 
 _TYPE_WORDS = {int: "a whole number", float: "a number", str: "text in quotation marks", bool: "true or false"}
 _RENAMED_DATA_KEYS = {"labelled": "corpora", "valid_labelled": "valid_corpora"}
+_MAX_LINES, _MAX_CHARACTERS = 20, 500  # of a message: a recipe may have any number of errors, and values of any length
 _LIMIT_WORDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
@@ -63,8 +64,14 @@ def format_errors(
         if item["type"] == "union_tag_invalid":
             path = ("model", "architecture")
         origin = "--set" if _is_overridden(root, path, overrides) else default_origin
-        lines |= {f"{origin}: {text}": None for text in _format_error(root, item, path, table, architecture)}
+        lines |= {_shorten(f"{origin}: {text}"): None for text in _format_error(root, item, path, table, architecture)}
+        if len(lines) > _MAX_LINES:
+            return "\n".join([*list(lines)[:_MAX_LINES], f"{default_origin}: there are more errors."])
     return "\n".join(lines)
+
+
+def _shorten(line: str) -> str:
+    return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…"
 
 
 def _is_overridden(root: _ConfigClass, path: Sequence[Any], overrides: Mapping[str, Any]) -> bool:

@@ -3,7 +3,6 @@
 Data preparation turns the files of a recipe into tokenizers and token arrays.
 """
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,6 +20,7 @@ from dragoman.tasks.registry import task_for
 from dragoman.tasks.task import ValidationData
 from dragoman.text.sentences import split_sentences
 from dragoman.text.tokenizer import Tokenizer
+from dragoman.toml import parse_toml
 from dragoman.training.planner import take_planned_settings
 
 _SPLIT_SAMPLE = 10_000  # lines whose sentences are counted, at least
@@ -81,7 +81,10 @@ def _check_same_recipe(run: Run, before: Recipe, now: Recipe) -> None:
 def check_same_origin(run: Run, progress: TrainingProgress, recipe: Recipe, origin: Mapping[str, str]) -> None:
     """Raise if the recipe, the text or the vocabulary has changed since the checkpoint's training started."""
     if "recipe" in progress.origin:
-        recorded = Recipe.from_table(tomllib.loads(progress.origin["recipe"]), origin=str(run), is_complete=True)
+        table = parse_toml(
+            progress.origin["recipe"].encode("utf-8", "surrogatepass"), f"{run}: the recipe in its checkpoint"
+        )
+        recorded = Recipe.from_table(table, origin=str(run), is_complete=True)
         _check_same_recipe(run, recorded, recipe)
     changed = [name for name in origin if name != "recipe" and progress.origin.get(name, origin[name]) != origin[name]]
     _raise_if_changed(run, [f"{name}: the contents differ" for name in changed])

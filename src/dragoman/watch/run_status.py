@@ -4,13 +4,14 @@ import json
 import os
 import socket
 import time
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from dragoman.errors import UserError
 from dragoman.presets import DATA_FILE_KEYS
 from dragoman.run import Run
+from dragoman.toml import read_toml
 
 _SYSTEM_LOCKS = Path("/proc/locks")
 _QUIET_SECONDS = 120.0  # without a write, after which a training on another machine counts as stopped
@@ -99,8 +100,8 @@ def _has_content(path: Path) -> bool:
 def _read_recipe_table(path: Path) -> dict[str, Any]:
     """Read a recipe without validating it; empty if it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_toml(path)
+    except UserError:
         return {}
 
 
