@@ -16,13 +16,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import matplotlib.backends.backend_agg
-import matplotlib.figure  # noqa: F401
 import torch._dynamo  # noqa: F401  the optimiser imports it when it is first used
 
 import dragoman.cli.display
 import dragoman.cli.main
 import dragoman.cli.signals
+import dragoman.figures
 import dragoman.training.trainer
 from dragoman import checkpoints
 

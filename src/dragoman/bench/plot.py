@@ -6,14 +6,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
 from dragoman.bench.decoding import DecodingResult
 from dragoman.bench.report import BenchmarkReport
 from dragoman.bench.stats import SampleStats
 from dragoman.bench.workers import OWN_PREFIX
+from dragoman.figures import Axes, default_style, new_figure
 
 _BAR_COLOURS = {True: "#1f6f8b", False: "#c9ccd1"}  # Dragoman, others
 _PANEL_WIDTH, _BAR_HEIGHT, _PANEL_MARGIN = 6.5, 0.28, 0.8  # in inches
@@ -32,14 +29,13 @@ class _BarChart:
     bars: dict[str, SampleStats]
 
 
+@default_style()
 def plot_report(report: BenchmarkReport, path: Path) -> None:
     """Plot a report into an image file."""
     rows = chart_rows(report)
     tallest = max(len(panel.bars) for row in rows for panel in row)
-    figure = Figure(
-        figsize=(_COLUMNS * _PANEL_WIDTH, len(rows) * (_PANEL_MARGIN + _BAR_HEIGHT * tallest)), layout="constrained"
-    )
-    FigureCanvasAgg(figure)
+    height = len(rows) * (_PANEL_MARGIN + _BAR_HEIGHT * tallest)
+    figure = new_figure(_COLUMNS * _PANEL_WIDTH, height, layout="constrained")
     for axes_row, row in zip(figure.subplots(len(rows), _COLUMNS, squeeze=False), rows, strict=True):
         for axes, panel in zip_longest(axes_row, row):
             if panel:

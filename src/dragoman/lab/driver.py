@@ -19,6 +19,7 @@ import torch
 
 from dragoman.bench.machine import describe_machine
 from dragoman.errors import UserError, did_you_mean
+from dragoman.figures import default_style
 from dragoman.lab import (
     alignment,
     architectures,
@@ -197,7 +198,8 @@ def _run_experiment(experiment: Experiment, lab: Laboratory, options: LabOptions
         lab.on_event(Notice(f"{lab.folder} is already finished; use --overwrite to run it again."))
         return section(ExperimentReport.from_json(stored), stored["facts"])
     started_at = time.monotonic()
-    report = experiment.run(lab)
+    with default_style():
+        report = experiment.run(lab)
     facts = {
         "command": options.command,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",

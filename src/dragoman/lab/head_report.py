@@ -5,11 +5,8 @@ from itertools import cycle
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
+from dragoman.figures import Axes, Line2D, Patch, to_rgba
 from dragoman.lab.plots import COLOURS, add_colorbar, draw_heat_map, label_axes, save_picture, subplots
 from dragoman.lab.relations import ANTECEDENT, FAR_PART, WordAttention
 from dragoman.model_config import AttentionKind

@@ -3,10 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
+from dragoman.figures import Axes, Figure, new_figure
 from dragoman.report import ReportPicture
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5f66", "#b3a100")  # Okabe and Ito
@@ -21,8 +18,7 @@ def subplots(
     columns: int = 1, rows: int = 1, *, width: float = _FIGURE_WIDTH, height: float = 4.4
 ) -> tuple[Figure, list[Axes]]:
     """Return an empty figure and its axes, row by row; `width` is that of the figure, `height` that of one row."""
-    figure = Figure(figsize=(width, rows * height), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, rows * height, layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -15,6 +15,9 @@ from tensorboardX.summary import scalar
 from dragoman.checkpoints import TrainingProgress
 from dragoman.run import Run, read_metrics
 from dragoman.storage import to_json, write_atomically
+
+if TYPE_CHECKING:
+    from dragoman.figures import Figure
 
 
 class MetricsLog:
@@ -90,12 +93,14 @@ def _is_before(entry: dict[str, Any], progress: TrainingProgress) -> bool:
 
 def draw_curves(run: Run) -> None:
     """Draw loss, perplexity, score and learning rate over the steps into curves.png, unless the disk is full."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from dragoman.figures import default_style, new_figure
 
+    with default_style():
+        _plot_metrics(run, new_figure(10, 6.5, layout="constrained"))
+
+
+def _plot_metrics(run: Run, figure: "Figure") -> None:
     events = list(read_metrics(run.metrics_file))
-    figure = Figure(figsize=(10, 6.5), layout="constrained")
-    FigureCanvasAgg(figure)
     (loss, perplexity), (score, rate) = figure.subplots(2, 2)
     measure = next((entry["measure"] for entry in events if entry.get("measure")), "score")
     for axes, title, lines in (

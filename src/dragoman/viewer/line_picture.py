@@ -4,12 +4,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from dragoman.errors import UserError
+from dragoman.figures import Axes, Figure, colormaps, default_style, new_figure
 from dragoman.model_config import AttentionKind
 from dragoman.viewer.picture import PICTURE_FORMATS, installed_fonts, printable_label, require_attention
 from dragoman.viewer.record import AttentionRecord, AttentionWeights
@@ -22,6 +19,7 @@ _LETTER_INCHES = 0.085
 _MIN_WEIGHT = 0.01  # smaller weights are not drawn
 
 
+@default_style()
 def save_line_picture(record: AttentionRecord, path: Path | str, heads: str, word: str | None = None) -> None:
     """Draw some heads, as `encoder.5` or `cross.2.1`, to `path`: the lines of all words, or of `word` only."""
     path = Path(path)
@@ -61,8 +59,7 @@ def _line_figure(
         raise UserError(f"Unknown query word {word!r}; available words: {labels}.")
     longest = _LETTER_INCHES * max(len(printable_label(span.label)) for span in above + below)
     width = _WORD_INCHES * max(len(above), len(below)) + 0.4
-    figure = Figure(figsize=(width, _ROW_DISTANCE_INCHES + 2 * longest + 0.4))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, _ROW_DISTANCE_INCHES + 2 * longest + 0.4)
     axes = figure.add_axes((0.0, longest / figure.get_figheight(), 1.0, _ROW_DISTANCE_INCHES / figure.get_figheight()))
     axes.set_axis_off()
     axes.set_xlim(-0.7, max(len(above), len(below)) - 0.3)

@@ -7,14 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import PowerNorm
-from matplotlib.figure import Figure
-from matplotlib.font_manager import get_font_names
-from matplotlib.image import AxesImage
 
 from dragoman.errors import UserError
+from dragoman.figures import Axes, AxesImage, Figure, PowerNorm, default_style, font_names, new_figure
 from dragoman.model_config import AttentionKind
 from dragoman.viewer.record import AttentionRecord, AttentionWeights
 
@@ -48,6 +43,7 @@ _PREFERRED_FONTS = (
 )
 
 
+@default_style()
 def save_attention_picture(record: AttentionRecord, path: Path | str) -> None:
     """Draw `record` to `path`, as PNG, SVG or PDF depending on its suffix."""
     path = Path(path)
@@ -77,8 +73,7 @@ def _attention_figure(record: AttentionRecord) -> Figure:
     )
     width = max(margin + max(width for width, _ in sizes) + _RIGHT_MARGIN_INCHES, _MIN_WIDTH_INCHES)
     height = _HEADING_INCHES + sum(_HEADING_INCHES + height + margin for _, height in sizes)
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, height)
     title = printable_label(record.title, max_length=80)
     figure.text(
         margin / width, 1 - 0.3 / height, title, fontsize=_FONT_POINTS + 4, family=installed_fonts(), parse_math=False
@@ -186,5 +181,5 @@ def _draw_colour_bar(figure: Figure, axes: Axes, image: AxesImage) -> None:
 @cache
 def installed_fonts() -> list[str]:
     """Return the preferred fonts that are installed, in order."""
-    installed = set(get_font_names())
+    installed = set(font_names())
     return [font for font in _PREFERRED_FONTS if font in installed]
