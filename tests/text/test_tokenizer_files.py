@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dragoman import recipe
 from dragoman.errors import UserError
 from dragoman.text import tokenizer as tokenizer_module
+from dragoman.text import tokenizer_file
 from dragoman.text.streaming import StreamingDecoder
 from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.tokenizer_file import parse_tokenizer
 from dragoman.text.vocabulary import RESERVED_NAMES
 from dragoman.tokens import RESERVED_TOKENS, UNKNOWN
 
@@ -137,6 +141,131 @@ def test_a_vocabulary_without_all_bytes_is_refused(trained):
     few = {piece: number for piece, number in vocabulary.items() if number < 100}
     with pytest.raises(UserError, match="does not contain all 256 bytes"):
         Tokenizer.from_json(changed(trained("bpe"), "model.vocab", few))
+
+
+BOMB = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
+ESCAPES = {"type": "Replace", "pattern": {"String": " "}, "content": "\x1b]0;owned\x07 "}
+SLOW = {"type": "Replace", "pattern": {"Regex": "(a*)*b"}, "content": ""}
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("normalizer", lambda part: {"type": "Sequence", "normalizers": [*part["normalizers"], *[BOMB] * 6]}),
+        ("normalizer", lambda part: {"type": "Sequence", "normalizers": [*part["normalizers"], SLOW]}),
+        ("normalizer", lambda _: {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "a" * 1000}] * 3}),
+        ("normalizer", lambda _: {"type": "Prepend", "prepend": "a" * 100_000}),
+        ("normalizer", lambda _: {"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        ("normalizer", lambda _: None),
+        ("pre_tokenizer", lambda _: {"type": "Split", "pattern": {"Regex": "(a*)*b"}, "behavior": "Isolated",
+                                     "invert": False}),
+        ("pre_tokenizer", lambda part: {**part, "use_regex": False}),
+        ("pre_tokenizer", lambda part: {**part, "use_regex": 1}),
+        ("pre_tokenizer", lambda part: {**part, "unheard_of": 1}),
+        ("decoder", lambda part: {"type": "Sequence", "decoders": [*part["decoders"], ESCAPES]}),
+        ("decoder", lambda _: {"type": "Sequence", "decoders": []}),
+        ("decoder", lambda _: {"type": "WordPiece", "prefix": "\x1b[2J", "cleanup": False}),
+        ("model", lambda part: {**part, "unk_token": "\x1b[2J"}),
+        ("model", lambda part: {**part, "continuing_subword_prefix": "a" * 1000}),
+        ("model", lambda part: {**part, "ignore_merges": True}),
+    ],
+)  # fmt: skip
+def test_everything_but_the_vocabulary_is_what_training_writes(trained, part, change):
+    """Issue 17, M2: such files took 8 GB, ended in a panic, or wrote escape sequences into every translation."""
+    before = json.loads(trained("bpe").to_json())[part]
+    with pytest.raises(UserError, match=rf"^tokenizer.json: its {part} has settings that Dragoman does not write"):
+        Tokenizer.from_json(changed(trained("bpe"), part, change(before)))
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_training_writes_is_allowed(kind, lowercase):
+    config = recipe.TokenizerConfig(kind=kind, lowercase=lowercase)
+    parse_tokenizer(Tokenizer.train(["A dog runs", "a dog"], config).to_json())
+
+
+def test_a_key_that_occurs_twice_does_not_reach_the_library_unchecked(trained):
+    """The library adds up the added tokens of all occurrences; Python reads the last one."""
+    text = trained("words").to_json()
+    twice = '{"added_tokens": [{"id": 0, "content": "dog", "single_word": false, "lstrip": true, "rstrip": true, '
+    twice += '"normalized": false, "special": true}], ' + text.removeprefix("{")
+    assert Tokenizer.from_json(twice).to_json() == text
+
+
+def grow(tree, **vocabulary):
+    tree["model"]["vocab"] |= vocabulary
+    return json.dumps(tree)
+
+
+def test_sizes_are_bounded(trained, monkeypatch):
+    words, bpe = (json.loads(trained(kind).to_json()) for kind in ("words", "bpe"))
+    with pytest.raises(UserError, match="longer than 131,072 letters"):
+        Tokenizer.from_json(grow(words, **{"a" * (1 << 18): len(words["model"]["vocab"])}))
+    with pytest.raises(UserError, match="do not consist of bytes"):
+        Tokenizer.from_json(grow(bpe, **{"a b": len(bpe["model"]["vocab"])}))
+    with pytest.raises(UserError, match="fewer merges than pieces"):
+        Tokenizer.from_json(changed(trained("bpe"), "model.merges", [["a", "b"]] * 10_000))
+    monkeypatch.setattr(tokenizer_file, "_MAX_PIECES", 10)
+    with pytest.raises(UserError, match="at most 10, and"):
+        Tokenizer.from_json(trained("words").to_json())
+
+
+@pytest.mark.parametrize("text", ["[" + "[]," * 6_000_000 + "1]", "[" + '"ab",' * 6_000_000 + "1]"])
+def test_a_file_of_millions_of_values_is_refused_before_it_is_parsed(text):
+    with pytest.raises(UserError, match="more than 5,000,000 values"):
+        Tokenizer.from_json(text)
+
+
+def test_a_panic_of_the_library_is_an_error_like_others():
+    """The retry limit of its regular expressions ends in a panic, which does not derive from Exception."""
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel({"⁇": 0}, unk_token="⁇"))
+    backend.normalizer = tokenizers.normalizers.Replace(tokenizers.Regex("^(a+)+$"), "")
+    tokenizer = Tokenizer(backend)
+    for use in (tokenizer.encode, lambda text: tokenizer.encode_batch([text])):
+        with pytest.raises(UserError, match="The tokenizer failed on a text"):
+            use("a" * 40 + "!")
+
+
+KEYS = ["type", "pattern", "content", "normalizers", "decoders", "vocab", "merges", "id"]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=20)
+    | st.sampled_from(["Sequence", "Replace", "Regex", "ByteLevel", "Prepend", "BPE", "⁇", "(a*)*b", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+
+
+def branches(tree, path=()):
+    """Return the paths of all parts of a JSON tree, except the single pieces of its vocabulary."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree[:3]) if isinstance(tree, list) else ()
+    inner = (
+        [] if path[-1:] == ("vocab",) else [branch for key, value in items for branch in branches(value, (*path, key))]
+    )
+    return [*([path] if path else []), *inner]
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["bpe", "words"])
+def test_any_change_of_the_file_is_refused_or_makes_no_difference(trained, kind, count):
+    original = trained(kind)
+    tree = json.loads(original.to_json())
+
+    @settings(max_examples=count)
+    @given(st.sampled_from(branches(tree)), VALUES)
+    def check(path, value):
+        changed_tree = json.loads(original.to_json())
+        branch = changed_tree
+        for key in path[:-1]:
+            branch = branch[key]
+        branch[path[-1]] = value
+        try:
+            tokenizer = Tokenizer.from_json(json.dumps(changed_tree))
+        except UserError:
+            return
+        definition, expected = tokenizer.definition, original.definition
+        assert {**definition, "model": 0} == {**expected, "model": 0}
+
+    check()
 
 
 def test_a_missing_file_says_who_writes_it(tmp_path):

@@ -30,7 +30,8 @@ from dragoman.tasks.task import (
     accumulate_progress,
 )
 from dragoman.text.streaming import StreamingDecoder, text_until_stop
-from dragoman.text.tokenizer import BYTE_VALUES, Tokenizer
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.vocabulary import BYTE_VALUES
 from dragoman.tokens import END, UNKNOWN
 
 _PROMPT_CHARACTERS = 80  # of the validation text, at most, to begin a sample with

@@ -3,8 +3,8 @@
 from codecs import getincrementaldecoder
 from collections.abc import Generator, Iterable
 
-from dragoman.text.tokenizer import BYTE_VALUES, Tokenizer
-from dragoman.text.vocabulary import RESERVED_NAMES
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.vocabulary import BYTE_VALUES, RESERVED_NAMES
 from dragoman.tokens import RESERVED_TOKENS, UNKNOWN
 
 

@@ -5,19 +5,37 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tokenizers import Tokenizer as Engine
-from tokenizers import pre_tokenizers
 
 from dragoman import recipe
 from dragoman.errors import UserError
-from dragoman.text.vocabulary import RESERVED_NAMES, learn_vocabulary, replace_surrogates
+from dragoman.text.tokenizer_file import MAX_FILE_BYTES, TokenizerFileError, has_byte_level_decoder, parse_tokenizer
+from dragoman.text.vocabulary import BYTE_VALUES, RESERVED_NAMES, learn_vocabulary, replace_surrogates
 from dragoman.tokens import RESERVED_TOKENS, UNKNOWN
 
-MAX_FILE_BYTES = 256 << 20  # bytes; a vocabulary of a million pieces takes a tenth of it
+_Returned = TypeVar("_Returned")
+_Parameters = ParamSpec("_Parameters")
+
+
+def _with_library_errors(method: Callable[_Parameters, _Returned]) -> Callable[_Parameters, _Returned]:
+    """Return a method whose calls of the Rust library raise a UserError where the library fails or panics."""
+
+    @wraps(method)
+    def wrapped(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Returned:
+        try:
+            return method(*args, **kwargs)
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # panics do not derive from Exception; other failures are a plain Exception
+            if isinstance(error, Exception) and type(error) is not Exception:
+                raise
+            raise UserError(f"The tokenizer failed on a text ({error}). {_RESTORE_HINT}") from None
+
+    return wrapped
 
 
 @dataclass(frozen=True)
@@ -62,12 +80,12 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str, where: str = "tokenizer.json") -> "Tokenizer":
         """Return the tokenizer of a `tokenizer.json`; `where` is its name for error messages."""
-        wrong = _find_file_error(text)
-        if wrong:
-            raise UserError(f"{where}: {wrong}. {_RESTORE_HINT}")
         try:
-            tokenizer = cls(Engine.from_str(text))
+            # The library gets what was checked: it may read a text with a key that occurs twice differently.
+            tokenizer = cls(Engine.from_str(json.dumps(parse_tokenizer(text))))
             tokenizer._self_test()
+        except TokenizerFileError as error:
+            raise UserError(f"{where}: {error}. {_RESTORE_HINT}") from None
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # panics of the Rust library do not derive from Exception
@@ -83,21 +101,25 @@ class Tokenizer:
     def __len__(self) -> int:
         return int(self.backend.get_vocab_size())
 
+    @_with_library_errors
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a text, without START and END."""
         return list(self.backend.encode(replace_surrogates(text)).ids)
 
+    @_with_library_errors
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode many texts, on all cores."""
         return [
             encoding.ids for encoding in self.backend.encode_batch_fast([replace_surrogates(text) for text in texts])
         ]
 
+    @_with_library_errors
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of token ids; UNKNOWN becomes "⁇", other reserved ids are skipped."""
         visible = [int(token) for token in tokens if token >= RESERVED_TOKENS or token == UNKNOWN]
         return str(self.backend.decode(visible, skip_special_tokens=False))
 
+    @_with_library_errors
     def pieces(self, text: str) -> list[TextPiece]:
         """Return the pieces of a text with their spans, which together cover the text."""
         encoding = self.backend.encode(replace_surrogates(text))
@@ -151,7 +173,7 @@ class Tokenizer:
     @cached_property
     def is_byte_level(self) -> bool:
         """Whether the pieces consist of bytes rather than characters."""
-        return _has_byte_level_decoder(self.definition)
+        return has_byte_level_decoder(self.definition)
 
     @cached_property
     def has_space_marks(self) -> bool:
@@ -175,42 +197,7 @@ class Tokenizer:
 
 _SPACE_MARK = "▁"
 _RESTORE_HINT = "Restore the tokenizer.json that was trained with the model, or train again."
-_KNOWN_MODELS = ("BPE", "WordPiece", "WordLevel", "Unigram")
 _TEST_TEXT = " a\tA 1é́⟨ pad ⟩\n"
-
-
-def _find_file_error(text: str) -> str | None:
-    """Return what is wrong with a tokenizer file, or None, before the library parses it."""
-    try:
-        tree = json.loads(text)
-        model, vocabulary = tree["model"], tree["model"]["vocab"]
-        if model.get("type") == "Unigram":
-            vocabulary = {row[0]: number for number, row in enumerate(vocabulary) if len(row) == 2}
-        ids = sorted(vocabulary.values())
-    except RecursionError:
-        return "not a tokenizer: nested too deeply"
-    except ValueError as error:
-        return f"not valid JSON ({error})"
-    except (KeyError, TypeError, AttributeError):
-        return "not a tokenizer: it has no vocabulary"
-    if model.get("type") not in _KNOWN_MODELS:
-        return f"unsupported tokenizer type {model.get('type')!r}; supported types are {', '.join(_KNOWN_MODELS)}"
-    if ids != list(range(len(ids))) or any(type(number) is not int for number in ids):
-        return "the ids of its vocabulary are not consecutive from 0"
-    if any(vocabulary.get(name) != token for token, name in RESERVED_NAMES.items()):
-        return (
-            f"its first {RESERVED_TOKENS} tokens are not {', '.join(RESERVED_NAMES.values())}, so it was not "
-            "written by Dragoman"
-        )
-    if _has_byte_level_decoder(tree) and not BYTE_VALUES.keys() <= vocabulary.keys():
-        return "its vocabulary does not contain all 256 bytes"
-    unexpected = [key for key in ("added_tokens", "truncation", "padding", "post_processor") if tree.get(key)]
-    unexpected += [key for key in ("dropout",) if model.get(key)]
-    return f"it sets {unexpected[0]}, which is not supported" if unexpected else None
-
-
-def _has_byte_level_decoder(definition: dict[str, Any]) -> bool:
-    return '"ByteLevel"' in json.dumps(definition.get("decoder"))
 
 
 def _common_prefix_length(text: str, other: str) -> int:
@@ -233,20 +220,6 @@ def _strip_added_space(pieces: list[TextPiece]) -> list[TextPiece]:
     first, *rest = pieces
     text = first.text.removeprefix(" ")
     return [TextPiece(first.token, text, first.start, first.end if text else first.start), *rest]
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """Return the byte of each letter of the byte-level alphabet.
-
-    Printable bytes are their own letters; the others are mapped, in order, to letters after the first 256.
-    """
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    plain = {letter: ord(letter) for letter in letters if ord(letter) < 256}
-    moved = [number for number in range(256) if chr(number) not in plain]
-    return plain | dict(zip(letters[len(plain) :], moved, strict=True))
-
-
-BYTE_VALUES = _byte_alphabet()
 
 
 def _spell_bytes(piece: str) -> str:

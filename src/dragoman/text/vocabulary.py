@@ -38,8 +38,7 @@ def learn_vocabulary(
 
 def _learn_bpe(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
     """Learn byte-pair merges (Sennrich et al. 2016) over the bytes of the text."""
-    vocabulary, merges = _learn_merges(lines, config)
-    return _byte_level_pipeline(models.BPE(vocab=vocabulary, merges=merges), config)
+    return _bpe_engine(*_learn_merges(lines, config), config)
 
 
 def _learn_wordpiece(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
@@ -48,24 +47,14 @@ def _learn_wordpiece(lines: _TextLines, config: recipe.TokenizerConfig) -> Engin
     The pieces are learned as byte pairs. The library's WordPiece trainer does the same, but breaks ties by the order of
     a hash table and is not reproducible.
     """
-    vocabulary, _ = _learn_merges(lines, config)
-    model = models.WordPiece(
-        vocab=vocabulary,
-        unk_token=RESERVED_NAMES[UNKNOWN],
-        continuing_subword_prefix="",
-        max_input_chars_per_word=2 * _MAX_WORD_BYTES,
-    )
-    short = pre_tokenizers.Split(Regex(f".{{1,{_MAX_WORD_BYTES}}}"), "isolated")
-    return _byte_level_pipeline(model, config, short)
+    return _wordpiece_engine(_learn_merges(lines, config)[0], config)
 
 
 def _learn_bytes(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
     """Use the 256 bytes as the vocabulary; the text only must not be empty."""
     if not any(True for _ in lines):
         raise _empty_text_error()
-    return _byte_level_pipeline(
-        models.BPE(vocab=_number_pieces(sorted(pre_tokenizers.ByteLevel.alphabet())), merges=[]), config
-    )
+    return _bpe_engine(_number_pieces(sorted(pre_tokenizers.ByteLevel.alphabet())), [], config)
 
 
 def _learn_characters(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
@@ -74,8 +63,7 @@ def _learn_characters(lines: _TextLines, config: recipe.TokenizerConfig) -> Engi
     counts = Counter[str]()
     for line in lines:
         counts.update(normal.normalize_str(line))
-    cut = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    return _lookup_pipeline(counts, config, normal, cut, decoders.Fuse())
+    return _characters_engine(_most_frequent(counts, config), config)
 
 
 def _learn_words(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
@@ -84,8 +72,7 @@ def _learn_words(lines: _TextLines, config: recipe.TokenizerConfig) -> Engine:
     counts = Counter[str]()
     for line in lines:
         counts.update(word for word in normal.normalize_str(line).split(" ") if word)
-    # Without a decoder the library joins the words with single spaces.
-    return _lookup_pipeline(counts, config, normal, pre_tokenizers.Split(" ", "removed"), None)
+    return _words_engine(_most_frequent(counts, config), config)
 
 
 _LEARNERS: dict[str, Callable[[_TextLines, recipe.TokenizerConfig], Engine]] = {
@@ -113,6 +100,48 @@ def _learn_merges(lines: _TextLines, config: recipe.TokenizerConfig) -> tuple[di
     return learned["vocab"], [(left, right) for left, right in learned["merges"]]
 
 
+def untrained_engines() -> list[Engine]:
+    """Return a tokenizer of each kind, with and without lowercase, that has only the reserved tokens."""
+    reserved = _number_pieces([])
+    configs = [recipe.TokenizerConfig(lowercase=lowercase) for lowercase in (False, True)]
+    built = [
+        (
+            _bpe_engine(reserved, [], config),
+            _wordpiece_engine(reserved, config),
+            _characters_engine(reserved, config),
+            _words_engine(reserved, config),
+        )
+        for config in configs
+    ]
+    return [engine for engines in built for engine in engines]
+
+
+def _bpe_engine(vocabulary: dict[str, int], merges: list[tuple[str, str]], config: recipe.TokenizerConfig) -> Engine:
+    return _byte_level_pipeline(models.BPE(vocab=vocabulary, merges=merges), config)
+
+
+def _wordpiece_engine(vocabulary: dict[str, int], config: recipe.TokenizerConfig) -> Engine:
+    model = models.WordPiece(
+        vocab=vocabulary,
+        unk_token=RESERVED_NAMES[UNKNOWN],
+        continuing_subword_prefix="",
+        max_input_chars_per_word=2 * _MAX_WORD_BYTES,
+    )
+    short = pre_tokenizers.Split(Regex(f".{{1,{_MAX_WORD_BYTES}}}"), "isolated")
+    return _byte_level_pipeline(model, config, short)
+
+
+def _characters_engine(vocabulary: dict[str, int], config: recipe.TokenizerConfig) -> Engine:
+    engine = _lookup_engine(vocabulary, config, pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"))
+    engine.decoder = decoders.Fuse()
+    return engine
+
+
+def _words_engine(vocabulary: dict[str, int], config: recipe.TokenizerConfig) -> Engine:
+    # Without a decoder the library joins the words with single spaces.
+    return _lookup_engine(vocabulary, config, pre_tokenizers.Split(" ", "removed"))
+
+
 def _byte_level_pipeline(
     model: models.Model, config: recipe.TokenizerConfig, *cuts: pre_tokenizers.PreTokenizer
 ) -> Engine:
@@ -126,27 +155,22 @@ def _byte_level_pipeline(
     return engine
 
 
-def _lookup_pipeline(
-    counts: Counter[str],
-    config: recipe.TokenizerConfig,
-    normal: normalizers.Normalizer,
-    cut: pre_tokenizers.PreTokenizer,
-    decoder: decoders.Decoder | None,
+def _lookup_engine(
+    vocabulary: dict[str, int], config: recipe.TokenizerConfig, cut: pre_tokenizers.PreTokenizer
 ) -> Engine:
-    """Return a tokenizer that looks up whole pieces; all but the `size` most frequent are unknown."""
+    """Return a tokenizer that looks up whole pieces."""
+    engine = Engine(models.WordLevel(vocab=vocabulary, unk_token=RESERVED_NAMES[UNKNOWN]))
+    engine.normalizer, engine.pre_tokenizer = _normalizer(config), cut
+    return engine
+
+
+def _most_frequent(counts: Counter[str], config: recipe.TokenizerConfig) -> dict[str, int]:
+    """Return the ids of the `size` most frequent pieces; all others are unknown."""
     counts.pop(RESERVED_NAMES[UNKNOWN], None)
     if not counts:
         raise _empty_text_error()
     ranked = sorted(counts, key=lambda piece: (-counts[piece], piece))
-    engine = Engine(
-        models.WordLevel(
-            vocab=_number_pieces(ranked[: config.size - RESERVED_TOKENS]), unk_token=RESERVED_NAMES[UNKNOWN]
-        )
-    )
-    engine.normalizer, engine.pre_tokenizer = normal, cut
-    if decoder is not None:
-        engine.decoder = decoder
-    return engine
+    return _number_pieces(ranked[: config.size - RESERVED_TOKENS])
 
 
 def _normalizer(config: recipe.TokenizerConfig) -> normalizers.Normalizer:
@@ -193,3 +217,17 @@ def replace_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
     return text
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """Return the byte of each letter of the byte-level alphabet.
+
+    Printable bytes are their own letters; the others are mapped, in order, to letters after the first 256.
+    """
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    plain = {letter: ord(letter) for letter in letters if ord(letter) < 256}
+    moved = [number for number in range(256) if chr(number) not in plain]
+    return plain | dict(zip(letters[len(plain) :], moved, strict=True))
+
+
+BYTE_VALUES = _byte_alphabet()
