@@ -5,17 +5,21 @@ PIP_OPTIONS ?=
 LOCKED ?= yes
 BIN := .venv/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
+KERNELS := setup.py $(wildcard src/dragoman/native/*.[ch])
 TOOLS := .venv/tools
 LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock"
 # Images of containers often set it; without cached bytecode every pytest process compiles all tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo install style check test test-long docs lock audit sbom clean
+.PHONY: demo install kernels style check test test-long docs lock audit sbom clean
 
 demo: .venv/installed ## train a translator in a few minutes and inspect it
 	$(BIN)/dragoman quickstart
 
 install: .venv/installed ## install into .venv
+
+kernels: .venv/bin/python ## compile the C files into src again, after changing them
+	$(BIN)/python setup.py --quiet build_kernels --inplace
 
 style: .venv/installed-dev ## style, types, import contracts
 	$(BIN)/ruff check .
@@ -42,12 +46,12 @@ docs: .venv/installed-dev ## write the generated pages
 	@$(PYTHON) -c 'import venv, ensurepip' || { echo "$(PYTHON) cannot create virtual environments; on Debian and Ubuntu: apt-get install python3-venv." >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 
-.venv/installed: .venv/bin/python pyproject.toml constraints.txt
+.venv/installed: .venv/bin/python pyproject.toml constraints.txt $(KERNELS)
 	@echo "Installing Dragoman and its requirements into .venv; this takes a minute or two."
 	$(PIP) install $(PIP_OPTIONS) -c constraints.txt -e .
 	@touch $@
 
-.venv/installed-dev: .venv/bin/python pyproject.toml constraints.txt requirements/test.txt requirements/torch.txt
+.venv/installed-dev: .venv/bin/python pyproject.toml constraints.txt requirements/test.txt requirements/torch.txt $(KERNELS)
 	@echo "Installing Dragoman, its requirements and those of its tests into .venv; this takes a minute or two."
 ifeq ($(LOCKED),yes)
 	$(PIP) install $(PIP_OPTIONS) --require-hashes --no-deps -r requirements/test.txt
@@ -78,4 +82,4 @@ sbom: .venv/installed-dev ## write the bill of materials of what is installed
 	$(BIN)/python requirements/sbom.py dist/dragoman.cdx.json
 
 clean: ## remove what was installed, but no runs
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist src/*.egg-info src/dragoman/native/libraries .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

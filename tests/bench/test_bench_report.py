@@ -26,7 +26,7 @@ def decoded(contender: str, beam: int, speed: float, milliseconds: float) -> Dec
 @pytest.fixture
 def report():
     return BenchmarkReport(
-        Machine("A processor", ("avx2",), 2, 2, "Linux x86_64", {"dragoman": "1", "torch": "2"}, True),
+        Machine("A processor", ("avx2",), 2, 2, "Linux x86_64", {"dragoman": "1", "torch": "2"}, "x86-64-v3"),
         BenchmarkConfig(repeats=2),
         ["A note."],
         {"float32": SampleStats((100.0, 100.0)), "int8": SampleStats((200.0, 400.0))},
@@ -71,7 +71,7 @@ def test_the_markdown_holds_every_table_machine_and_notes(report):
     text = report.to_markdown()
     assert all(table.title in text for table in report.tables())
     assert "A processor (avx2), 2 threads on 2 cores" in text
-    assert "native kernels compiled" in text
+    assert "native kernels x86-64-v3" in text
     assert "- A note." in text
     assert "| size | engine | target tokens/s |" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("| tiny")}

@@ -14,7 +14,7 @@ from dragoman.native.search import native_beam_search
 from dragoman.recipe import DecodingConfig
 from dragoman.tokens import END, PAD
 
-pytestmark = pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
+pytestmark = pytest.mark.skipif(functions.native_library() is None, reason="built without kernels")
 
 PIECES = 23
 

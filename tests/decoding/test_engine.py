@@ -160,7 +160,7 @@ def test_a_crew_finds_what_one_finds(precision):
     )
 
 
-@pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
+@pytest.mark.skipif(functions.native_library() is None, reason="built without kernels")
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_compiled_loops_need_no_exact_mode(precision):
     rows = sentences(40)

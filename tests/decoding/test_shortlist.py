@@ -31,10 +31,10 @@ def sentences():
     return [row[row != PAD].tolist() for row in source()]
 
 
-needs_a_compiler = pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
+needs_kernels = pytest.mark.skipif(functions.native_library() is None, reason="built without kernels")
 
 
-@pytest.mark.parametrize("fast", [pytest.param(True, marks=needs_a_compiler), False])
+@pytest.mark.parametrize("fast", [pytest.param(True, marks=needs_kernels), False])
 @torch.inference_mode()
 def test_only_what_is_on_the_list_is_said(fast):
     transducer = ShortlistedTransducer(compile_model(model(), "float32") if fast else model(), table())
@@ -43,7 +43,7 @@ def test_only_what_is_on_the_list_is_said(fast):
         assert all(set(one.tokens) <= allowed | {1} for one in found)
 
 
-@needs_a_compiler
+@needs_kernels
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @torch.inference_mode()
 def test_the_compiled_search_is_restricted_alike(precision):

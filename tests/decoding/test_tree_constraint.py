@@ -121,7 +121,7 @@ def test_chains_of_brackets_and_depths_have_an_end():
     assert tokens.count(OPEN) == MAX_OPEN_BRACKETS
 
 
-@pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
+@pytest.mark.skipif(functions.native_library() is None, reason="built without kernels")
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_the_compiled_model_is_held_to_trees_too(precision):
     config = DecodingConfig(beam=4, extra_length=30, precision=precision)

@@ -8,7 +8,10 @@ from torch.nn import functional as F
 
 from dragoman.native import functions as kernels
 
-pytestmark = pytest.mark.skipif(kernels.native_library() is None, reason="no C compiler here")
+pytestmark = [
+    pytest.mark.skipif(kernels.native_library() is None, reason="built without kernels"),
+    pytest.mark.usefixtures("each_variant"),
+]
 
 
 def heads(batch, length, count=3, width=32):

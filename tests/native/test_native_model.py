@@ -12,7 +12,10 @@ from dragoman.native import functions
 from dragoman.native.model import NativeTransformer, compile_model
 from dragoman.tokens import END, PAD, START
 
-pytestmark = pytest.mark.skipif(functions.native_library() is None, reason="no C compiler here")
+pytestmark = [
+    pytest.mark.skipif(functions.native_library() is None, reason="built without kernels"),
+    pytest.mark.usefixtures("each_variant"),
+]
 
 KINDS = {
     "post": {},

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 import dragoman
-from dragoman import native
+from dragoman.kernels import kernel_name
+from dragoman.processor import instruction_sets, processor_name
 
 _CPU_FLAGS = (
     "avx2", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8",
@@ -31,35 +31,23 @@ class Machine:
     cores: int
     system: str
     versions: dict[str, str]  # of installed packages
-    has_native_kernels: bool  # whether the native kernels could be compiled
+    kernels: str  # the variant of the native kernels, or "none"
 
     def __str__(self) -> str:
         flags = ", ".join(self.cpu_flags) or "no known vector extensions"
         versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''} on {self.cores}"
         hardware = f"{self.processor} ({flags}), {threads} core{'s' if self.cores > 1 else ''}; {self.system}"
-        return f"{hardware}; {versions}; native kernels {'compiled' if self.has_native_kernels else 'not compiled'}"
+        return f"{hardware}; {versions}; native kernels {self.kernels}"
 
 
 def describe_machine(threads: int, cores: int) -> Machine:
     """Return a description of this machine."""
-    name, flags = _cpu_info()
+    flags = tuple(flag for flag in _CPU_FLAGS if flag in instruction_sets())
     versions = {"dragoman": dragoman.__version__, "python": platform.python_version()}
     versions |= {package: number for package in _REPORTED_PACKAGES if (number := installed_version(package))}
     system = f"{platform.system()} {platform.machine()}"
-    return Machine(name, flags, threads, cores, system, versions, has_native_kernels=native.is_available())
-
-
-def _cpu_info() -> tuple[str, tuple[str, ...]]:
-    """Return the name of the processor and its relevant flags."""
-    facts: dict[str, str] = {}
-    cpuinfo = Path("/proc/cpuinfo")
-    for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
-        name, _, fact = line.partition(":")
-        facts.setdefault(name.strip(), fact.strip())
-    flags = set((facts.get("flags") or facts.get("Features") or "").split())
-    name = facts.get("model name") or platform.processor() or platform.machine()
-    return name, tuple(flag for flag in _CPU_FLAGS if flag in flags)
+    return Machine(processor_name(), flags, threads, cores, system, versions, kernel_name())
 
 
 def installed_version(package: str) -> str | None:

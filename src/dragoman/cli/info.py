@@ -1,16 +1,28 @@
-"""`dragoman info`: describe a run directory."""
+"""`dragoman info`: describe a run directory, or the machine."""
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from dragoman.cli.options import JsonObjectOption, RunArgument
+import typer
+
+from dragoman.cli.options import JsonObjectOption
+from dragoman.errors import UserError
 
 
-def info(run: RunArgument, as_json: JsonObjectOption = False) -> None:
+def info(
+    run: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="A run directory written by `dragoman train`.")
+    ] = None,
+    system: Annotated[
+        bool, typer.Option("--system", help="Describe this machine and installation instead: versions, kernels, cores.")
+    ] = False,
+    as_json: JsonObjectOption = False,
+) -> None:
     """Describe the model in RUN: its size, its training data and its training progress."""
-    from dragoman.tasks.info import run_info
-
-    facts = run_info(run)
+    if (run is None) != system:
+        raise UserError("Give either a run, as in `dragoman info runs/mine`, or --system.")
+    facts = _system_facts() if run is None else _run_facts(run)
     if as_json:
         print(json.dumps(facts, ensure_ascii=False, indent=2))
         return
@@ -18,6 +30,32 @@ def info(run: RunArgument, as_json: JsonObjectOption = False) -> None:
     width = max(map(len, rows))
     for name, value in rows.items():
         print(f"{name.replace('_', ' '):<{width}}  {_format_value(value)}")
+
+
+def _run_facts(run: Path) -> dict[str, Any]:
+    from dragoman.tasks.info import run_info
+
+    return run_info(run)
+
+
+def _system_facts() -> dict[str, Any]:
+    """Return what a report of a fault or of a speed should contain."""
+    import torch
+
+    from dragoman.bench.machine import describe_machine
+    from dragoman.kernels import describe_kernels
+    from dragoman.processes import available_cores
+
+    machine = describe_machine(torch.get_num_threads(), available_cores())
+    return {
+        **machine.versions,
+        "system": machine.system,
+        "processor": machine.processor,
+        "instruction_sets": list(machine.cpu_flags),
+        "kernels": describe_kernels(),
+        "threads": machine.threads,
+        "cores": machine.cores,
+    }
 
 
 def _text_rows(facts: dict[str, Any]) -> dict[str, Any]:

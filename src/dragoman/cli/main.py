@@ -31,6 +31,7 @@ from dragoman.cli.train import plan, train
 from dragoman.cli.translate import translate
 from dragoman.cli.watch import watch
 from dragoman.errors import UserError
+from dragoman.kernels import check_setting
 from dragoman.malloc import keep_freed_memory
 
 app = typer.Typer(
@@ -55,7 +56,7 @@ _SUMMARIES: dict[Callable[..., None], str] = {
     average: "Average the weights of checkpoints.",
     shortlist: "Learn a lexical shortlist for faster translation.",
     export: "Convert a model to CTranslate2.",
-    info: "Describe a run.",
+    info: "Describe a run, or this machine.",
     lab: "Reproduce the paper's experiments.",
     bench: "Measure speed on this machine.",
 }
@@ -78,6 +79,7 @@ def dragoman(
 ) -> None:
     """Train sequence-to-sequence models and language models on your own files and machine; evaluate, use, serve and
     inspect them."""
+    check_setting()
 
 
 def main() -> None:

@@ -120,7 +120,8 @@ def tokenize_corpus(
 def open_arrays(folder: Path) -> TokenPairs:
     """Map the arrays of a directory into memory."""
     header = json.loads((folder / "header.json").read_text())
-    dtypes = {name: header["tokens"] if name.endswith(".tokens") else "<i8" for name in _FILES}
+    token_type = "<u4" if header["tokens"] == "<u4" else "<u2"
+    dtypes = {name: token_type if name.endswith(".tokens") else "<i8" for name in _FILES}
     # As plain arrays: slicing a `memmap` costs several times more than slicing an array over the same memory.
     arrays = [np.asarray(np.memmap(folder / name, dtype=dtypes[name], mode="r")) for name in _FILES]
     return TokenPairs(folder, folder.name, header["dropped_empty"], header["dropped_long"], *arrays)

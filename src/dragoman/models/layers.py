@@ -85,7 +85,10 @@ def dropout_seed(seed: int, device: torch.device) -> Iterator[None]:
 
 
 class Dropout(nn.Module):
-    """Dropout from random bytes, since drawing Bernoulli numbers would take a fifth of the training time."""
+    """Dropout from random bytes, since drawing Bernoulli numbers would take a fifth of the training time.
+
+    On the CPU the masks are the same with and without the native kernels, so a run may be resumed on either.
+    """
 
     def __init__(self, probability: float) -> None:
         super().__init__()
@@ -98,9 +101,17 @@ class Dropout(nn.Module):
             output = native.dropout(x.float(), residual, dropped, _draw_seed())
             return output.to(x.dtype) if residual is None else output  # bfloat16 is added to a float32 residual
         if dropped:
-            keep = random_bytes(x.numel(), x.device).view_as(x) > dropped - 1  # 256 is not a byte
-            x = (x * (keep * native.dropout_scale(dropped))).to(x.dtype)  # in bfloat16 the factor would be rounded
+            keep = _draw_mask(x.numel(), dropped, x.device).view_as(x)
+            scaled = x * (keep * native.dropout_scale(dropped))  # in float32: bfloat16 would round the factor
+            return scaled.to(x.dtype) if residual is None else (residual + scaled).to(torch.result_type(residual, x))
         return x if residual is None else residual + x
+
+
+def _draw_mask(count: int, dropped: int, device: torch.device) -> Tensor:
+    """Return which elements are kept: on the CPU the same as with the native kernels, from the same seed."""
+    if device.type == "cpu":
+        return native.dropout_mask(count, dropped, _draw_seed())
+    return random_bytes(count, device) > dropped - 1  # 256 is not a byte
 
 
 def _draw_seed() -> int:

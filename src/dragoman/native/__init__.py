@@ -1,9 +1,10 @@
-"""Compiled C loops for operations that PyTorch has no single kernel for, built for this processor on first use.
+"""Compiled C loops for operations that PyTorch has no single kernel for; `setup.py` compiles them with the package.
 
 PyTorch computes large matrix products at the processor's speed. Attention over a sentence of twenty words, however, is
 a thousand tiny products, and dropout or the gradient of a softmax reads the same memory five times. Each function here
-does one of these in a single pass, in the caller's thread, without the GIL. All of them are optional: without a C
-compiler, or with DRAGOMAN_KERNELS=off, the callers use PyTorch.
+does one of these in a single pass, in the caller's thread, without the GIL. All of them are optional: in a package that
+was built without a C compiler, or with DRAGOMAN_KERNELS=off, the callers use PyTorch, with the same dropout masks.
+`dragoman.kernels` chooses the library for the processor and loads it.
 
 There is one entry point per use; other packages import nothing else of this folder:
 
@@ -22,6 +23,7 @@ from dragoman.native.functions import (
     can_attend_cached,
     cross_entropy,
     dropout,
+    dropout_mask,
     dropout_scale,
     is_available,
     is_convertible,
@@ -39,6 +41,7 @@ __all__ = [
     "can_attend_cached",
     "cross_entropy",
     "dropout",
+    "dropout_mask",
     "dropout_scale",
     "is_available",
     "is_convertible",

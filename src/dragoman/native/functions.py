@@ -11,14 +11,16 @@ from ctypes import POINTER, Structure, byref, c_double, c_float, c_int32, c_int6
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from dragoman.native.build import load_library
+from dragoman.kernels import load_library
 
 LANES = 16  # floats per vector; the width of a head must be a multiple
 _MIN_THREAD_WORK = 1 << 24  # multiplications per thread: about a millisecond, ten times the cost of waking it
+_64_BITS = (1 << 64) - 1
 _MAX_POSITIONS = 256  # beyond, the weights of one head exceed a core's cache and PyTorch's kernel is as fast
 
 
@@ -207,6 +209,26 @@ def dropout(x: Tensor, residual: Tensor | None, dropped: int, seed: int) -> Tens
     return output
 
 
+def dropout_mask(count: int, dropped: int, seed: int) -> Tensor:
+    """Return which of `count` elements `dropout` keeps, without the library; the numbers are those of dropout.c."""
+    mixed = (seed + 0x9E3779B97F4A7C15) & _64_BITS
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & _64_BITS
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB & _64_BITS
+    mixed ^= mixed >> 31
+    first, key = np.uint32(mixed & 0xFFFFFFFF), np.uint32(mixed >> 32)
+    groups = -(-count // (4 * LANES))
+    bits = np.arange(groups * LANES, dtype=np.uint32)
+    bits += first
+    bits *= np.uint32(0x9E3779B1)
+    bits += key
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        bits ^= bits >> np.uint32(shift)
+        bits *= np.uint32(factor)
+    bits ^= bits >> np.uint32(16)
+    random_bytes = bits.astype("<u4", copy=False).view(np.uint8).reshape(groups, LANES, 4).transpose(0, 2, 1)
+    return torch.from_numpy((random_bytes >= dropped).reshape(-1)[:count])
+
+
 def dropout_scale(dropped: int) -> float:
     """Return the factor that keeps the mean when `dropped` of 256 elements are zeroed."""
     return 256 / max(1, 256 - dropped)
@@ -232,6 +254,9 @@ class _DropoutFunction(Function):
 
 def cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> tuple[float, float]:
     """Replace logits (N V) by the gradient of their smoothed loss; return the smoothed and the plain loss."""
+    smallest, largest = (int(extreme) for extreme in target.aminmax()) if len(target) else (0, 0)
+    if smallest < 0 or largest >= logits.shape[1]:  # C would read and write beyond the row
+        raise IndexError(f"target ids are from {smallest} to {largest}, but there are {logits.shape[1]} logits")
     losses = (c_double * 2)()
     native_library().cross_entropy(
         logits.data_ptr(), target.data_ptr(), *logits.shape, smoothing, ctypes.cast(losses, c_void_p)
