@@ -1,16 +1,29 @@
-"""Writing files and directories atomically: whenever the program ends, either the old content is there or the new."""
+"""Files that are written whole or not at all, and files of directories that somebody else made.
+
+Whenever the program ends, an atomic write has left the old content or the new one. `open_regular` and its neighbours
+open regular files only and follow no symbolic link, whatever a directory from elsewhere contains.
+"""
 
 import errno
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
+
+FILE, DIRECTORY = "a regular file", "a directory"
+_KINDS = {
+    stat.S_IFREG: FILE, stat.S_IFDIR: DIRECTORY, stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
+# O_PATH needs no permission to list the directory.
+_OPEN_DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -98,6 +111,122 @@ def apply_umask(path: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
+
+
+def open_regular(path: Path, *, inside: Path | None = None, max_bytes: int | None = None) -> BinaryIO:
+    """Open a regular file for reading; raise UserError if it is a link, FIFO, device or larger than `max_bytes`.
+
+    `inside` is the directory that the user has named, by default the file's own: no directory below it may be a link.
+    A file that does not exist, or must not be read, raises OSError.
+    """
+    file = os.fdopen(_open_below(path, inside or path.parent, os.O_RDONLY), "rb")
+    size = os.fstat(file.fileno()).st_size
+    if max_bytes is not None and size > max_bytes:
+        file.close()
+        raise _too_large(path, size, max_bytes)
+    return file
+
+
+def read_regular(path: Path, *, max_bytes: int, inside: Path | None = None) -> bytes:
+    """Return the content of a regular file; see `open_regular`."""
+    with open_regular(path, inside=inside, max_bytes=max_bytes) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:  # it has grown since it was opened
+        raise _too_large(path, len(content), max_bytes)
+    return content
+
+
+def open_for_appending(path: Path, *, inside: Path | None = None) -> BinaryIO:
+    """Open a file to write at its end, and create it if it does not exist; raise UserError as `open_regular` does."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    file = os.fdopen(_open_below(path, inside or path.parent, flags), "ab")
+    if os.fstat(file.fileno()).st_nlink > 1:
+        file.close()
+        raise UserError(
+            f"{path} has another name elsewhere (a hard link), which would be changed too; remove the file."
+        )
+    return file
+
+
+def list_directory(path: Path, *, inside: Path | None = None) -> list[str]:
+    """Return the names in a directory, sorted; none if it does not exist. Raise UserError as `open_regular` does."""
+    require_directories(path, inside or path.parent)
+    try:
+        return sorted(entry.name for entry in path.iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def require_directories(path: Path, inside: Path) -> None:
+    """Raise UserError if a path, or one of its parents below `inside`, exists and is not a directory, or is a link."""
+    reached = inside
+    for part in path.relative_to(inside).parts:
+        reached = reached / part
+        found = file_kind(reached)
+        if found not in (None, DIRECTORY):
+            raise irregular_file_error(reached, found, DIRECTORY)
+
+
+def file_kind(path: Path) -> str | None:
+    """Return FILE, DIRECTORY, "a symbolic link", "a FIFO" and so on; None if there is nothing."""
+    try:
+        return _kind(path.lstat())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _open_below(path: Path, inside: Path, flags: int) -> int:
+    *parents, name = path.relative_to(inside).parts
+    folder, reached = os.open(inside, _OPEN_DIRECTORY), inside
+    try:
+        for parent in parents:
+            reached = reached / parent
+            below = _open_entry(folder, reached, _OPEN_DIRECTORY, DIRECTORY)
+            os.close(folder)
+            folder = below
+        return _open_entry(folder, reached / name, flags, FILE)
+    finally:
+        os.close(folder)
+
+
+def _open_entry(folder: int, path: Path, flags: int, expected: str) -> int:
+    try:
+        with suppress(FileNotFoundError):  # first: opening a device can have effects
+            _require_kind(path, os.stat(path.name, dir_fd=folder, follow_symlinks=False), expected)
+        descriptor = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666, dir_fd=folder)
+    except OSError as error:
+        error.filename = os.fspath(path)
+        if error.errno == errno.ELOOP:  # a link since a moment ago
+            raise irregular_file_error(path, "a symbolic link", expected) from None
+        raise
+    try:
+        _require_kind(path, os.fstat(descriptor), expected)
+    except UserError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _kind(status: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
+
+
+def _require_kind(path: Path, status: os.stat_result, expected: str) -> None:
+    if _kind(status) != expected:
+        raise irregular_file_error(path, _kind(status), expected)
+
+
+def irregular_file_error(path: Path, found: str | None, expected: str) -> UserError:
+    """Return the error about a file of another kind than it should be."""
+    return UserError(
+        f"{path} is {found}, not {expected}. A run directory holds regular files only, without links; replace it with "
+        f"{expected}, or remove it."
+    )
+
+
+def _too_large(path: Path, size: int, max_bytes: int) -> UserError:
+    found, limit = format_count(size, "byte"), format_count(max_bytes, "byte")
+    return UserError(f"{path} has {found}, more than the maximum of {limit} for this file. Restore the file.")
 
 
 def make_directory(path: Path) -> None:
