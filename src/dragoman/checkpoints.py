@@ -10,6 +10,8 @@ state of the optimiser by parameter name. A training may add parts of its own, s
 
 import hashlib
 import json
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,10 +27,21 @@ from dragoman.model_files import copy_weights, read_tensors, read_tokenizers, wr
 from dragoman.models.transducer import Transducer
 from dragoman.models.weights import named_weights
 from dragoman.run import FORMAT_VERSION, MANIFEST_FILE, Run
-from dragoman.storage import apply_umask, fsync, remove_directory, to_json, write_atomically
+from dragoman.storage import (
+    apply_umask,
+    file_kind,
+    fsync,
+    list_directory,
+    make_subdirectory,
+    open_regular,
+    remove_directory,
+    to_json,
+    write_atomically,
+)
 
 WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE = "model.safetensors", "optimizer.safetensors", "state.json"
 _REQUIRED_FILES = (WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE)
+_FILE_NAME = re.compile(r"[a-z_]+\.safetensors|state\.json")
 _SHARED_STEP = "steps"  # in 0.1.0: one step count of Adam for all parameters
 
 
@@ -73,7 +86,7 @@ def save_checkpoint(
     path = folder / f"{progress.step:09d}"
     if path.exists() and find_damage(path) is None and read_progress(path) == progress:
         return path
-    folder.mkdir(parents=True, exist_ok=True)
+    make_subdirectory(folder)
     temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".tmp-"))
     tensors = {"model": named_weights(model), "optimizer": _optimizer_tensors(model, optimizer), **(parts or {})}
     try:
@@ -116,14 +129,15 @@ def _write_files(folder: Path, progress: TrainingProgress, parts: Mapping[str, M
 
 def file_digest(path: Path) -> dict[str, Any]:
     """Return the size and the SHA-256 digest of a file."""
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    with open_regular(path) as file:
+        return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def find_damage(path: Path) -> str | None:
     """Return what is wrong with a checkpoint, or None if it is intact."""
+    run = Run(path.parent.parent)
     try:
-        content = (path / MANIFEST_FILE).read_bytes()
+        content = run.read_file(path / MANIFEST_FILE)
         manifest = json.loads(content)
         if to_json(manifest) != content:
             return f"{MANIFEST_FILE} is damaged"
@@ -133,9 +147,12 @@ def find_damage(path: Path) -> str | None:
             return f"{MANIFEST_FILE} belongs to step {manifest['step']}"
         for name in dict.fromkeys([*_REQUIRED_FILES, *manifest["files"]]):
             expected = manifest["files"][name]
-            if not (path / name).is_file():
+            if not _FILE_NAME.fullmatch(name):
+                return f"{MANIFEST_FILE} lists {name!r}, which is not a file of a checkpoint"
+            if file_kind(path / name) is None:
                 return f"{name} is missing"
-            size = (path / name).stat().st_size
+            with run.open_file(path / name) as file:
+                size = os.fstat(file.fileno()).st_size
             if size != expected["bytes"]:
                 return f"{name} has {size} bytes instead of {expected['bytes']}"
             if file_digest(path / name) != expected:
@@ -144,14 +161,16 @@ def find_damage(path: Path) -> str | None:
         return f"{MANIFEST_FILE} is missing"
     except OSError as error:
         return f"it cannot be read ({error.strerror})"
-    except (ValueError, KeyError, TypeError):
+    except UserError as error:
+        return str(error)
+    except (ValueError, KeyError, TypeError, RecursionError):
         return f"{MANIFEST_FILE} is damaged"
     return None
 
 
 def checkpoint_dirs(folder: Path) -> list[Path]:
     """Return all directories that are named like checkpoints, intact or not, the newest first."""
-    return sorted((path for path in folder.glob("[0-9]*") if path.name.isdigit()), reverse=True)
+    return Run(folder.parent).checkpoint_dirs()[::-1]
 
 
 def intact_checkpoints(folder: Path) -> Iterator[Path]:
@@ -173,7 +192,7 @@ def newest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
 def read_progress(path: Path) -> TrainingProgress:
     """Read the progress of a checkpoint."""
     try:
-        return TrainingProgress(**json.loads((path / PROGRESS_FILE).read_text(encoding="utf-8")))
+        return TrainingProgress(**json.loads(Run(path.parent.parent).read_file(path / PROGRESS_FILE)))
     except TypeError:
         raise UserError(f"{path / PROGRESS_FILE} was written by another version of Dragoman; train again.") from None
 
@@ -282,15 +301,16 @@ def validated_progress(path: Path) -> TrainingProgress | None:
 
 def clean_up_interrupted_saves(folder: Path) -> None:
     """Finish or undo saves that were interrupted. The caller must hold the lock of the run."""
-    for backup in folder.glob(".old-*"):
+    for backup in (folder / name for name in list_directory(folder) if re.fullmatch(r"\.old-[0-9]+", name)):
         path = backup.with_name(backup.name.removeprefix(".old-"))
         if find_damage(path) is None:
             _remove_checkpoint(backup)
         else:
             _remove_checkpoint(path)
             backup.rename(path)
-    for temporary in folder.glob(".tmp-*"):
-        shutil.rmtree(temporary, ignore_errors=True)
+    for name in list_directory(folder):
+        if name.startswith(".tmp-"):
+            shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def checkpoint_bytes(model: Transducer) -> int:

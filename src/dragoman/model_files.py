@@ -14,18 +14,19 @@ from torch import Tensor
 from dragoman.errors import UserError
 from dragoman.models.weights import current_name
 from dragoman.run import FORMAT_VERSION, Run
-from dragoman.storage import apply_umask, atomic_file, fsync, write_atomically
+from dragoman.storage import apply_umask, atomic_file, fsync, open_regular, write_atomically
 from dragoman.text.tokenizer import Tokenizer
 
 
 def read_tokenizers(run: Run, joint: bool) -> tuple[Tokenizer, Tokenizer]:
     """Read the source and the target tokenizer; with `joint` they are one."""
-    tokenizers = [Tokenizer.load(run.require_inside(path)) for path in run.tokenizer_files(joint)]
+    tokenizers = [Tokenizer.load(path) for path in run.tokenizer_files(joint)]
     return tokenizers[0], tokenizers[-1]
 
 
 def write_tokenizers(run: Run, source: Tokenizer, target: Tokenizer, joint: bool) -> None:
     """Write the source and the target tokenizer; with `joint` they are one."""
+    run.require_in_place()
     for path, tokenizer in zip(run.tokenizer_files(joint), [source, target], strict=False):
         write_atomically(path, tokenizer.to_json().encode())
 
@@ -50,8 +51,10 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read tensors, by their present names, and their metadata; raise an error if the file is damaged."""
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; training has not saved weights yet, or the file was removed.")
+    try:
+        open_regular(path).close()  # the library opens the path itself, whatever it leads to
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; training has not saved weights yet, or the file was removed.") from None
     if not _is_utf8(path):
         raise UserError(f"{path}: the safetensors library only opens paths that are valid UTF-8; rename the directory.")
     try:

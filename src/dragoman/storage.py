@@ -12,8 +12,9 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from dragoman.errors import UserError, format_count
 
@@ -113,7 +114,7 @@ def apply_umask(path: Path) -> None:
     path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
 
 
-def open_regular(path: Path, *, inside: Path | None = None, max_bytes: int | None = None) -> BinaryIO:
+def open_regular(path: Path, *, inside: Path | None = None, max_bytes: int | None = None) -> BufferedReader:
     """Open a regular file for reading; raise UserError if it is a link, FIFO, device or larger than `max_bytes`.
 
     `inside` is the directory that the user has named, by default the file's own: no directory below it may be a link.
@@ -136,7 +137,7 @@ def read_regular(path: Path, *, max_bytes: int, inside: Path | None = None) -> b
     return content
 
 
-def open_for_appending(path: Path, *, inside: Path | None = None) -> BinaryIO:
+def open_for_appending(path: Path, *, inside: Path | None = None) -> BufferedWriter:
     """Open a file to write at its end, and create it if it does not exist; raise UserError as `open_regular` does."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     file = os.fdopen(_open_below(path, inside or path.parent, flags), "ab")
@@ -150,21 +151,21 @@ def open_for_appending(path: Path, *, inside: Path | None = None) -> BinaryIO:
 
 def list_directory(path: Path, *, inside: Path | None = None) -> list[str]:
     """Return the names in a directory, sorted; none if it does not exist. Raise UserError as `open_regular` does."""
-    require_directories(path, inside or path.parent)
+    _require_directories(path, inside or path.parent)
     try:
         return sorted(entry.name for entry in path.iterdir())
     except FileNotFoundError:
         return []
 
 
-def require_directories(path: Path, inside: Path) -> None:
+def _require_directories(path: Path, inside: Path) -> None:
     """Raise UserError if a path, or one of its parents below `inside`, exists and is not a directory, or is a link."""
     reached = inside
     for part in path.relative_to(inside).parts:
         reached = reached / part
         found = file_kind(reached)
         if found not in (None, DIRECTORY):
-            raise irregular_file_error(reached, found, DIRECTORY)
+            raise _irregular_file_error(reached, found, DIRECTORY)
 
 
 def file_kind(path: Path) -> str | None:
@@ -197,7 +198,7 @@ def _open_entry(folder: int, path: Path, flags: int, expected: str) -> int:
     except OSError as error:
         error.filename = os.fspath(path)
         if error.errno == errno.ELOOP:  # a link since a moment ago
-            raise irregular_file_error(path, "a symbolic link", expected) from None
+            raise _irregular_file_error(path, "a symbolic link", expected) from None
         raise
     try:
         _require_kind(path, os.fstat(descriptor), expected)
@@ -213,10 +214,10 @@ def _kind(status: os.stat_result) -> str:
 
 def _require_kind(path: Path, status: os.stat_result, expected: str) -> None:
     if _kind(status) != expected:
-        raise irregular_file_error(path, _kind(status), expected)
+        raise _irregular_file_error(path, _kind(status), expected)
 
 
-def irregular_file_error(path: Path, found: str | None, expected: str) -> UserError:
+def _irregular_file_error(path: Path, found: str | None, expected: str) -> UserError:
     """Return the error about a file of another kind than it should be."""
     return UserError(
         f"{path} is {found}, not {expected}. A run directory holds regular files only, without links; replace it with "
@@ -237,6 +238,12 @@ def make_directory(path: Path) -> None:
         raise UserError(
             f"{path}: this directory cannot be created ({error.strerror}); choose another directory."
         ) from None
+
+
+def make_subdirectory(path: Path) -> None:
+    """Create a directory in an existing one unless it is there; raise UserError if something else is there."""
+    _require_directories(path, path.parent)
+    path.mkdir(exist_ok=True)
 
 
 def write_error_advice(error: OSError, folder: Path) -> str:

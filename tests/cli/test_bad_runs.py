@@ -188,4 +188,4 @@ def test_a_link_that_leads_out_of_the_run_is_not_followed(command, run, tmp_path
     (run / name).rename(tmp_path / name)
     (run / name).symlink_to(tmp_path / name)
     refused = command("translate", run, "a b")
-    assert (refused.code, f"{name} is a link to " in refused.err) == (2, True)
+    assert (refused.code, f"run: {name} is a symbolic link." in refused.err) == (2, True)

@@ -19,9 +19,9 @@ def saved(tmp_path):
         torch.nn.init.constant_(model.weight, float(step**2))
         optimizer = torch.optim.Adam(model.parameters())
         checkpoints.save_checkpoint(
-            tmp_path, TrainingProgress(step=step, validated_at=step, loss=loss), model, optimizer
+            tmp_path / "checkpoints", TrainingProgress(step=step, validated_at=step, loss=loss), model, optimizer
         )
-    return tmp_path
+    return tmp_path / "checkpoints"
 
 
 def steps(places):

@@ -26,7 +26,7 @@ def parts(seed=1):
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     """Two checkpoints, of steps 3 and 6."""
-    folder = tmp_path_factory.mktemp("original")
+    folder = tmp_path_factory.mktemp("original") / "checkpoints"
     for step in (3, 6):
         checkpoints.save_checkpoint(
             folder, TrainingProgress(step=step, loss=1 / step, validated_at=step), *parts(seed=step)
@@ -147,7 +147,7 @@ def test_any_optimiser_continues_as_if_it_had_never_been_saved(tmp_path, build):
     model, fresh = torch.nn.Linear(4, 5), torch.nn.Linear(4, 5)
     optimizer, fresh_optimizer = build(model.parameters()), build(fresh.parameters())
     update(model, optimizer, seed=2)
-    path = checkpoints.save_checkpoint(tmp_path, TrainingProgress(step=1), model, optimizer)
+    path = checkpoints.save_checkpoint(tmp_path / "checkpoints", TrainingProgress(step=1), model, optimizer)
     checkpoints.load_checkpoint(path, fresh, fresh_optimizer)
     update(model, optimizer, seed=3)
     update(fresh, fresh_optimizer, seed=3)
@@ -157,7 +157,9 @@ def test_any_optimiser_continues_as_if_it_had_never_been_saved(tmp_path, build):
 
 def test_further_parts_are_saved_read_back_and_checked(tmp_path):
     average = {"weight": torch.rand(3)}
-    path = checkpoints.save_checkpoint(tmp_path, TrainingProgress(step=1), *parts(), {"average": average})
+    path = checkpoints.save_checkpoint(
+        tmp_path / "checkpoints", TrainingProgress(step=1), *parts(), {"average": average}
+    )
     assert torch.equal(checkpoints.read_part(path, "average")["weight"], average["weight"])
     (path / "average.safetensors").unlink()
     assert checkpoints.find_damage(path) == "average.safetensors is missing"
@@ -181,7 +183,7 @@ def test_a_parameter_that_was_never_updated_has_no_state_and_is_restored_without
     optimizer = torch.optim.Adam(model.parameters())
     model[0](torch.rand(3, 4)).sum().backward()
     optimizer.step()
-    path = checkpoints.save_checkpoint(tmp_path, TrainingProgress(step=9), model, optimizer)
+    path = checkpoints.save_checkpoint(tmp_path / "checkpoints", TrainingProgress(step=9), model, optimizer)
     fresh_optimizer = torch.optim.Adam(model.parameters())
     checkpoints.load_checkpoint(path, model, fresh_optimizer)
     assert fresh_optimizer.state[model[0].weight]["step"] == 1

@@ -9,6 +9,7 @@ from dragoman.cli.progress import print_stderr, progress_bar
 from dragoman.cli.train import train_with_display
 from dragoman.recipe import Recipe
 from dragoman.run import Run
+from dragoman.storage import write_atomically
 
 if TYPE_CHECKING:
     from dragoman.tasks.translate import Translator
@@ -30,6 +31,7 @@ def quickstart(
     from dragoman.tasks.translate import Translator
 
     corpus = run / "corpus"
+    Run(run).check_files()
     if overwrite or not (corpus / "test.de").exists():
         _write_corpus(corpus)
     if overwrite or not (run / "README.md").exists():
@@ -99,4 +101,4 @@ def _write_attention_page(model: "Translator", page: Path) -> None:
     """Write the attention page of a sentence with a pronoun."""
     from dragoman.viewer.page import render_page
 
-    page.write_text(render_page(model.inspect(_ATTENTION_SENTENCE)), encoding="utf-8")
+    write_atomically(page, render_page(model.inspect(_ATTENTION_SENTENCE)).encode())

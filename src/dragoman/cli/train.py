@@ -70,6 +70,7 @@ def train(
     Settings that neither the recipe nor an option gives are planned from the data, the speed of this machine and
     --minutes or --steps."""
     if resume and recipe is None and run is not None and not (source or pairs or file):
+        Run(run).check_files()
         recipe = Run(run).recipe_file  # `--run RUN --resume` is enough to continue
     merged = build_recipe(
         recipe, preset, overrides, task=task, run=run, steps=steps, minutes=minutes, seed=seed,

@@ -11,6 +11,7 @@ import typer
 from dragoman.cli.network import check_token, require_serve_packages, server_url
 from dragoman.cli.progress import print_stderr
 from dragoman.errors import UserError
+from dragoman.run import Run
 
 _DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8001
 
@@ -37,6 +38,7 @@ def watch(
 
     if run.exists() and not run.is_dir():
         raise UserError(f"{run} is a file; a run is a directory.")
+    Run(run).check_files()
     check_token(host, token)
     with bind_socket(host, port) as listening:
         print(server_url(listening), flush=True)

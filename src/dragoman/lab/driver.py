@@ -180,7 +180,7 @@ def _open_laboratory(
 
 def _model_fingerprint(run: Run) -> dict[str, str]:
     try:
-        with run.weights_file.open("rb") as weights:
+        with run.open_file(run.weights_file) as weights:
             return {"model": str(run), "weights": file_digest(weights, "sha256").hexdigest()[:16]}
     except OSError as error:
         raise UserError(

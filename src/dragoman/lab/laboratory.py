@@ -28,7 +28,7 @@ from dragoman.processes import available_cores, child_environment, python_comman
 from dragoman.recipe import Recipe, merge_tables
 from dragoman.report import Json
 from dragoman.run import Run, read_metrics
-from dragoman.storage import make_directory, to_json, write_atomically
+from dragoman.storage import list_directory, make_directory, to_json, write_atomically
 from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.translate import Translator
 from dragoman.training.events import StopRequest, TrainingEvent, TrainingFinished, TrainingPlan, ignore_event
@@ -350,7 +350,7 @@ def _can_resume(recipe: Recipe) -> bool:
     """Return whether a training with this recipe has written a checkpoint."""
     run = Run(recipe.run)
     try:
-        return any(run.checkpoints_dir.glob("*")) and run.read_recipe() == recipe
+        return bool(list_directory(run.checkpoints_dir)) and run.read_recipe() == recipe
     except UserError:
         return False
 

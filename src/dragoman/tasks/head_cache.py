@@ -4,16 +4,16 @@ A report contains the SHA-256 of its weights and is ignored when they have chang
 is kept, since it is part of the history.
 """
 
-import hashlib
 import json
 from functools import lru_cache
 from pathlib import Path
+from re import fullmatch
 from typing import Any
 
-from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, newest_checkpoint, validated_progress
+from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, file_digest, newest_checkpoint, validated_progress
 from dragoman.errors import UserError
 from dragoman.run import MANIFEST_FILE, Run
-from dragoman.storage import make_directory, write_atomically
+from dragoman.storage import list_directory, make_subdirectory, write_atomically
 
 REPORT_FORMAT = 1
 _MODEL_NAME = "model"  # the name of the report of the weights to use
@@ -24,7 +24,7 @@ HeadReport = dict[str, Any]
 def identify_weights(run: Run, checkpoint: int | None = None) -> tuple[str, str]:
     """Return the name and the SHA-256 of the weights that `load` reads: the model's, or a checkpoint's."""
     if checkpoint is None and run.weights_file.exists():
-        stat = run.require_inside(run.weights_file).stat()
+        stat = run.weights_file.stat()
         return _MODEL_NAME, _file_sha256(run.weights_file, stat.st_mtime_ns, stat.st_size)
     path = (
         newest_checkpoint(run.checkpoints_dir)[0] if checkpoint is None else run.checkpoints_dir / f"{checkpoint:09d}"
@@ -38,21 +38,20 @@ def identify_weights(run: Run, checkpoint: int | None = None) -> tuple[str, str]
 @lru_cache(maxsize=16)
 def _file_sha256(path: Path, _changed_at: int, _size: int) -> str:
     """Return the SHA-256 of a file, cached until the file changes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return str(file_digest(path)["sha256"])
 
 
 def _checkpoint_sha256(path: Path) -> str | None:
     """Return the SHA-256 of a checkpoint's weights from its manifest, or None without a manifest."""
     try:
-        return str(json.loads((path / MANIFEST_FILE).read_bytes())["files"][WEIGHTS_FILE]["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(Run(path.parent.parent).read_file(path / MANIFEST_FILE))["files"][WEIGHTS_FILE]["sha256"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def write_head_report(run: Run, name: str, report: HeadReport) -> None:
     """Store a report in the run directory."""
-    make_directory(run.head_reports_dir)
+    make_subdirectory(run.head_reports_dir)
     write_atomically(
         run.head_reports_dir / f"{name}.json", (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode()
     )
@@ -61,13 +60,13 @@ def write_head_report(run: Run, name: str, report: HeadReport) -> None:
 def _read_head_report(path: Path) -> HeadReport | None:
     """Read a stored report; None if there is none of this format."""
     try:
-        report = json.loads(path.read_bytes())
+        report = json.loads(Run(path.parent.parent).read_file(path))
         is_valid = (
             report["format"] == REPORT_FORMAT
             and isinstance(report["heads"], list)
             and isinstance(report["weights"], str)
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, UserError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return report if is_valid else None
 
@@ -85,7 +84,10 @@ def cached_head_report(run: Run, checkpoint: int | None = None) -> HeadReport | 
 def cached_head_history(run: Run) -> list[HeadReport]:
     """Return step, loss and heads of every measured checkpoint, the oldest first."""
     history = []
-    for path in sorted(run.head_reports_dir.glob("[0-9]*.json")):
+    for name in list_directory(run.head_reports_dir):
+        path = run.head_reports_dir / name
+        if not fullmatch(r"[0-9]+\.json", name):
+            continue
         report, sha256 = _read_head_report(path), _checkpoint_sha256(run.checkpoints_dir / path.stem)
         if report and sha256 in (None, report["weights"]):
             history.append({"step": report["step"], "loss": report["loss"], "heads": report["heads"]})

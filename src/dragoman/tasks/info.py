@@ -1,5 +1,6 @@
 """Facts about a run that need no computation."""
 
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def run_info(folder: str | Path) -> dict[str, Any]:
         facts["steps"], facts["of"] = progress.step, recipe.training.steps
         facts["minutes"] = progress.seconds / 60
         facts["best_validation_loss"], facts["best_step"] = progress.best_loss, progress.best_step
-    scored = [entry for entry in read_metrics(run.metrics_file) if entry.get("score") is not None]
-    if scored:
-        facts[f"last_validation_{scored[-1].get('measure', 'score')}"] = scored[-1]["score"]
+    scored = deque((entry for entry in read_metrics(run.metrics_file) if entry.get("score") is not None), maxlen=1)
+    for entry in scored:
+        facts[f"last_validation_{entry.get('measure', 'score')}"] = entry["score"]
     return facts

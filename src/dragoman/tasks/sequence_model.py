@@ -467,18 +467,18 @@ def _read_weights(run: Run) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
         if checkpoint is None:
             raise UserError(f"{run} has no weights yet: neither model.safetensors nor an intact checkpoint.")
         path = checkpoint / WEIGHTS_FILE
-    weights, metadata = read_tensors(run.require_inside(path))
+    weights, metadata = read_tensors(path)
     return weights, path, metadata
 
 
 def _read_checkpoint_weights(run: Run, step: int) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
     path = run.checkpoints_dir / f"{step:09d}"
-    damage = find_damage(run.require_inside(path))
+    damage = find_damage(path)
     if damage:
         steps = sorted(int(checkpoint.name) for checkpoint in intact_checkpoints(run.checkpoints_dir))
         available = ", ".join(map(str, steps)) or "none"
         raise UserError(f"{run} has no intact checkpoint at step {step} ({damage}); available: {available}.")
-    weights, _ = read_tensors(run.require_inside(path / WEIGHTS_FILE))
+    weights, _ = read_tensors(path / WEIGHTS_FILE)
     progress = read_progress(path)
     facts = {"longest_source": str(progress.longest), "paragraph_share": f"{progress.paragraph_share:.4f}"}
     return weights, path / WEIGHTS_FILE, facts

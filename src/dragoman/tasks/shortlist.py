@@ -48,7 +48,7 @@ def read_shortlist(run: Run, source: Tokenizer, target: Tokenizer) -> Shortlist:
     path = run.shortlist_file
     if not path.exists():
         raise UserError(f"{run} has no shortlist; run `dragoman shortlist {run}` to learn one from its training text.")
-    tensors, facts = read_tensors(run.require_inside(path))
+    tensors, facts = read_tensors(path)
     again = f"run `dragoman shortlist {run}` to replace it."
     if not _fingerprints(source, target).items() <= facts.items():
         raise UserError(f"{path} was made for different vocabularies than those of this run; {again}")

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer as Engine
 
 from dragoman import recipe
 from dragoman.errors import UserError
+from dragoman.storage import read_regular
 from dragoman.text.tokenizer_file import MAX_FILE_BYTES, TokenizerFileError, has_byte_level_decoder, parse_tokenizer
 from dragoman.text.vocabulary import BYTE_VALUES, RESERVED_NAMES, learn_vocabulary, replace_surrogates
 from dragoman.tokens import RESERVED_TOKENS, UNKNOWN
@@ -66,9 +67,7 @@ class Tokenizer:
         """Read a tokenizer file."""
         path = Path(path)
         try:
-            if path.stat().st_size > MAX_FILE_BYTES:
-                raise UserError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the maximum for a tokenizer.")
-            text = path.read_bytes().decode()
+            text = read_regular(path, max_bytes=MAX_FILE_BYTES).decode()
         except FileNotFoundError:
             raise UserError(f"{path}: no such file. Training writes it into the run directory.") from None
         except OSError as error:

@@ -14,7 +14,7 @@ from tensorboardX.summary import scalar
 
 from dragoman.checkpoints import TrainingProgress
 from dragoman.run import Run, read_metrics
-from dragoman.storage import to_json, write_atomically
+from dragoman.storage import atomic_file, make_subdirectory, open_for_appending, to_json
 
 if TYPE_CHECKING:
     from dragoman.figures import Figure
@@ -24,14 +24,15 @@ class MetricsLog:
     """The open log files of a run. Events after the step from which the run resumes are removed."""
 
     def __init__(self, run: Run, progress: TrainingProgress) -> None:
-        self.skipped_file = run.skipped_file
         for path in (run.metrics_file, run.skipped_file):
             _truncate_to(path, progress)
-        self.metrics_file = run.metrics_file.open("ab")
+        self.run = run
+        self.metrics_file = open_for_appending(run.metrics_file)
         self.tensorboard = _TensorBoardWriter(run.tensorboard_dir, progress.step + 1)
 
     def write(self, event: str, step: int, **values: Any) -> None:
         """Write one event. If the disk is full, the event is lost and the training continues."""
+        self.run.require_in_place()
         with suppress(OSError):
             finite = {name: value for name, value in values.items() if not isinstance(value, float) or isfinite(value)}
             self.metrics_file.write(to_json({"event": event, "step": step, **finite}))
@@ -43,7 +44,7 @@ class MetricsLog:
 
     def write_skipped(self, step: int, loss: float, line_numbers: Sequence[int]) -> None:
         """Write the line numbers of the pairs of a step that was skipped."""
-        with suppress(OSError), self.skipped_file.open("ab") as file:
+        with suppress(OSError), open_for_appending(self.run.skipped_file) as file:
             file.write(to_json({"event": "skipped", "step": step, "loss": str(loss), "pairs": list(line_numbers)}))
 
     def close(self) -> None:
@@ -57,7 +58,7 @@ class _TensorBoardWriter:
     """Writes TensorBoard events synchronously: the library's thread hangs forever if the disk is full."""
 
     def __init__(self, folder: Path, first: int) -> None:
-        folder.mkdir(exist_ok=True)
+        make_subdirectory(folder)
         self.file = EventsWriter(str(folder / "events"), filename_suffix=f".{first}")
         self._write_event(
             first, session_log=SessionLog(status=SessionLog.START)
@@ -82,9 +83,9 @@ class _TensorBoardWriter:
 
 def _truncate_to(path: Path, progress: TrainingProgress) -> None:
     # Remove the events after the step from which a run resumes.
-    entries = [entry for entry in read_metrics(path) if _is_before(entry, progress)]
-    if entries or path.exists():
-        write_atomically(path, b"".join(to_json(entry) for entry in entries))
+    if path.exists():
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            file.writelines(to_json(entry) for entry in read_metrics(path) if _is_before(entry, progress))
 
 
 def _is_before(entry: dict[str, Any], progress: TrainingProgress) -> bool:
@@ -124,8 +125,9 @@ def _plot_metrics(run: Run, figure: "Figure") -> None:
         axes.grid(alpha=0.3)
         if axes is loss and axes.lines:
             axes.legend()
-    with suppress(OSError):
-        figure.savefig(run.curves_file, dpi=110)
+    run.require_in_place()
+    with suppress(OSError), atomic_file(run.curves_file) as temporary:
+        figure.savefig(temporary, format="png", dpi=110)
 
 
 def running_mean(values: Sequence[float]) -> list[float]:

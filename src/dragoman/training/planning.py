@@ -71,6 +71,7 @@ def prepare_and_plan(
                 f"{format_count(config.minutes, 'minute')} can only shorten the training."
             )
         )
+    run.require_in_place()
     write_atomically(run.recipe_file, recorded_recipe(recipe).to_toml().encode())
     return recipe, data
 

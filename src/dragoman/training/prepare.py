@@ -15,6 +15,7 @@ from dragoman.errors import UserError, format_count
 from dragoman.model_files import read_tokenizers, write_tokenizers
 from dragoman.recipe import Recipe, recipe_differences
 from dragoman.run import Run
+from dragoman.storage import list_directory
 from dragoman.tasks.events import Notice, OnEvent, progress_callback
 from dragoman.tasks.registry import task_for
 from dragoman.tasks.task import ValidationData
@@ -42,6 +43,7 @@ def check_run_directory(run: Run, recipe: Recipe, resume: bool, overwrite: bool)
         raise UserError(
             "--resume and --overwrite cannot be combined: --resume continues a run, --overwrite replaces it."
         )
+    run.check_files()
     _check_no_foreign_files(run)
     if overwrite or not run.exists:
         return recipe
@@ -50,7 +52,7 @@ def check_run_directory(run: Run, recipe: Recipe, resume: bool, overwrite: bool)
             f"{run} already contains a run. Continue it with --resume, replace it with --overwrite, or choose another "
             "--run."
         )
-    if not any(run.checkpoints_dir.glob("*")):
+    if not list_directory(run.checkpoints_dir):
         raise UserError(
             f"{run} has a model but no checkpoint to resume from. Use --overwrite to train from the beginning."
         )

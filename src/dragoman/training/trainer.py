@@ -530,11 +530,13 @@ class Trainer:
             return
         step, folder = self.progress.step, self.run.checkpoints_dir
         self.progress = replace(self.progress, interim=not self._is_checkpoint_due())
+        self.run.require_in_place()
         try:
             checkpoints.save_checkpoint(folder, self.progress, self.model, self.optimizer)
             best = (self.config.average or _MAX_AVERAGED) if self.config.average_of == "best" else 1
             checkpoints.prune_checkpoints(folder, self.config.keep, best)
         except OSError as error:
+            self.run.require_in_place()
             last = self._last_saved_step
             status = f"the checkpoint at step {last} is kept" if last else "no earlier checkpoint exists"
             message = f"The checkpoint at step {step} could not be saved ({error}); {status}."
@@ -584,6 +586,7 @@ class Trainer:
         # Choose the weights of the model, score it, and write the model card.
         draw_curves(self.run)
         weights = self._compare_weights()
+        self.run.require_in_place()
         checkpoints.write_averaged_weights(
             self.run, [self.run.checkpoints_dir / f"{step:09d}" for step in weights[0].steps]
         )
@@ -594,6 +597,7 @@ class Trainer:
         )
         finished = TrainingFinished(self.run, self.progress, weights, scores)
         card = model_card(self.recipe, self._training_plan(self.last_step), finished)
+        self.run.require_in_place()
         write_atomically(self.run.card_file, card.encode())
         return finished
 

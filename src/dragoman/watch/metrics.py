@@ -5,13 +5,18 @@ time. What cannot be read is read at the next refresh.
 """
 
 import json
+import os
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import BufferedReader
 from math import isfinite, nan
 from os import stat_result
 from pathlib import Path
 from typing import Any
+
+from dragoman.errors import UserError
+from dragoman.run import MAX_LINE_BYTES, Run
 
 _READ_BYTES = 1 << 22  # bytes read at a time
 _SIGNATURE_BYTES = 256  # first bytes, which identify a file
@@ -72,32 +77,34 @@ class MetricsFile:
     def refresh(self) -> bool:
         """Read new entries and return whether the file has changed."""
         try:
-            stat = self.path.stat()
-            if _file_identity(stat) == self.file_identity:
-                return False
-            self._read_new_lines(stat)
+            with Run(self.path.parent).open_file(self.path) as file:
+                stat = os.fstat(file.fileno())
+                if _file_identity(stat) == self.file_identity:
+                    return False
+                self._read_new_lines(file, stat)
             self.file_identity = _file_identity(stat)
-        except OSError:
+        except (OSError, UserError):
             existed = self.file_identity is not None
             self.reset()
             return existed
         return True
 
-    def _read_new_lines(self, there: stat_result) -> None:
+    def _read_new_lines(self, file: BufferedReader, there: stat_result) -> None:
         """Read the complete new lines, or all lines if the file was replaced."""
-        with self.path.open("rb") as file:
-            opening = file.read(_SIGNATURE_BYTES)
-            replaced = self.file_identity is not None and there.st_ino != self.file_identity[0]
-            if replaced or there.st_size < self.offset or not opening.startswith(self.signature):
-                self.reset()
-            self.signature = opening
-            file.seek(self.offset)
-            rest = b""
-            while block := file.read(_READ_BYTES):
-                whole, newline, rest = (rest + block).rpartition(b"\n")
-                self.offset += len(whole) + len(newline)
-                for entry in _parse_entries(whole):
-                    self.metrics.add(entry)
+        opening = file.read(_SIGNATURE_BYTES)
+        replaced = self.file_identity is not None and there.st_ino != self.file_identity[0]
+        if replaced or there.st_size < self.offset or not opening.startswith(self.signature):
+            self.reset()
+        self.signature = opening
+        file.seek(self.offset)
+        rest = b""
+        while block := file.read(_READ_BYTES):
+            whole, newline, rest = (rest + block).rpartition(b"\n")
+            self.offset += len(whole) + len(newline)
+            for entry in _parse_entries(whole):
+                self.metrics.add(entry)
+            if len(rest) > MAX_LINE_BYTES:  # no event of a training; its remainder is not valid JSON either
+                self.offset, rest = self.offset + len(rest), b""
 
 
 def _file_identity(there: stat_result) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dragoman.errors import UserError
 from dragoman.presets import DATA_FILE_KEYS
 from dragoman.run import Run
-from dragoman.toml import read_toml
+from dragoman.toml import parse_toml
 
 _SYSTEM_LOCKS = Path("/proc/locks")
 _QUIET_SECONDS = 120.0  # without a write, after which a training on another machine counts as stopped
@@ -32,14 +32,21 @@ class RunStatus:
 def run_status(folder: Path) -> RunStatus:
     """Return the status of the run in a folder."""
     run = Run(folder)
-    recipe = _read_recipe_table(run.recipe_file)
+    recipe = _read_recipe_table(run)
     steps = _subtable(recipe, "training").get("steps")
     return RunStatus(
         training_status(run),
         steps if type(steps) is int else None,
         _recipe_facts(recipe),
-        run.complete_checkpoints(),
+        _complete_checkpoints(run),
     )
+
+
+def _complete_checkpoints(run: Run) -> list[int]:
+    try:
+        return run.complete_checkpoints()
+    except (OSError, UserError):
+        return []
 
 
 def training_status(run: Run) -> TrainingStatus:
@@ -56,9 +63,9 @@ def training_status(run: Run) -> TrainingStatus:
 def is_locked(run: Run) -> bool:
     """Return whether a process holds the lock of a run, without taking the lock, which would block a new training."""
     try:
-        owner = json.loads(run.lock_file.read_text(encoding="utf-8"))
+        owner = json.loads(run.read_file(run.lock_file))
         process, host = int(owner["process"]), owner["host"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, UserError, ValueError, KeyError, TypeError, RecursionError):
         return False
     return _holds_lock(process) if host == socket.gethostname() else _was_changed_recently(run.metrics_file)
 
@@ -97,11 +104,11 @@ def _has_content(path: Path) -> bool:
         return False
 
 
-def _read_recipe_table(path: Path) -> dict[str, Any]:
+def _read_recipe_table(run: Run) -> dict[str, Any]:
     """Read a recipe without validating it; empty if it cannot be read."""
     try:
-        return read_toml(path)
-    except UserError:
+        return parse_toml(run.read_file(run.recipe_file), str(run.recipe_file))
+    except (OSError, UserError):
         return {}
 
 
