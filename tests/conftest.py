@@ -30,7 +30,7 @@ settings.load_profile("suite")
 
 ROOT = Path(__file__).parent
 # `make check` leaves out what starts Python processes or a browser, or trains a model.
-SLOW_FOLDERS = ("browser", "lab", "learning", "released", "server", "stories", "watch")
+SLOW_FOLDERS = ("browser", "lab", "learning", "promises", "released", "server", "stories", "watch")
 SLOW_FIXTURES = {"browser", "nursery", "other_runs", "start", "toy_recipe", "trained"}
 ONE_GROUP = ("browser", "server")  # the tests of such a folder share servers, so one process runs all of them
 

@@ -5,12 +5,17 @@ A request is a JSON object on a line; each is answered by one number. `{"wait": 
 start one: `arguments` of the program, `err` the file for its messages, and, where wanted, `pause` [stage, how often to
 pass it first], to stop there for good after making the file err + ".paused" (a stage of saving a checkpoint, or
 "prepare"); `file_limit`, the size no file may exceed;
-`folder`, where to be; `unset`, names to take out of the environment.
+`folder`, where to be; `unset`, names to take out of the environment, and `set`, what to add to it; `network`, a file
+for the attempts to reach other machines, without whom the process then runs.
 """
 
+import ctypes
+import fcntl
 import json
 import os
 import resource
+import socket
+import struct
 import sys
 import time
 from pathlib import Path
@@ -46,6 +51,24 @@ def pause_at(stage: str, passes: int, marker: Path) -> None:
     dragoman.training.planning.prepare_data = prepare_after_hook
 
 
+def leave_the_network(record: Path) -> None:
+    """Record every attempt to reach an address, and go where there is none but loopback, if the kernel permits it."""
+
+    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        if event.startswith("socket.") and event.rpartition(".")[2] in ("connect", "getaddrinfo", "sendto"):
+            address = arguments[1] if event != "socket.getaddrinfo" else arguments[:2]
+            if isinstance(address, tuple) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+                with record.open("a") as file:
+                    print(event, address, file=file)
+
+    sys.addaudithook(hear)
+    new_user, new_network = 0x10000000, 0x40000000
+    unshare = getattr(ctypes.CDLL(None), "unshare", None)
+    if unshare and (unshare(new_network) == 0 or unshare(new_user | new_network) == 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+
+
 def become(request: dict[str, Any]) -> None:
     """Turn this process into the program that was asked for."""
     err = os.open(request["err"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -58,6 +81,9 @@ def become(request: dict[str, Any]) -> None:
     os.chdir(request.get("folder", "."))
     for name in request.get("unset", []):
         os.environ.pop(name, None)
+    os.environ.update(request.get("set", {}))
+    if "network" in request:
+        leave_the_network(Path(request["network"]))
     sys.argv = ["dragoman", *request["arguments"]]
     dragoman.cli.main.main()
 

@@ -1,0 +1,136 @@
+"""Every command with every file that it reads missing, of another kind, empty, unreadable or full of bytes (C).
+
+The table is the program's own, so that a command or an option that is added is tried too.
+"""
+
+import os
+import random
+import typing
+
+import pytest
+import typer
+
+from dragoman.cli.main import app
+
+# Options that are strings, some of which name files; whoever adds one says which it is.
+FILES = {
+    "file", "hypotheses", "pairs", "parameters", "reference", "source", "target", "valid_file", "valid_pairs",
+    "valid_source", "valid_target",
+}  # fmt: skip
+TEXTS = {
+    "allow_host", "attention target", "budget", "columns", "corpus", "device", "experiment", "form", "gold", "host",
+    "label", "languages", "lemma", "limit", "lines", "only", "overrides", "precision", "prefix", "preset", "prompt",
+    "quantization", "run", "size", "stop", "tags", "task", "text", "to", "token", "word",
+}  # fmt: skip
+WRITTEN = {"folder", "output", "quickstart run"}
+RUNS = {"run", "runs", "against", "compare"}
+# What a command needs besides the file in question; where nothing is said, the file alone.
+PAIR, VALID = (
+    ["--source", "{source}", "--target", "{target}"],
+    ["--valid-source", "{source}", "--valid-target", "{target}"],
+)
+NEEDED = {
+    "attention run": ["a b", "-o", "{new}.html"],
+    "attention compare": ["{run}", "a b", "-o", "{new}.html"],
+    "bench source": ["--quick", "--target", "{target}", "-o", "{new}"],
+    "bench target": ["--quick", "--source", "{source}", "-o", "{new}"],
+    "check source": ["--target", "{target}"],
+    "check target": ["--source", "{source}"],
+    "check valid_source": [*PAIR, *VALID[2:]],
+    "check valid_target": [*PAIR, *VALID[:2]],
+    "check valid_pairs": PAIR,
+    "evaluate run": ["--source", "{source}", "--reference", "{target}"],
+    "evaluate source": ["{run}", "--reference", "{target}"],
+    "evaluate reference": ["{run}", "--source", "{source}"],
+    "evaluate pairs": ["{run}"],
+    "evaluate hypotheses": ["--reference", "{target}"],
+    "evaluate against": ["{run}", "--source", "{source}", "--reference", "{target}"],
+    "evaluate parameters": ["--task", "parse", "--hypotheses", "{trees}", "--reference", "{trees}"],
+    "export run": ["-o", "{new}"],
+    "heads source": ["{run}", "--target", "{target}"],
+    "heads target": ["{run}", "--source", "{source}"],
+    "lab run": ["alignment", "--folder", "{new}"],
+    **{
+        f"{verb} {name}": [*needed, "--run", "{new}"]
+        for verb in ("plan", "train")
+        for name, needed in {
+            "source": ["--target", "{target}"],
+            "target": ["--source", "{source}"],
+            "pairs": [],
+            "valid_source": [*PAIR, *VALID[2:]],
+            "valid_target": [*PAIR, *VALID[:2]],
+            "valid_pairs": PAIR,
+            "file": ["--task", "generate"],
+            "valid_file": ["--task", "generate", "--file", "{source}"],
+        }.items()
+    },
+}
+SERVED = ("missing", "loop", "empty directory", "bytes in a directory")  # a page of a run that need not exist yet
+ACCEPTED = {("watch run", kind) for kind in SERVED}
+UNNAMED = {("plan recipe", "empty"), ("train recipe", "empty")}  # a recipe without settings, which has no data
+
+
+def parameters_that_name_files():
+    """Return each command, the name of each parameter that names something to read, and the option that sets it."""
+    found, commands = [], typer.main.get_command(app).commands
+    for name, callback in ((command.callback.__name__, command.callback) for command in app.registered_commands):
+        kinds = typing.get_type_hints(callback)
+        for parameter in commands[name].params:
+            both, kind = f"{name} {parameter.name}", str(kinds[parameter.name])
+            names = {parameter.name, both}
+            is_path = "Path" in kind
+            is_file = bool(names & FILES) and both not in TEXTS
+            known = is_path or is_file or "str" not in kind or names & (FILES | TEXTS) or "Literal" in kind
+            assert known, f"{both} is a string: add it to FILES or to TEXTS"
+            if (is_path or is_file) and not names & WRITTEN:
+                option = parameter.opts[0] if parameter.param_type_name == "option" else None
+                found.append(pytest.param(name, parameter.name, option, id=both))
+    return found
+
+
+def bad_files(folder, *, is_run):
+    """Return bad files by what is wrong with them."""
+    noise = random.Random(1).randbytes(3000)
+    kinds = {
+        "missing": folder / "missing",
+        "empty": folder / "empty",
+        "bytes": folder / "bytes",
+        "loop": folder / "loop",
+    }
+    kinds["empty"].touch()
+    kinds["bytes"].write_bytes(noise)
+    kinds["loop"].symlink_to("loop")
+    if os.geteuid() != 0:  # root reads everything
+        kinds["unreadable"] = folder / "unreadable"
+        kinds["unreadable"].write_text("a b\n")
+        kinds["unreadable"].chmod(0)
+    kinds["empty directory"] = folder / "directory"
+    kinds["empty directory"].mkdir()
+    if is_run:
+        kinds["bytes in a directory"] = folder / "bytes-in-it"
+        kinds["bytes in a directory"].mkdir()
+        for name in ("recipe.toml", "model.safetensors", "tokenizer.json"):
+            (kinds["bytes in a directory"] / name).write_bytes(noise)
+    return kinds
+
+
+@pytest.mark.parametrize("name, parameter, option", parameters_that_name_files())
+def test_a_bad_file_is_refused_by_name_with_exit_code_2(name, parameter, option, command, trained, toy_files, tmp_path):
+    trees = tmp_path / "trees"
+    trees.write_text("(TOP (NN dog))\n")
+    source, target = toy_files
+    both = f"{name} {parameter}"
+    words = {"run": trained, "source": source, "target": target, "trees": trees, "new": tmp_path / "new"}
+    needed = [word.format(**words) for word in NEEDED.get(both, [])]
+    for kind, path in bad_files(tmp_path, is_run=parameter in RUNS).items():
+        if (both, kind) in ACCEPTED:
+            continue
+        given = [option, path] if option else [path]
+        outcome = command(name, *(given + needed if option is None else needed + given))
+        said = outcome.out if name == "check" else outcome.err  # what `check` finds is its result
+        assert outcome.code == 2, f"{kind}: {outcome}"
+        assert said.startswith(("dragoman: ", "error: ")), f"{kind}: {outcome}"
+        assert path.name in said or (both, kind) in UNNAMED, f"{kind}: {outcome}"
+        assert "Traceback" not in outcome.err
+        assert name == "check" or outcome.out == ""
+        assert not any(tmp_path.glob("new/**/*.*")), f"{kind}: something was written"
