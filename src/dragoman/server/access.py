@@ -4,13 +4,16 @@ import base64
 import binascii
 import hmac
 import ipaddress
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from dragoman.server.problems import Problem
 
-RawHeaders = dict[bytes, bytes]
+RawHeaders = Mapping[bytes, bytes]
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 
 
 class AccessPolicy:
@@ -25,9 +28,11 @@ class AccessPolicy:
         """Whether requests need a token."""
         return self._token is not None
 
-    def check_host(self, headers: RawHeaders) -> None:
-        """Refuse unknown host names: another site's name can be made to resolve to this machine (DNS rebinding)."""
-        if not self._is_known_host(headers.get(b"host", b"")):
+    def check_host(self, values: Sequence[bytes]) -> None:
+        """Require one valid Host; refuse unknown names: another site's can resolve to this machine (DNS rebinding)."""
+        if len(values) != 1 or not _HOST.fullmatch(values[0]):
+            raise Problem(400, "invalid", "A request needs exactly one valid Host header.")
+        if not self._is_known_host(values[0]):
             raise Problem(421, "wrong_host", "This host name is not allowed; see --allow-host.")
 
     def check_origin(self, headers: RawHeaders) -> None:
@@ -51,18 +56,20 @@ class AccessPolicy:
 
     def _is_known_host(self, host: bytes) -> bool:
         """Return whether a host is one of the allowed names or an IP address, which cannot be rebound."""
-        try:
-            parts = urlsplit(f"//{host.decode('latin-1')}")
-            name = parts.hostname if parts.port is None or parts.port else None
-        except ValueError:
-            return False
-        if name is None:
-            return False
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return name in self._host_names
-        return True
+        name = _host_name(host)
+        return name is None or name in self._host_names
+
+
+@lru_cache(maxsize=256)
+def _host_name(host: bytes) -> str | None:
+    """Return the name in a valid Host header; None if it is an IP address."""
+    name = host.decode("ascii").lower()
+    name = name[1 : name.index("]")] if name.startswith("[") else name.partition(":")[0]
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name
+    return None
 
 
 def token_required() -> Problem:

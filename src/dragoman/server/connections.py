@@ -1,141 +1,81 @@
-"""Timeouts and the number of connections, which uvicorn does not limit.
-
-uvicorn waits for the head of a request without end, sets no bound to its size, keeps what a client does not read, and
-counts slow connections like busy ones. `Connection` overrides only the methods of `asyncio.Protocol`; the middleware
-tells it when a request begins and ends.
-"""
+"""The open connections of a server: how many there may be, which one makes room, and how long each may take."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
-
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from dragoman.server.limits import Limits
+from dragoman.server.problems import Problem
 
-_MAX_HEAD_BYTES = 32 << 10  # that have arrived before the head of a request is complete
-_MAX_SURPLUS = 1024  # connections above the limit, which get a 503
-_EVICTION_GRACE_SECONDS = 0.25  # in which a new connection is not closed in favour of another
+if TYPE_CHECKING:
+    from dragoman.server.protocol import Connection
+
+MAX_SURPLUS = 256  # connections above the limit, which get a 503
+_EVICTION_GRACE_SECONDS = 0.25  # in which a waiting connection is not closed in favour of another
 _CHECK_INTERVAL_SECONDS = 0.25
 
-
-class Connection(HttpToolsProtocol):
-    """One connection: waits for a request, answers it, waits for the next."""
-
-    def __init__(self, table: "ConnectionTable", **uvicorn_arguments: Any) -> None:
-        super().__init__(**uvicorn_arguments)
-        self.table = table
-        self.is_surplus = False  # above the limit of connections
-        self.is_evictable = True  # no complete request has arrived
-        self.responses_sent = 0
-        self.request_task: asyncio.Task[Any] | None = None  # None: the head of a request is expected
-        self.waiting_since = self.loop.time()
-        self.head_started_at: float | None = None
-        self.head_bytes = 0
-        self.write_blocked_at: float | None = None  # since when the client has not read what was written
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Add the connection to the table."""
-        super().connection_made(transport)
-        self.table.add(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the request that is being answered."""
-        super().connection_lost(exc)
-        self.table.remove(self)
-        if self.request_task is not None:
-            self.request_task.cancel()
-
-    def data_received(self, data: bytes) -> None:
-        """Abort the connection if the head of a request is too large; otherwise parse the data."""
-        if self.request_task is None:
-            if self.head_bytes > _MAX_HEAD_BYTES:
-                self.transport.abort()
-                return
-            self.head_bytes += len(data)
-            if self.head_started_at is None:
-                self.head_started_at = self.loop.time()
-        if not self.transport.is_closing():
-            super().data_received(data)
-
-    def begin_request(self) -> None:
-        """Note that the head is complete and the current task answers the request."""
-        self.request_task = asyncio.current_task()
-
-    def end_request(self) -> None:
-        """Note that the response is complete, and wait for the next request."""
-        self.request_task, self.is_evictable = None, True
-        self.responses_sent += 1
-        self.waiting_since, self.head_started_at, self.head_bytes = self.loop.time(), None, 0
-
-    def enforce_timeouts(self, limits: Limits, now: float) -> None:
-        """Abort the connection if its client sends the head of a request, or reads a response, too slowly."""
-        if self.request_task is None and now > self._head_deadline(limits):
-            self.transport.abort()
-        if not self.transport.get_write_buffer_size():
-            self.write_blocked_at = None
-        elif self.write_blocked_at is None:
-            self.write_blocked_at = now
-        elif now - self.write_blocked_at > limits.write_seconds:
-            self.transport.abort()
-
-    def _head_deadline(self, limits: Limits) -> float:
-        if self.head_started_at is not None:
-            return self.head_started_at + limits.header_seconds
-        return self.waiting_since + (limits.idle_seconds if self.responses_sent else limits.header_seconds)
+CheckHead = Callable[[dict[str, Any]], Problem | None]  # of the scope of a request whose head has arrived
+RecordRefusal = Callable[[dict[str, Any], Problem, str], None]  # scope, problem, request id
 
 
 class ConnectionTable:
-    """The open connections of a server, by the address of the client."""
+    """The open connections, and those of them without a complete request in the order in which they began to wait."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.by_client: dict[Any, Connection] = {}
+    def __init__(self, limits: Limits, check_head: CheckHead, record_refusal: RecordRefusal) -> None:
+        self.limits, self.check_head, self.record_refusal = limits, check_head, record_refusal
+        self.is_draining = False  # every response closes its connection
+        self.body_bytes = 0  # received in bodies that are not complete
+        self._open: set[Connection] = set()
+        self._waiting: dict[Connection, None] = {}
 
     def __len__(self) -> int:
-        return len(self.by_client)
+        return len(self._open)
 
-    def create_protocol(self, **uvicorn_arguments: Any) -> Connection:
-        """Return the protocol of a new connection; uvicorn calls this."""
-        return Connection(self, **uvicorn_arguments)
-
-    def find(self, scope: Mapping[str, Any]) -> Connection | None:
-        """Return the connection of a request."""
-        return self.by_client.get(scope.get("client"))
-
-    def add(self, connection: Connection) -> None:
-        """Add a connection. Above the limit it replaces the one that has waited longest without a request, if any."""
+    def add(self, connection: "Connection") -> None:
+        """Add a connection. Above the limit it replaces the one that has waited longest for a request, if any."""
         if len(self) >= self.limits.connections:
-            accepted = [other for other in self.by_client.values() if not other.is_surplus]
-            connection.is_surplus = len(accepted) >= self.limits.connections and not self._evict_one(accepted)
-            if len(self) >= self.limits.connections + _MAX_SURPLUS:
+            connection.is_surplus = not self._evict_one()
+            if len(self) >= self.limits.connections + MAX_SURPLUS:
                 connection.transport.abort()
                 return
-        self.by_client[connection.client] = connection
+        self._open.add(connection)
+        self.mark_waiting(connection)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: "Connection") -> None:
         """Forget a closed connection."""
-        if self.by_client.get(connection.client) is connection:
-            del self.by_client[connection.client]
+        self._open.discard(connection)
+        self._waiting.pop(connection, None)
 
-    def _evict_one(self, connections: list[Connection]) -> bool:
-        """Abort the connection that has waited longest for a request; those without any request so far go first.
+    def mark_waiting(self, connection: "Connection") -> None:
+        """Note that a connection begins to wait: for a request, or for the rest of one."""
+        if connection in self._open:
+            self._waiting.pop(connection, None)
+            self._waiting[connection] = None
+            connection.waiting_since = connection.loop.time()
 
-        A connection that was opened just now is not aborted: in a crowd, each would be replaced by the next before its
-        request has been read.
+    def mark_busy(self, connection: "Connection") -> None:
+        """Note that the whole request of a connection has arrived; it is not closed in favour of others."""
+        self._waiting.pop(connection, None)
+
+    def count_body(self, received: int) -> None:
+        """Count bytes of incomplete bodies; too many close the connection that has waited longest with one."""
+        self.body_bytes += received
+        if received > 0 and self.body_bytes > self.limits.queued_requests * self.limits.body_bytes:
+            sender = next((each for each in self._waiting if each.is_receiving_body), None)
+            if sender:
+                self.remove(sender)
+                sender.transport.abort()
+
+    def _evict_one(self) -> bool:
+        """Close the connection that has waited longest for a request, if it has not begun just now.
+
+        In a crowd each new connection would otherwise be replaced by the next before its request has been read.
         """
-        before = asyncio.get_running_loop().time() - _EVICTION_GRACE_SECONDS
-        idle = [
-            connection
-            for connection in connections
-            if connection.is_evictable
-            and (connection.head_started_at or connection.responses_sent or connection.waiting_since < before)
-        ]
-        if not idle:
+        longest = next(iter(self._waiting), None)
+        if longest is None or longest.waiting_since > longest.loop.time() - _EVICTION_GRACE_SECONDS:
             return False
-        victim = min(idle, key=lambda connection: (connection.responses_sent > 0, connection.waiting_since))
-        self.remove(victim)
-        victim.transport.abort()
+        self.remove(longest)
+        longest.transport.abort()
         return True
 
     async def enforce_timeouts_forever(self) -> None:
@@ -144,5 +84,5 @@ class ConnectionTable:
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
             now = loop.time()
-            for connection in list(self.by_client.values()):
+            for connection in list(self._open):
                 connection.enforce_timeouts(self.limits, now)

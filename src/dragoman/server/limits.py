@@ -19,7 +19,7 @@ class Limits:
     queued_requests: int = 64  # admitted and not yet answered
     queued_characters: int = 320_000  # in all of them together
     requests_per_client: int = 8  # queued, from one address
-    connections: int = 256
+    connections: int = 2048
     header_seconds: float = 5.0
     body_seconds: float = 10.0
     idle_seconds: float = 5.0  # between two requests on one connection

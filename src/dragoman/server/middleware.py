@@ -1,7 +1,8 @@
 """ASGI middleware in front of the application: access, admission, body size, timeouts, headers, metrics, log.
 
-The order is: host, origin, token; room in the queue; then the application, whose `receive` counts the body and limits
-its time. Every response gets the same headers. No response and no log line repeats what a client has sent.
+The order is: host, origin, token; room in the queue; the size of the body as announced; then the application, whose
+`receive` counts the body and limits its time. All checks of the head are in `check_head`, which a connection calls
+before it starts a task. Every response gets the same headers. No response and no log line repeats what was sent.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,23 +23,11 @@ from dragoman.server.connections import ConnectionTable
 from dragoman.server.limits import Limits, RouteLimits
 from dragoman.server.metrics import ServerMetrics
 from dragoman.server.problems import Problem, deadline_exceeded, internal_error
+from dragoman.server.responses import SECURITY_HEADERS
 
 logger = logging.getLogger("dragoman.server")
 
 _DISCARD_SECONDS = 5.0  # to read the rest of a refused body: a client that is still sending would not see the response
-_CONTENT_SECURITY_POLICY = (
-    b"default-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'self'; object-src 'none'; "
-    b"frame-ancestors 'none'"
-)
-_SECURITY_HEADERS = [
-    (b"content-security-policy", _CONTENT_SECURITY_POLICY),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-]
 
 
 class _ResponseStarted(Exception):
@@ -58,40 +48,37 @@ class _Exchange:
         has_body = self.headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in self.headers
         self.has_unread_body = has_body
         self.body_bytes = 0
+        self.app_scope = scope  # as the application sees it
+        self.on_body_received: Callable[[int], None] = lambda _count: None
         self.on_body_complete: Callable[[], None] = lambda: None
 
     async def receive_body(self) -> Message:
         """Receive an event for the application; raise a problem if the body is too large."""
         event = await self.receive()
         if event["type"] == "http.request" and self.has_unread_body:
-            self.body_bytes += len(event.get("body", b""))
+            received = len(event.get("body", b""))
+            self.body_bytes += received
+            self.on_body_received(received)
             if self.body_bytes > self.limits.body_bytes:
-                raise self.body_too_large()
+                raise _body_too_large(self.limits)
             if not event.get("more_body", False):
                 self.has_unread_body = False
                 self.on_body_complete()
         return event
 
-    def check_body(self) -> None:
-        """Refuse a body that is compressed or that is too large by its own account."""
-        if self.headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise Problem(415, "packed_body", "Content-Encoding is not supported; send the body uncompressed.")
-        length = self.headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length[:20]) > self.limits.body_bytes:
-            raise self.body_too_large()
-
-    def body_too_large(self) -> Problem:
-        """Return the response to a body that is too large."""
-        return Problem(413, "too_large", f"The body may have at most {self.limits.body_bytes} bytes.")
-
     async def send_event(self, event: Message) -> None:
         """Send an event of the response; add headers to the first, and discard an unread body before the last."""
         if event["type"] == "http.response.start":
             self.status = event["status"]
-            headers = [*event.get("headers", ()), *_SECURITY_HEADERS, (b"x-request-id", self.request_id.encode())]
+            headers = [*_allow_head(event), *SECURITY_HEADERS, (b"x-request-id", self.request_id.encode())]
             if self.close_connection or self.has_unread_body:
                 headers.append((b"connection", b"close"))
             event = {**event, "headers": headers}
+            if self.scope["method"] == "HEAD":  # ends here; a stream would go on
+                await self.send(event)
+                event = {"type": "http.response.body", "body": b"", "more_body": False}
+        elif self.scope["method"] == "HEAD":
+            return
         elif self.has_unread_body and not event.get("more_body", False):
             await self.send({**event, "more_body": True})
             await self._discard_body()
@@ -139,28 +126,40 @@ class GuardMiddleware:
         self.default_limits = RouteLimits.default(limits)
         self.behind_proxy = behind_proxy
         self.admission = Admission(limits)
-        self.connections = ConnectionTable(limits)
+        self.connections = ConnectionTable(limits, self.check_head, self.record_refusal)
         self.metrics = ServerMetrics()
-        self.is_draining = False
         self.on_deadline: Callable[[], None] = lambda: None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        exchange = _Exchange(scope, receive, send, self.routes.get(scope["path"], self.default_limits))
-        connection = self.connections.find(scope)
-        if connection:
-            connection.begin_request()
-        exchange.close_connection = self.is_draining or bool(connection and connection.is_surplus)
+        exchange = _Exchange(scope, receive, send, self._limits_of(scope))
+        exchange.close_connection = self.connections.is_draining
         try:
             await self._handle(exchange)
         except (_ResponseStarted, asyncio.CancelledError):
             self.metrics.abandoned += 1
         finally:
-            if connection:
-                connection.end_request()
             self._record(exchange)
+
+    def check_head(self, scope: Scope) -> Problem | None:
+        """Return why a request is refused because of its head, if it is; note in its state what the rest needs."""
+        headers, limits = dict(scope["headers"]), self._limits_of(scope)
+        try:
+            self.access.check_host([value for name, value in scope["headers"] if name == b"host"])
+            self.access.check_origin(headers)
+            is_authorized = self.access.has_valid_token(headers)
+            if not is_authorized and not limits.accepts_api_key:
+                raise token_required()
+            client = self._client_address(scope, headers)
+            if limits.is_queued and scope["method"] == "POST":
+                self.admission.check(client)
+            _check_body(headers, limits)
+        except Problem as problem:
+            return problem
+        scope["state"] |= {"is_authorized": is_authorized, "client": client}
+        return None
 
     async def _handle(self, exchange: _Exchange) -> None:
         try:
@@ -182,58 +181,91 @@ class GuardMiddleware:
                 await exchange.send_problem(internal_error())
 
     async def _check_and_forward(self, exchange: _Exchange) -> None:
-        scope, limits, connection = exchange.scope, exchange.limits, self.connections.find(exchange.scope)
-        if connection and connection.is_surplus:
-            raise Problem(503, "busy", "Too many connections.", retry_after=1)
-        self.access.check_host(exchange.headers)
-        self.access.check_origin(exchange.headers)
-        is_authorized = self.access.has_valid_token(exchange.headers)
-        if not is_authorized and not limits.accepts_api_key:
-            raise token_required()
-        client = self._client_address(exchange)
-        is_queued = limits.is_queued and scope["method"] == "POST"
-        if is_queued:
-            self.admission.check(client)
-        exchange.check_body()
-        scope["state"] |= {"request_id": exchange.request_id, "code": "", "is_authorized": is_authorized}
+        scope, limits = exchange.scope, exchange.limits
+        if "is_authorized" not in scope["state"] and (problem := self.check_head(scope)):
+            raise problem
+        scope["state"] |= {"request_id": exchange.request_id, "code": ""}
+        if scope["method"] == "HEAD":
+            scope = exchange.app_scope = {**scope, "method": "GET"}
 
         with ExitStack() as stack:
             async with asyncio.timeout(limits.body_seconds) as timeout:
 
                 def on_body_complete() -> None:
+                    incomplete_body.close()
                     timeout.reschedule(asyncio.get_running_loop().time() + limits.deadline_seconds)
-                    if connection:
-                        connection.is_evictable = False
-                    if is_queued:
-                        stack.enter_context(self.admission.admit(client))
+                    if limits.is_queued and scope["method"] == "POST":
+                        stack.enter_context(self.admission.admit(scope["state"]["client"]))
 
+                incomplete_body = stack.enter_context(ExitStack())
+                incomplete_body.callback(lambda: self.connections.count_body(-exchange.body_bytes))
                 if exchange.has_unread_body:
+                    exchange.on_body_received = self.connections.count_body
                     exchange.on_body_complete = on_body_complete
                 else:
                     on_body_complete()
                 await self.app(scope, exchange.receive_body, exchange.send_event)
 
-    def _client_address(self, exchange: _Exchange) -> str | None:
+    def _limits_of(self, scope: Scope) -> RouteLimits:
+        return self.routes.get(scope["path"], self.default_limits)
+
+    def _client_address(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str | None:
         """Return the client's address; None for this machine, whose requests may be anyone's behind a proxy."""
-        peer = (exchange.scope.get("client") or ("",))[0]
+        peer = (scope.get("client") or ("",))[0]
         if self.behind_proxy:
-            forwarded = exchange.headers.get(b"x-forwarded-for", b"").decode("latin-1")
+            forwarded = headers.get(b"x-forwarded-for", b"").decode("latin-1")
             peer = forwarded.rpartition(",")[2].strip() or peer
-        try:
-            return None if ipaddress.ip_address(peer).is_loopback else peer
-        except ValueError:
-            return peer
+        return None if _is_loopback(peer) else peer
+
+    def record_refusal(self, scope: Scope, problem: Problem, request_id: str) -> None:
+        """Count and log a request that was refused because of its head."""
+        route = scope["path"] if scope["path"] in self.routes else "other"
+        self._record_response(request_id, scope["method"], route, problem.status, 0.0, problem.code)
 
     def _record(self, exchange: _Exchange) -> None:
         """Count and log the response, without anything from the request but its method and route."""
-        route = getattr(exchange.scope.get("route"), "path", "other")
-        seconds, status = time.perf_counter() - exchange.started_at, exchange.status or 499
-        self.metrics.record_response(route, status, seconds)
+        route = getattr(exchange.app_scope.get("route"), "path", "other")
         code = exchange.code or exchange.scope["state"].get("code", "")
+        seconds, status = time.perf_counter() - exchange.started_at, exchange.status or 499
+        self._record_response(exchange.request_id, exchange.scope["method"], route, status, seconds, code)
+
+    def _record_response(
+        self, request_id: str, method: str, route: str, status: int, seconds: float, code: str
+    ) -> None:
+        self.metrics.record_response(route, status, seconds)
         if code:
             self.metrics.rejections[code] += 1
-        method = exchange.scope["method"]
-        logger.info("%s %s %s %d %.1f ms %s", exchange.request_id, method, route, status, 1000 * seconds, code)
+        logger.info("%s %s %s %d %.1f ms %s", request_id, method, route, status, 1000 * seconds, code)
+
+
+def _check_body(headers: Mapping[bytes, bytes], limits: RouteLimits) -> None:
+    """Refuse a body that is compressed or that is too large by its own account."""
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Problem(415, "packed_body", "Content-Encoding is not supported; send the body uncompressed.")
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or int(length[:20]) > limits.body_bytes:
+        raise _body_too_large(limits)
+
+
+def _body_too_large(limits: RouteLimits) -> Problem:
+    return Problem(413, "too_large", f"The body may have at most {limits.body_bytes} bytes.")
+
+
+def _allow_head(event: Message) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a response, with HEAD among the allowed methods where GET is."""
+    is_refusal = event["status"] == 405
+    return [
+        (name, value + b", HEAD" if is_refusal and name == b"allow" and value == b"GET" else value)
+        for name, value in event.get("headers", ())
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _error_location(error: BaseException) -> str:

@@ -2,11 +2,13 @@
 
 import asyncio
 import ipaddress
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -15,13 +17,17 @@ from dragoman.errors import UserError
 from dragoman.processes import available_cores
 from dragoman.server.access import AccessPolicy
 from dragoman.server.app import build_app, route_limits
+from dragoman.server.connections import MAX_SURPLUS
 from dragoman.server.limits import Limits
 from dragoman.server.metrics import resident_memory_bytes
 from dragoman.server.middleware import GuardMiddleware
+from dragoman.server.protocol import Connection
 from dragoman.server.service import TranslationService
 from dragoman.server.worker_client import WorkerClient
 
-_BACKLOG = 1024
+_BACKLOG = 4096  # connections that the system holds until they are accepted
+_ACCEPTED_PER_TURN = 16  # of the event loop: in between, open connections are served
+_OTHER_FILES = 64  # open files that are not connections
 _SEND_BUFFER_BYTES = 256 << 10  # that the system keeps for a client that does not read; its default is megabytes
 _DRAIN_GRACE_SECONDS = 0.3  # in which clients with an open connection may still send a request
 
@@ -65,6 +71,12 @@ class StoppableServer(uvicorn.Server):
             loop.add_signal_handler(number, self.stop)
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen with the full backlog; uvicorn's setting is also how many are accepted in one turn."""
+        await super().startup(sockets)
+        for listen_socket in sockets or ():
+            listen_socket.listen(_BACKLOG)
+
     def stop(self) -> None:
         """Stop at once, without waiting for requests."""
         self.should_exit = self.force_exit = True
@@ -83,7 +95,7 @@ class _DrainingServer(StoppableServer):
         """Stop after all accepted requests are answered; a second call stops at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
-        self.guard.is_draining = self.service.is_draining = True
+        self.guard.connections.is_draining = self.service.is_draining = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept the connections in the backlog, give open ones time for a last request, then close."""
@@ -96,7 +108,7 @@ async def serve(
     config: ServerConfig, listen_socket: socket.socket, on_ready: Callable[[TranslationService], None]
 ) -> None:
     """Serve until the process is asked to stop; call `on_ready` when requests are accepted."""
-    limits, access = config.limits, AccessPolicy(config.token, config.host_names)
+    limits, access = fit_connections(config.limits), AccessPolicy(config.token, config.host_names)
     guard = GuardMiddleware(_unbuilt_app, limits, access, routes=route_limits(limits), behind_proxy=config.behind_proxy)
     worker = WorkerClient(config.worker_config(), guard.metrics)
     service = TranslationService(worker, guard.admission, limits, guard.metrics)
@@ -125,20 +137,32 @@ async def _unbuilt_app(_scope: Any, _receive: Any, _send: Any) -> None:
     raise AssertionError("the application is built before the first request")
 
 
+def fit_connections(limits: Limits) -> Limits:
+    """Allow this process as many open files as its connections need; return limits that fit what the system allows."""
+    needed = limits.connections + MAX_SURPLUS + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < needed:
+            return replace(limits, connections=max(1, soft - MAX_SURPLUS - _OTHER_FILES))
+    return limits
+
+
 def uvicorn_config(guard: GuardMiddleware, limits: Limits) -> uvicorn.Config:
     """Return the uvicorn config; the middleware and its connections enforce the limits."""
     return uvicorn.Config(
         guard,
-        http=guard.connections.create_protocol,  # type: ignore[arg-type]
+        http=partial(Connection, guard.connections),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
         log_level="critical",  # the middleware logs what fails; uvicorn would also report streams that a shutdown ends
         access_log=False,
         server_header=False,
-        backlog=_BACKLOG,
+        backlog=_ACCEPTED_PER_TURN,
         proxy_headers=False,
-        timeout_keep_alive=max(1, round(limits.idle_seconds)),
         timeout_graceful_shutdown=max(1, round(limits.deadline_seconds)),
     )
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from dragoman.server.access import AccessPolicy
 from dragoman.server.limits import Limits
 from dragoman.server.middleware import GuardMiddleware
-from dragoman.server.serve import StoppableServer, uvicorn_config
+from dragoman.server.serve import StoppableServer, fit_connections, uvicorn_config
 from dragoman.watch.app import build_app
 
 # Event streams stay open (browsers reconnect at their end); requests have no body.
-_LIMITS = replace(Limits(), deadline_seconds=3600.0, body_bytes=1, connections=64)
+_LIMITS = replace(Limits(), deadline_seconds=3600.0, body_bytes=1)
 
 
 async def serve(
@@ -25,8 +25,9 @@ async def serve(
 ) -> None:
     """Serve the live page of a run until a signal arrives, or until the parent closes its end of the socket."""
     app = build_app(folder)
-    guard = GuardMiddleware(app, _LIMITS, AccessPolicy(token, allowed_hosts))
-    server = StoppableServer(uvicorn_config(guard, _LIMITS))
+    limits = fit_connections(_LIMITS)
+    guard = GuardMiddleware(app, limits, AccessPolicy(token, allowed_hosts))
+    server = StoppableServer(uvicorn_config(guard, limits))
     tasks = [asyncio.create_task(guard.connections.enforce_timeouts_forever())]
     if parent:
         tasks.append(asyncio.create_task(_stop_with_parent(parent, server)))
