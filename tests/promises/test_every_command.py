@@ -25,7 +25,7 @@ SECRETS = {
     for name in ("AWS_SECRET_ACCESS_KEY", "DRAGOMAN_TOKEN", "GITHUB_TOKEN", "HF_TOKEN", "OPENAI_API_KEY")
 }
 TINY = ["training.steps=2", "training.validate_every=2", "training.checkpoint_every=1"]
-# How a command is used. `{run}` is a copy of a trained run, `{out}` a directory to write to.
+# How a command is used, if not as `dragoman COMMAND RUN`. `{run}` is a copy of a trained run, `{out}` a directory to write to.
 USES = {
     "attention": ["{run}", "a b", "-o", "{out}/page.html"],
     "average": ["{run}", "--last", "2"],
@@ -79,9 +79,8 @@ def names(trained, toy_files, toy_recipe, tmp_path):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_needs_no_network_and_writes_no_secret(name, names, nursery, tmp_path):
-    assert name in USES, "whoever adds a command says here how it is used"
     messages, attempts = tmp_path / "out" / "messages", tmp_path / "attempts"
-    arguments = [word.format(**names) for word in USES[name]]
+    arguments = [word.format(**names) for word in USES.get(name, ["{run}"])]
     process = nursery.start(name, *arguments, err=messages, set=SECRETS, network=str(attempts))
     file, words, codes = SIGNS.get(name, ("", "", [0]))
     try:
