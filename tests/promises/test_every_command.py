@@ -25,7 +25,7 @@ SECRETS = {
     for name in ("AWS_SECRET_ACCESS_KEY", "DRAGOMAN_TOKEN", "GITHUB_TOKEN", "HF_TOKEN", "OPENAI_API_KEY")
 }
 TINY = ["training.steps=2", "training.validate_every=2", "training.checkpoint_every=1"]
-# How a command is used, if not as `dragoman COMMAND RUN`. `{run}` is a copy of a trained run, `{out}` a directory to write to.
+# How a command is used, if not as `dragoman COMMAND RUN`. `{run}` is a copy of a trained run, `{out}` a new directory.
 USES = {
     "attention": ["{run}", "a b", "-o", "{out}/page.html"],
     "average": ["{run}", "--last", "2"],
