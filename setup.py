@@ -30,7 +30,7 @@ os.environ.setdefault("SOURCE_DATE_EPOCH", "315532800")  # a wheel that is built
 
 SOURCES = ROOT / "src/dragoman/native"
 COMPILE_SECONDS = 600
-FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi", "-shared", "-fPIC")
+FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 LINUX_FLAGS = ("-Wl,--build-id=none", "-s")
 
 

@@ -71,7 +71,7 @@ static void allowances(float *allowed, int64_t columns, const uint8_t *mask, int
             allowed[t * columns + s] = s < key_length && (!mask || mask[t * stride + s]) ? 1.0f : 0.0f;
 }
 
-int64_t padded(int64_t length) { return (length + LANES - 1) / LANES * LANES; }
+int64_t padded(int64_t length) { return (length + GROUP - 1) / GROUP * GROUP; }
 
 /* Softmax in place over rows of scores; write the log-sums. */
 static void weigh(float *weights, int64_t rows, int64_t columns, const float *allowed, int64_t mask_rows,

@@ -7,18 +7,37 @@
 #include <math.h>
 
 #include "linear.h"
-#ifdef __AVX512VNNI__
+#if defined(__ARM_FEATURE_DOTPROD)
+#include <arm_neon.h>
+#elif defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
-#define PANEL (2 * LANES) /* outputs whose weights are stored together */
-#define ROWS 8            /* rows computed together */
+#define PANEL 32                 /* outputs whose weights are stored together */
+#define TILE (2 * LANES)         /* outputs computed together */
+#define ROWS (LANES == 8 ? 6 : 8) /* rows computed together: their sums stay in the 16 or 32 registers */
 
-typedef uint8_t narrow __attribute__((vector_size(16)));
+typedef uint8_t narrow __attribute__((vector_size(LANES)));
+typedef int16_t halves __attribute__((vector_size(4 * LANES)));
 
+/* Add the products of four bytes of x (from 0 to 255) and four bytes of weights (from -127 to 127) in each lane. With the
+   signed products of ARM, 128 is taken away from x here and not from the sums later. */
 static inline ints add_products(ints sums, ints four, ints weights) {
-#ifdef __AVX512VNNI__
+#if defined(__AVX512VNNI__)
     return (ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)four, (__m512i)weights);
+#elif defined(__ARM_FEATURE_DOTPROD)
+    return (ints)vdotq_s32((int32x4_t)sums, (int8x16_t)(four ^ (int32_t)0x80808080), (int8x16_t)weights);
+#elif defined(__AVX2__)
+    /* Even and odd bytes as 16-bit numbers; the sums of two products are exact. */
+    ints even = four & 0x00FF00FF, odd = (ints)((words)four >> 8) & 0x00FF00FF;
+    halves even_weights = ((halves)weights << 8) >> 8, odd_weights = (halves)weights >> 8;
+#if LANES == 16
+    sums += (ints)_mm512_madd_epi16((__m512i)even, (__m512i)even_weights);
+    return sums + (ints)_mm512_madd_epi16((__m512i)odd, (__m512i)odd_weights);
+#else
+    sums += (ints)_mm256_madd_epi16((__m256i)even, (__m256i)even_weights);
+    return sums + (ints)_mm256_madd_epi16((__m256i)odd, (__m256i)odd_weights);
+#endif
 #else
     for (int byte = 0; byte < 4; byte++)
         sums += ((four >> (8 * byte)) & 255) * ((weights << (24 - 8 * byte)) >> 24);
@@ -34,7 +53,8 @@ static inline void put(float *to, floats value, int64_t room) {
         for (int64_t lane = 0; lane < room; lane++) to[lane] = value[lane];
 }
 
-/* `rows` is a constant wherever this is called, so that the sums stay in registers. */
+/* TILE outputs of some rows; `weights` and `first` are those of the first output. `rows` is a constant wherever this is
+   called, so that the sums stay in registers. */
 static inline __attribute__((always_inline)) void float_tile(const int rows, const Linear *linear, const float *x,
                                                              const float *weights, float *out, int64_t first) {
     floats sums[ROWS][2];
@@ -74,8 +94,10 @@ static inline __attribute__((always_inline)) void byte_tile(const int rows, cons
     for (int half = 0; half < 2; half++) {
         int64_t index = first + half * LANES;
         floats scale = load(linear->scales + index), bias = load(linear->bias + index);
-        ints offsets;
+        ints offsets = {0};
+#ifndef __ARM_FEATURE_DOTPROD
         memcpy(&offsets, linear->offsets + index, sizeof offsets);
+#endif
         for (int r = 0; r < rows; r++) {
             floats exact = __builtin_convertvector(sums[r][half] - offsets, floats);
             put(out + r * linear->outputs + index, exact * (scale * scales[r]) + bias, linear->outputs - index);
@@ -110,17 +132,18 @@ static float to_bytes(uint8_t *bytes, const float *x, int64_t count) {
    take a quarter of the cache, so they can afford to be read again more often. */
 #define EACH_TILE(tile, BLOCK)                                                            \
     for (int64_t start = 0; start < rows; start += BLOCK)                          \
-        for (int64_t first = 0; first < linear->outputs; first += PANEL) {         \
+        for (int64_t first = 0; first < linear->outputs; first += TILE) {          \
+            int64_t panel = first / PANEL * PANEL, within = first % PANEL;         \
             int64_t r = start, end = start + BLOCK < rows ? start + BLOCK : rows;  \
             for (; r + ROWS <= end; r += ROWS) tile(ROWS);                         \
             for (; r + 4 <= end; r += 4) tile(4);                                  \
             for (; r < end; r++) tile(1);                                          \
         }
 #define BYTE_TILE(count)                                                                               \
-    byte_tile(count, linear, bytes + r * depth, scales + r, linear->bytes + first * depth,             \
+    byte_tile(count, linear, bytes + r * depth, scales + r, linear->bytes + panel * depth + 4 * within, \
               out + r * linear->outputs, first)
 #define FLOAT_TILE(count)                                                                              \
-    float_tile(count, linear, x + r * linear->inputs, linear->weights + first * linear->inputs,        \
+    float_tile(count, linear, x + r * linear->inputs, linear->weights + panel * linear->inputs + within, \
                out + r * linear->outputs, first)
 
 void apply_linear(const Linear *linear, const float *x, int64_t rows, float *out, uint8_t *bytes, float *scales) {

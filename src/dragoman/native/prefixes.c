@@ -13,7 +13,7 @@
 int attend_cached(const Caches *caches, const float *joint, float *keys, float *values, const int32_t *ancestors,
                     float *out) {
     const int64_t W = caches->beam, T = caches->length, K = caches->width, all_heads = caches->heads * K;
-    const int64_t hypothesis = caches->capacity * all_heads, blocks = (T + LANES - 1) / LANES * LANES;
+    const int64_t hypothesis = caches->capacity * all_heads, blocks = (T + GROUP - 1) / GROUP * GROUP;
     const float scale = 1.0f / sqrtf((float)K);
     float *scores = aligned_alloc(64, sizeof(float) * (size_t)blocks);
     if (!scores) return 1;

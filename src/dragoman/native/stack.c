@@ -144,13 +144,13 @@ static int encoder_layer(const Stack *stack, const Layer *layer, const Workspace
 int allocate_workspace(Workspace *workspace, const Stack *stack, int64_t rows) {
     const int64_t D = stack->layer->joint.inputs, F = stack->layer->inner.outputs;
     const int64_t all_heads = stack->caches.heads * stack->caches.width, scratch = 4 * all_heads > F ? 4 * all_heads : F;
-    workspace->x = aligned_alloc(64, sizeof(float) * (size_t)(rows * (3 * D + scratch + LANES + (scratch > D ? scratch : D))));
+    workspace->x = aligned_alloc(64, sizeof(float) * (size_t)(rows * (3 * D + scratch + GROUP + (scratch > D ? scratch : D))));
     if (!workspace->x) return 1;
     workspace->normed = workspace->x + rows * D;
     workspace->delta = workspace->normed + rows * D;
     workspace->scratch = workspace->delta + rows * D;
     workspace->scales = workspace->scratch + rows * scratch;
-    workspace->bytes = (uint8_t *)(workspace->scales + rows * LANES);
+    workspace->bytes = (uint8_t *)(workspace->scales + rows * GROUP);
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* Vectors of sixteen floats, in the notation of GCC and Clang, which compiles for any processor. */
+/* Vectors in the notation of GCC and Clang, which compiles for any processor, as wide as its registers: GCC keeps wider
+   ones in memory. */
 
 #ifndef DRAGOMAN_VECTORS_H
 #define DRAGOMAN_VECTORS_H
@@ -6,11 +7,18 @@
 #include <stdint.h>
 #include <string.h>
 
+#define GROUP 16 /* floats that sizes and layouts are multiples of, on every processor */
+#if defined(__AVX512F__)
 #define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
 
-typedef float floats __attribute__((vector_size(64)));
-typedef int32_t ints __attribute__((vector_size(64)));
-typedef uint32_t words __attribute__((vector_size(64)));
+typedef float floats __attribute__((vector_size(4 * LANES)));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef uint32_t words __attribute__((vector_size(4 * LANES)));
 
 static inline floats load(const float *from) {
     floats value;
@@ -28,7 +36,7 @@ static inline floats choose(ints condition, floats yes, floats no) {
 
 static inline floats larger(floats a, floats b) { return choose(a > b, a, b); }
 
-/* Pairwise, since sixteen sequential additions would wait for each other. */
+/* Pairwise, since sequential additions would wait for each other. */
 static inline float sum(floats value) {
     float lanes[LANES];
     memcpy(lanes, &value, sizeof lanes);
@@ -46,15 +54,26 @@ static inline float highest(floats value) {
     return lanes[0];
 }
 
-/* Transpose a block of 16 × 16. Each round interleaves row i with row i + 8, which rotates the eight bits
-   of an element's place (row, column) by one; four rounds exchange row and column. */
+#if LANES == 16
+#define LOWER 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define UPPER 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif LANES == 8
+#define LOWER 0, 8, 1, 9, 2, 10, 3, 11
+#define UPPER 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define LOWER 0, 4, 1, 5
+#define UPPER 2, 6, 3, 7
+#endif
+
+/* Transpose a square block. Each round interleaves row i with row i + LANES / 2, which rotates the bits of an element's
+   place (row, column) by one; as many rounds as a row has bits exchange row and column. */
 static inline void transpose_block(floats rows[LANES]) {
-    for (int round = 0; round < 4; round++) {
+    for (int size = 1; size < LANES; size *= 2) {
         floats mixed[LANES];
         for (int i = 0; i < LANES / 2; i++) {
             floats a = rows[i], b = rows[i + LANES / 2];
-            mixed[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            mixed[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            mixed[2 * i] = __builtin_shufflevector(a, b, LOWER);
+            mixed[2 * i + 1] = __builtin_shufflevector(a, b, UPPER);
         }
         memcpy(rows, mixed, sizeof mixed);
     }
