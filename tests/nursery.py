@@ -6,7 +6,8 @@ start one: `arguments` of the program, `err` the file for its messages, and, whe
 pass it first], to stop there for good after making the file err + ".paused" (a stage of saving a checkpoint, or
 "prepare"); `file_limit`, the size no file may exceed;
 `folder`, where to be; `unset`, names to take out of the environment, and `set`, what to add to it; `network`, a file
-for the attempts to reach other machines, without whom the process then runs.
+for the attempts to reach other machines, without whom the process then runs; `input` and `out`, files for the standard
+streams, and `closed`, numbers of streams that are closed.
 """
 
 import ctypes
@@ -17,12 +18,14 @@ import resource
 import socket
 import struct
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch._dynamo  # noqa: F401  the optimiser imports it when it is first used
 
+import dragoman.__main__
 import dragoman.cli.display
 import dragoman.cli.main
 import dragoman.cli.signals
@@ -72,8 +75,12 @@ def leave_the_network(record: Path) -> None:
 def become(request: dict[str, Any]) -> None:
     """Turn this process into the program that was asked for."""
     err = os.open(request["err"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for stream, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, err), (2, err)):
+    out = os.open(request["out"], os.O_WRONLY | os.O_CREAT | os.O_APPEND) if "out" in request else err
+    for stream, target in ((0, os.open(request.get("input", os.devnull), os.O_RDONLY)), (1, out), (2, err)):
         os.dup2(target, stream)
+    for stream in request.get("closed", []):
+        os.close(stream)
+        setattr(sys, ("stdin", "stdout", "stderr")[stream], None)  # as Python does when it starts
     if "pause" in request:
         pause_at(*request["pause"], marker=Path(request["err"] + ".paused"))
     if "file_limit" in request:
@@ -82,10 +89,11 @@ def become(request: dict[str, Any]) -> None:
     for name in request.get("unset", []):
         os.environ.pop(name, None)
     os.environ.update(request.get("set", {}))
+    tempfile.tempdir = None  # found anew
     if "network" in request:
         leave_the_network(Path(request["network"]))
     sys.argv = ["dragoman", *request["arguments"]]
-    dragoman.cli.main.main()
+    dragoman.__main__.main()
 
 
 def answer(request: dict[str, Any]) -> int:

@@ -5,6 +5,7 @@ import importlib
 import re
 import runpy
 import shlex
+import signal
 import tomllib
 from pathlib import Path
 
@@ -272,7 +273,8 @@ def test_parameters_with_the_papers_vocabulary_are_as_the_docs_say():
 
 
 def test_the_exit_codes_are_as_the_docs_say():
-    codes = {"0", "1", *(str(kind.exit_code) for kind in (UserError, TrainingDiverged, TrainingStopped)), "130"}
+    codes = {"0", "1", *(str(kind.exit_code) for kind in (UserError, TrainingDiverged, TrainingStopped))}
+    codes |= {str(128 + number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)}
     assert {row[0] for row in rows(ROOT / "docs/training.md", "Exit codes")} == codes
     decided = (ROOT / "docs/decisions/0002-exit-codes.md").read_text()
     assert set(re.findall(r"^\| (\d+) \|", decided, re.MULTILINE)) == codes

@@ -1,4 +1,5 @@
-"""No command imports a module from the current directory, however it is started and whatever it starts."""
+"""No command imports a module from the current directory, however it is started and whatever it starts, and none leaves
+files in the directory for temporary ones."""
 
 import os
 import signal
@@ -28,8 +29,11 @@ def trap(tmp_path, monkeypatch):
     folder.mkdir()
     for name in MODULES:
         (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'a').write({name!r} + ' ')\n")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.chdir(folder)
     yield folder
+    assert list((tmp_path / "tmp").iterdir()) == []
     assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()
 
 

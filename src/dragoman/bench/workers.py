@@ -21,7 +21,9 @@ from typing import Any, Protocol
 
 from dragoman.errors import UserError
 from dragoman.processes import ChildProcess, MessageSocket, parent_socket
+from dragoman.streams import protect_streams
 
+_STDERR = 2  # standard output is for the report
 OWN_PREFIX = "dragoman"  # of the names of Dragoman's own engines
 
 OnBenchmarkNotice = Callable[[str], None]
@@ -57,7 +59,7 @@ class EngineProcess:
 
     def __init__(self, name: str, spec: EngineSpec, pause_seconds: float = 0.0) -> None:
         self.name, self.pause_seconds = name, pause_seconds
-        self.child = ChildProcess("dragoman.bench.workers", stdout=sys.__stderr__)
+        self.child = ChildProcess("dragoman.bench.workers", stdout=_STDERR)
         self._send(spec)
 
     def run_turn(self, *arguments: Any) -> Any:
@@ -142,5 +144,6 @@ def peak_memory_bytes() -> int:
 
 
 if __name__ == "__main__":
+    protect_streams()
     serve_turns(parent_socket())
     os._exit(0)  # libraries may have left threads behind

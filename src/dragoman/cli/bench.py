@@ -1,13 +1,14 @@
 """`dragoman bench`: measure speed on this machine, beside other engines that are installed."""
 
 import json
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from dragoman.cli.options import SourceOption
-from dragoman.cli.progress import print_stderr
+from dragoman.cli.progress import print_report, print_stderr
 from dragoman.errors import UserError
 
 if TYPE_CHECKING:
@@ -93,9 +94,9 @@ def _print_report(conditions: list[str], tables: list["ReportTable"]) -> None:
 
     from dragoman.report import format_cell
 
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=_PLAIN_TEXT_COLUMNS)
+    terminal = Console(highlight=False, markup=False, color_system=None)
+    width = terminal.width if terminal.is_terminal else _PLAIN_TEXT_COLUMNS
+    console = Console(file=StringIO(), highlight=False, markup=False, color_system=None, width=width)
     for table in tables:
         rich_table = RichTable(box=SIMPLE_HEAD)
         for index, heading in enumerate(table.header):
@@ -106,3 +107,4 @@ def _print_report(conditions: list[str], tables: list["ReportTable"]) -> None:
         console.print(rich_table)
     for condition in conditions:
         console.print(condition, soft_wrap=True)
+    print_report(cast(StringIO, console.file).getvalue().removesuffix("\n"))

@@ -12,7 +12,7 @@ from dragoman.cli.options import (
     ValidTargetOption,
     parse_columns,
 )
-from dragoman.cli.progress import status_spinner
+from dragoman.cli.progress import print_report, status_spinner
 from dragoman.errors import UserError
 
 
@@ -42,5 +42,5 @@ def check(
     )
     with status_spinner("Reading"):
         report = check_corpus(corpus, valid)
-    print(report)
+    print_report(report)
     raise typer.Exit(2 if report.has_errors else 0)

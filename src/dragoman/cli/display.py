@@ -4,10 +4,11 @@ import math
 import time
 from dataclasses import replace
 
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.progress import BarColumn, SpinnerColumn, TaskID
 
-from dragoman.cli.progress import console, print_stderr
+from dragoman.cli.progress import console, new_progress, print_stderr
 from dragoman.errors import format_count, format_duration
+from dragoman.streams import escape_controls
 from dragoman.tasks.events import Notice, ProgressUpdate
 from dragoman.training.events import (
     CheckpointSaved,
@@ -30,15 +31,7 @@ class TerminalDisplay:
 
     def __init__(self, resume_hint: str = "") -> None:
         self.resume_hint = resume_hint  # a sentence that says how to continue a stopped training
-        self.bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(_BAR_WIDTH),
-            TextColumn("{task.fields[facts]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self.bar = new_progress(SpinnerColumn(), "{task.description}", BarColumn(_BAR_WIDTH), "{task.fields[facts]}")
         self.task: TaskID | None = None
 
         self.plan: TrainingPlan | None = None
@@ -179,6 +172,7 @@ class TerminalDisplay:
 
     def _update_bar(self, what: str, done: int, total: int | None, facts: str) -> None:
         """Draw or update the progress bar."""
+        what, facts = escape_controls(what), escape_controls(facts)
         if self.task is None:
             self.task = self.bar.add_task(what, total=total, completed=done, facts=facts)
         self.bar.update(self.task, description=what, total=total, completed=done, facts=facts)

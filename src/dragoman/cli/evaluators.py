@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dragoman
 from dragoman.cli.line_io import add_label, load_for_task
-from dragoman.cli.progress import print_stderr, progress_bar, status_spinner
+from dragoman.cli.progress import print_report, print_stderr, progress_bar, status_spinner
 from dragoman.errors import UserError, format_count
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def evaluate_examples(options: EvaluateOptions) -> None:
     if options.as_json:
         print(json.dumps({score.name: score.value for score in scores}, ensure_ascii=False, indent=2))
         return
-    print("\n".join(map(str, scores)))
+    print_report("\n".join(map(str, scores)))
 
 
 def evaluate_translations(options: EvaluateOptions) -> None:
@@ -121,7 +121,7 @@ def evaluate_translations(options: EvaluateOptions) -> None:
         print(json.dumps(result, ensure_ascii=False, indent=2))
         return
     parts = [tables.scores_table(corpus_scores), tables.length_table(rows) if rows else ""]
-    print(
+    print_report(
         "\n\n".join(filter(None, [*parts, tables.worst_sentences_table(worst) if worst else "", str(comparison or "")]))
     )
 
@@ -189,7 +189,7 @@ def evaluate_trees(options: EvaluateOptions) -> None:
         print(json.dumps(brackets.to_json(scores, lines, each=options.sentences), ensure_ascii=False, indent=2))
         return
     listing = tables.sentence_counts_table(lines, scores.sentences) if options.sentences else ""
-    print("\n\n".join(filter(None, [listing, tables.brackets_table(scores)])))
+    print_report("\n\n".join(filter(None, [listing, tables.brackets_table(scores)])))
 
 
 def _parse_references(options: EvaluateOptions) -> tuple[list[int], list[str], list[str]]:
@@ -303,7 +303,7 @@ def _evaluate_words(options: EvaluateOptions, manner: "ScoringScheme") -> None:
     parts = [tables.rates_table(rates), tables.labels_table(by_label) if len(by_label) > 1 else ""]
     if options.worst:
         parts += [tables.confusions_table(rates.confusions()), tables.worst_words_table(rates.worst(options.worst))]
-    print("\n\n".join(filter(None, parts)))
+    print_report("\n\n".join(filter(None, parts)))
 
 
 def _check_word_options(options: EvaluateOptions) -> None:
@@ -342,4 +342,4 @@ def evaluate_language_model(options: EvaluateOptions) -> None:
     (example,) = model.task.read_examples(options.source, options.reference, print_stderr)
     with progress_bar(f"{model.task.gerund} with {options.run}", None) as progress:
         perplexity = model.perplexity(example.references[0], progress, print_stderr)
-    print(json.dumps(to_json(perplexity), indent=2) if options.as_json else perplexity_table(perplexity))
+    print_report(json.dumps(to_json(perplexity), indent=2) if options.as_json else perplexity_table(perplexity))

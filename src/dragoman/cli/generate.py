@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dragoman.cli.line_io import load_for_task
+from dragoman.cli.line_io import MAX_INPUT_BYTES, load_for_task, read_stdin
 from dragoman.cli.options import DeviceOption, RunArgument
 from dragoman.cli.progress import print_stderr
 from dragoman.decoding.sampling_options import TEXT_SAMPLING
@@ -93,7 +93,9 @@ def _stdin_text() -> str:
     """Read all of standard input, without its last line end."""
     if sys.stdin.isatty():
         print_stderr("Type the beginning of the text; end it with Ctrl-D on a new line.")
-    raw = sys.stdin.buffer.read().removesuffix(b"\n").removesuffix(b"\r")
+    raw = read_stdin(sys.stdin.buffer.read).removesuffix(b"\n").removesuffix(b"\r")
+    if len(raw) > MAX_INPUT_BYTES:
+        raise UserError(f"standard input: the text exceeds {MAX_INPUT_BYTES >> 20} MiB; give its end only.")
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dragoman.cli.options import JsonObjectOption, RunArgument
-from dragoman.cli.progress import print_stderr
+from dragoman.cli.progress import print_report, print_stderr
 from dragoman.errors import format_count
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def _print_report(report: dict[str, Any]) -> None:
     heading = ["kind", "layer", "head", "importance", "offset", "rare", "alignment", *_COLUMNS, "badges"]
     columns = zip(heading, *map(_report_row, report["heads"]), strict=True)
     measured = [column for column in columns if any(column[1:])]
-    print(align_columns(list(zip(*measured, strict=True))))
+    print_report(align_columns(list(zip(*measured, strict=True))))
     data = report["data"]
-    print(f"loss {report['loss']:.4f} on {format_count(data['sentences'], 'pair')} of {data['name']}")
+    print_report(f"loss {report['loss']:.4f} on {format_count(data['sentences'], 'pair')} of {data['name']}")
 
 
 def _report_row(head: dict[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.cli.options import JsonObjectOption
+from dragoman.cli.progress import print_report
 from dragoman.errors import UserError
 
 
@@ -29,7 +30,7 @@ def info(
     rows = _text_rows(facts)
     width = max(map(len, rows))
     for name, value in rows.items():
-        print(f"{name.replace('_', ' '):<{width}}  {_format_value(value)}")
+        print_report(f"{name.replace('_', ' '):<{width}}  {_format_value(value)}")
 
 
 def _run_facts(run: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.progress import print_stderr
+from dragoman.cli.progress import print_report, print_stderr
 from dragoman.errors import TrainingStopped
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def lab(
 
 def _print_findings(sections: "list[ReportSection]", folder: Path) -> None:
     for section in sections:
-        print(section.title)
+        print_report(section.title)
         for finding in section.report.findings:
-            print(f"  {finding}")
+            print_report(f"  {finding}")
     report = (folder if len(sections) > 1 else sections[0].folder) / "report.html"
     print_stderr(f"Report: {report} (also report.md); numbers: results.json of each experiment.")

@@ -1,9 +1,10 @@
 """Line-by-line input and output of the commands that run a model."""
 
+import errno
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from dragoman.tokens import UNKNOWN
 if TYPE_CHECKING:
     from dragoman.tasks.sequence_model import SequenceModel
 
-_MAX_LINE_BYTES = 64 << 20  # longer lines are no sentences, and might not fit into memory
+MAX_INPUT_BYTES = 64 << 20  # longer lines or prompts are no text, and might not fit into memory
 _MAX_NAME_BYTES = 255  # of a text that may be the name of a file
 _TAB = "\t"
 _TASK_COMMANDS = ("generate", "inflect", "parse", "pronounce")  # `dragoman translate` is for all other tasks
@@ -111,12 +112,21 @@ def input_lines(texts: list[str] | None) -> Iterable[str]:
     return texts
 
 
+def read_stdin(read: Callable[[int], bytes]) -> bytes:
+    """Read up to `MAX_INPUT_BYTES` + 1 bytes with a method of standard input; raise a UserError if that fails."""
+    try:
+        return read(MAX_INPUT_BYTES + 1)
+    except OSError as error:
+        reason = "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
+        raise UserError(f"Standard input cannot be read: {reason}.") from None
+
+
 def _stdin_lines() -> Iterator[str]:
     """Yield the lines of standard input, split at line feeds only, without a byte-order mark."""
-    for number, raw in enumerate(iter(lambda: sys.stdin.buffer.readline(_MAX_LINE_BYTES + 1), b""), 1):
-        if len(raw) > _MAX_LINE_BYTES:
+    for number, raw in enumerate(iter(lambda: read_stdin(sys.stdin.buffer.readline), b""), 1):
+        if len(raw) > MAX_INPUT_BYTES:
             raise UserError(
-                f"standard input, line {number}: the line exceeds {_MAX_LINE_BYTES >> 20} MiB; split it first."
+                f"standard input, line {number}: the line exceeds {MAX_INPUT_BYTES >> 20} MiB; split it first."
             )
         line = raw.removesuffix(b"\r\n").removesuffix(b"\n")
         try:

@@ -1,11 +1,8 @@
 """The program `dragoman`: its commands, and how errors are printed."""
 
-import io
 import os
-import signal
 import sys
 from collections.abc import Callable
-from typing import NoReturn
 
 import typer
 
@@ -33,6 +30,7 @@ from dragoman.cli.watch import watch
 from dragoman.errors import UserError
 from dragoman.kernels import check_setting
 from dragoman.malloc import keep_freed_memory
+from dragoman.streams import escape_controls, protect_streams
 
 app = typer.Typer(
     name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -83,11 +81,12 @@ def dragoman(
 
 
 def main() -> None:
-    """Run the program. A UserError is printed without a traceback; Ctrl-C exits with code 130."""
-    _replace_stdout()
+    """Run the program and exit. A UserError is printed without a traceback; Ctrl-C exits with code 130."""
+    protect_streams()
     keep_freed_memory()
     try:
-        app()
+        _run_command()
+        sys.stdout.flush()
     except UserError as error:
         sys.exit(_print_error(str(error), error.exit_code))
     except OSError as error:
@@ -95,38 +94,18 @@ def main() -> None:
         sys.exit(_print_error(f"{prefix}{error.strerror or error}.", UserError.exit_code))
 
 
-class _StandardOutput(io.TextIOWrapper):
-    """Standard output as UTF-8 in every locale; file names in other encodings keep their bytes.
-
-    If its reader has gone, as in `dragoman translate RUN < FILE | head -1`, the program ends quietly.
-    """
-
-    def write(self, text: str) -> int:
-        try:
-            return super().write(text)
-        except BrokenPipeError:
-            self._exit()
-
-    def flush(self) -> None:
-        try:
-            super().flush()
-        except BrokenPipeError:
-            self._exit()
-
-    def _exit(self) -> NoReturn:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # for what is still in the buffer
-        sys.exit(128 + signal.SIGPIPE)
-
-
-def _replace_stdout() -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
-        buffered = sys.stdout.line_buffering
-        sys.stdout = _StandardOutput(
-            sys.stdout.detach(), encoding="utf-8", errors="surrogateescape", line_buffering=buffered
-        )
+def _run_command() -> None:
+    """Run the command of the command line; write its results before it exits."""
+    try:
+        app()
+    except SystemExit as left:
+        if isinstance(getattr(left.__context__, "__cause__", None), KeyboardInterrupt):
+            _print_error("interrupted.", 0)
+        sys.stdout.flush()
+        raise
 
 
 def _print_error(text: str, code: int) -> int:
     """Print an error to standard error and return the exit code."""
-    print(f"dragoman: {text}", file=sys.stderr)
+    print(f"dragoman: {escape_controls(text)}", file=sys.stderr)
     return code

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli.progress import print_stderr, progress_bar
+from dragoman.cli.progress import print_report, print_stderr, progress_bar
 from dragoman.cli.train import train_with_display
 from dragoman.recipe import Recipe
 from dragoman.run import Run
@@ -93,8 +93,8 @@ def _print_translations(model: "Translator", corpus: Path) -> None:
         translations = model.translate(sources, progress=progress)
     for source, translation, reference in list(zip(sources, translations, references, strict=True))[:SHOWN_SENTENCES]:
         right = "" if translation == reference else f"\n     expected: {reference}"
-        print(f"{source}\n  → {translation}{right}")
-    print(f"Test set: {score_translations(translations, references, intervals=False).bleu}")
+        print_report(f"{source}\n  → {translation}{right}")
+    print_report(f"Test set: {score_translations(translations, references, intervals=False).bleu}")
 
 
 def _write_attention_page(model: "Translator", page: Path) -> None:

@@ -26,6 +26,7 @@ from dragoman.processes import Message, MessageSocket, parent_socket
 from dragoman.server.inspection import head_report, inspect_translation, list_checkpoints, translation_details
 from dragoman.server.registry import ModelRegistry, ServedModel
 from dragoman.server.scheduler import BatchScheduler, DecodingBatch, Job
+from dragoman.streams import protect_streams
 from dragoman.tasks.generate import LanguageModel
 from dragoman.tasks.sequence_model import Prediction
 from dragoman.tokens import END
@@ -367,6 +368,7 @@ def _reload_forever(registry: ModelRegistry, channel: MessageSocket) -> None:
 
 
 if __name__ == "__main__":
+    protect_streams()
     logging.basicConfig(stream=sys.stderr, format="dragoman worker: %(message)s", level=logging.WARNING)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         main()

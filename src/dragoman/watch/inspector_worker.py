@@ -17,6 +17,7 @@ from dragoman.errors import UserError
 from dragoman.processes import parent_socket
 from dragoman.run import Run
 from dragoman.server.inspection import inspect_translation
+from dragoman.streams import protect_streams
 from dragoman.tasks.head_cache import cached_head_history, cached_head_report, identify_weights, saved_checkpoints
 from dragoman.tasks.sequence_model import SequenceModel, load
 
@@ -65,4 +66,5 @@ def main(descriptor: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
+    protect_streams()
     main(*sys.argv[1:])
