@@ -129,7 +129,7 @@ def test_a_bad_file_is_refused_by_name_with_exit_code_2(name, parameter, option,
         outcome = command(name, *(given + needed if option is None else needed + given))
         said = outcome.out if name == "check" else outcome.err  # what `check` finds is its result
         assert outcome.code == 2, f"{kind}: {outcome}"
-        assert said.startswith(("dragoman: ", "error: ")), f"{kind}: {outcome}"
+        assert said.startswith(("dragoman: ", "error: ", "Usage: ")), f"{kind}: {outcome}"
         assert path.name in said or (both, kind) in UNNAMED, f"{kind}: {outcome}"
         assert "Traceback" not in outcome.err
         assert name == "check" or outcome.out == ""

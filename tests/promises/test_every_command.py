@@ -1,4 +1,5 @@
-"""Every command as it is used: without a network (D14, E7), and without a trace of secrets in what it writes (E8)."""
+"""Every command as it is used: without a network (D14, E7), without a trace of secrets in what it writes (E8), and
+with nothing written into a run but what the table of its files says."""
 
 import os
 import shutil
@@ -12,6 +13,7 @@ import pytest
 import typer
 
 from dragoman.cli.main import app
+from dragoman.run import RUN_FILES
 
 SLOW = {"bench", "quickstart"}
 COMMANDS = [
@@ -66,6 +68,17 @@ def wait_for_words(words, file):
         time.sleep(0.02)
 
 
+def files_below(folder):
+    """The content of every file below a directory, if there is one."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def writers(path):
+    """The commands that write this file of a run; what `train` writes is written by the quick start too."""
+    found = {name for file in RUN_FILES if file.matches(path) for name in file.writer.split(", ")}
+    return found | {"quickstart"} if "train" in found else found
+
+
 @pytest.fixture
 def names(trained, toy_files, toy_recipe, tmp_path):
     """What the words in braces stand for."""
@@ -78,9 +91,10 @@ def names(trained, toy_files, toy_recipe, tmp_path):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_needs_no_network_and_writes_no_secret(name, names, nursery, tmp_path):
+def test_a_command_needs_no_network_and_writes_no_secret_and_no_other_file(name, names, nursery, tmp_path):
     messages, attempts = tmp_path / "out" / "messages", tmp_path / "attempts"
     arguments = [word.format(**names) for word in USES.get(name, ["{run}"])]
+    before = files_below(names["run"])
     process = nursery.start(name, *arguments, err=messages, set=SECRETS, network=str(attempts))
     file, words, codes = SIGNS.get(name, ("", "", [0]))
     try:
@@ -91,8 +105,12 @@ def test_a_command_needs_no_network_and_writes_no_secret(name, names, nursery, t
             os.kill(process, signal.SIGTERM)
     assert nursery.wait(process) in codes, messages.read_text()
     assert not attempts.exists(), attempts.read_text()
-    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    assert [path for path in written if CANARY.encode() in path.read_bytes()] == []
+    everything = files_below(tmp_path / "out")
+    assert [path for path, content in everything.items() if CANARY.encode() in content] == []
+    changed = [path for path, content in files_below(names["run"]).items() if before.get(path) != content]
+    created = [path for folder in ("run", "quickstart") for path in files_below(tmp_path / "out" / folder)]
+    assert [path for path in changed + created if name not in writers(path)] == []
+    assert before.keys() <= files_below(names["run"]).keys()
 
 
 def test_an_attempt_to_reach_another_machine_would_be_noticed(names, nursery, tmp_path):
