@@ -8,32 +8,28 @@ The tensors of a checkpoint are in named parts, one safetensors file each: "mode
 state of the optimiser by parameter name. A training may add parts of its own, such as a moving average of the weights.
 """
 
-import hashlib
 import json
-import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from dragoman.errors import UserError
+from dragoman.manifest import file_digest, find_file_damage, replace_model_files
 from dragoman.model_files import copy_weights, read_tensors, read_tokenizers, write_tensors, write_weights
 from dragoman.models.transducer import Transducer
 from dragoman.models.weights import named_weights
 from dragoman.run import FORMAT_VERSION, MANIFEST_FILE, Run
 from dragoman.storage import (
     apply_umask,
-    file_kind,
     fsync,
     list_directory,
     make_subdirectory,
-    open_regular,
     remove_directory,
     to_json,
     write_atomically,
@@ -127,12 +123,6 @@ def _write_files(folder: Path, progress: TrainingProgress, parts: Mapping[str, M
     save_hook(MANIFEST_FILE)
 
 
-def file_digest(path: Path) -> dict[str, Any]:
-    """Return the size and the SHA-256 digest of a file."""
-    with open_regular(path) as file:
-        return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
 def find_damage(path: Path) -> str | None:
     """Return what is wrong with a checkpoint, or None if it is intact."""
     run = Run(path.parent.parent)
@@ -146,17 +136,11 @@ def find_damage(path: Path) -> str | None:
         if f"{manifest['step']:09d}" != path.name:
             return f"{MANIFEST_FILE} belongs to step {manifest['step']}"
         for name in dict.fromkeys([*_REQUIRED_FILES, *manifest["files"]]):
-            expected = manifest["files"][name]
             if not _FILE_NAME.fullmatch(name):
                 return f"{MANIFEST_FILE} lists {name!r}, which is not a file of a checkpoint"
-            if file_kind(path / name) is None:
-                return f"{name} is missing"
-            with run.open_file(path / name) as file:
-                size = os.fstat(file.fileno()).st_size
-            if size != expected["bytes"]:
-                return f"{name} has {size} bytes instead of {expected['bytes']}"
-            if file_digest(path / name) != expected:
-                return f"{name} was changed after it was written (its SHA-256 digest differs)"
+            damage = find_file_damage(run, path / name, manifest["files"][name])
+            if damage:
+                return damage
     except FileNotFoundError:
         return f"{MANIFEST_FILE} is missing"
     except OSError as error:
@@ -360,5 +344,7 @@ def write_averaged_weights(run: Run, paths: list[Path]) -> list[int]:
         "longest_source": str(progress.longest),
         "paragraph_share": f"{progress.paragraph_share:.4f}",
     }
-    write_weights(run.weights_file, average_checkpoints(paths), metadata)
+    weights = average_checkpoints(paths)
+    with replace_model_files(run, run.weights_file):
+        write_weights(run.weights_file, weights, metadata)
     return steps

@@ -31,7 +31,7 @@ from dragoman.storage import (
 from dragoman.toml import MAX_BYTES, parse_toml
 
 FORMAT_VERSION = "dragoman-1"
-MANIFEST_FILE = "manifest.json"  # of a checkpoint, the file that is written last
+MANIFEST_FILE = "manifest.json"  # of a model and of a checkpoint, the file that is written last
 _RECIPE_SECTIONS = ("data", "tokenizer", "model", "training", "decoding")  # of every recipe that a training has written
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -46,6 +46,7 @@ class _RunFile:
     path: str  # below the run directory; `*` stands for part of a name
     writer: str  # the command that writes it
     max_bytes: int  # a larger file is not opened
+    is_model: bool = False  # part of the model, and listed in its manifest
 
     @property
     def top(self) -> str:
@@ -58,13 +59,14 @@ class _RunFile:
 
 
 RUN_FILES = (
-    _RunFile("recipe.toml", "train", MAX_BYTES),
-    _RunFile("tokenizer.json", "train", 96 * _MIB),
-    _RunFile("tokenizer.source.json", "train", 96 * _MIB),
-    _RunFile("tokenizer.target.json", "train", 96 * _MIB),
-    _RunFile("model.safetensors", "train, average", _MEMORY_BYTES),
-    _RunFile("shortlist.safetensors", "shortlist", _MEMORY_BYTES),
-    _RunFile("checkpoints/*/manifest.json", "train", 64 * _KIB),
+    _RunFile("recipe.toml", "train", MAX_BYTES, is_model=True),
+    _RunFile("tokenizer.json", "train", 96 * _MIB, is_model=True),
+    _RunFile("tokenizer.source.json", "train", 96 * _MIB, is_model=True),
+    _RunFile("tokenizer.target.json", "train", 96 * _MIB, is_model=True),
+    _RunFile("model.safetensors", "train, average", _MEMORY_BYTES, is_model=True),
+    _RunFile("shortlist.safetensors", "shortlist", _MEMORY_BYTES, is_model=True),
+    _RunFile(MANIFEST_FILE, "train, average, shortlist", 64 * _KIB),
+    _RunFile(f"checkpoints/*/{MANIFEST_FILE}", "train", 64 * _KIB),
     _RunFile("checkpoints/*/state.json", "train", _MIB),
     _RunFile("checkpoints/*/*.safetensors", "train", _MEMORY_BYTES),
     _RunFile("metrics.jsonl", "train", _GIB),
@@ -86,6 +88,7 @@ class Run:
         self.folder = Path(folder)
         self.recipe_file = self.folder / "recipe.toml"
         self.weights_file = self.folder / "model.safetensors"
+        self.manifest_file = self.folder / MANIFEST_FILE
         self.checkpoints_dir = self.folder / "checkpoints"
         self.metrics_file = self.folder / "metrics.jsonl"
         self.tensorboard_dir = self.folder / "events"

@@ -12,6 +12,7 @@ import dragoman
 from dragoman import checkpoints
 from dragoman.checkpoints import average_checkpoints
 from dragoman.errors import TrainingStopped, UserError
+from dragoman.manifest import file_digest
 from dragoman.model_config import TransformerConfig
 from dragoman.model_files import read_tensors, write_weights
 from dragoman.models.transducer import Source
@@ -150,7 +151,7 @@ def reseal(place, progress):
     """Write another progress into a checkpoint, as the version that wrote it would have."""
     (place / checkpoints.PROGRESS_FILE).write_bytes(to_json(asdict(progress)))
     names = (checkpoints.WEIGHTS_FILE, checkpoints.OPTIMIZER_FILE, checkpoints.PROGRESS_FILE)
-    files = {name: checkpoints.file_digest(place / name) for name in names}
+    files = {name: file_digest(place / name) for name in names}
     (place / checkpoints.MANIFEST_FILE).write_bytes(
         to_json({"format": FORMAT_VERSION, "step": progress.step, "files": files})
     )

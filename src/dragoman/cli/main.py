@@ -26,6 +26,7 @@ from dragoman.cli.serve import serve
 from dragoman.cli.shortlist import shortlist
 from dragoman.cli.train import plan, train
 from dragoman.cli.translate import translate
+from dragoman.cli.verify import verify
 from dragoman.cli.watch import watch
 from dragoman.errors import UserError
 from dragoman.kernels import check_setting
@@ -55,6 +56,7 @@ _SUMMARIES: dict[Callable[..., None], str] = {
     shortlist: "Learn a lexical shortlist for faster translation.",
     export: "Convert a model to CTranslate2.",
     info: "Describe a run, or this machine.",
+    verify: "Check that a run is complete and unchanged.",
     lab: "Reproduce the paper's experiments.",
     bench: "Measure speed on this machine.",
 }

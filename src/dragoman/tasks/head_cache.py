@@ -10,8 +10,9 @@ from pathlib import Path
 from re import fullmatch
 from typing import Any
 
-from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, file_digest, newest_checkpoint, validated_progress
+from dragoman.checkpoints import WEIGHTS_FILE, checkpoint_dirs, newest_checkpoint, validated_progress
 from dragoman.errors import UserError
+from dragoman.manifest import file_digest
 from dragoman.run import MANIFEST_FILE, Run
 from dragoman.storage import list_directory, make_subdirectory, write_atomically
 

@@ -8,6 +8,7 @@ import torch
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.errors import UserError
 from dragoman.ibm1 import translation_table
+from dragoman.manifest import replace_model_files
 from dragoman.model_files import read_tensors, read_tokenizers, write_weights
 from dragoman.run import Run
 from dragoman.tasks.events import OnEvent, ProgressUpdate, progress_callback
@@ -39,7 +40,8 @@ def write_shortlist(
         "likely": torch.from_numpy(translation_table(pairs, len(source), likely)).int(),
         "common": torch.from_numpy(np.argsort(-np.bincount(pairs.target_tokens), kind="stable")[:common]).int(),
     }
-    write_weights(run_dir.shortlist_file, table, _fingerprints(source, target))
+    with replace_model_files(run_dir, run_dir.shortlist_file):
+        write_weights(run_dir.shortlist_file, table, _fingerprints(source, target))
     return len(pairs)
 
 

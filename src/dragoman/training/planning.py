@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dragoman.data.corpus import TextPairs
 from dragoman.errors import format_count
+from dragoman.manifest import replace_model_files
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.storage import write_atomically
@@ -49,7 +50,7 @@ def prepare_and_plan(
     """Prepare the data, plan what the recipe leaves open, and record the complete recipe before the first step."""
     if any(name.startswith("tokenizer.") for name in recipe.unplanned_settings):
         recipe = plan_tokenizer(recipe, _text_facts(corpus))
-    write_atomically(run.recipe_file, recipe.to_toml().encode())
+    _write_recipe(run, recipe)
     data = prepare_data(run, recipe, corpus, valid, on_event)
 
     def measure_speed(candidate: Recipe) -> float:
@@ -72,8 +73,13 @@ def prepare_and_plan(
             )
         )
     run.require_in_place()
-    write_atomically(run.recipe_file, recorded_recipe(recipe).to_toml().encode())
+    _write_recipe(run, recorded_recipe(recipe))
     return recipe, data
+
+
+def _write_recipe(run: Run, recipe: Recipe) -> None:
+    with replace_model_files(run, run.recipe_file):
+        write_atomically(run.recipe_file, recipe.to_toml().encode())
 
 
 def recorded_recipe(recipe: Recipe) -> Recipe:
