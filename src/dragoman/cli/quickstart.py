@@ -99,6 +99,9 @@ def _print_translations(model: "Translator", corpus: Path) -> None:
 
 def _write_attention_page(model: "Translator", page: Path) -> None:
     """Write the attention page of a sentence with a pronoun."""
+    from dragoman.cli.display import TerminalDisplay
+    from dragoman.tasks.events import FailureNotices
     from dragoman.viewer.page import render_page
 
-    write_atomically(page, render_page(model.inspect(_ATTENTION_SENTENCE)).encode())
+    with FailureNotices(TerminalDisplay()).report(page):
+        write_atomically(page, render_page(model.inspect(_ATTENTION_SENTENCE)).encode())

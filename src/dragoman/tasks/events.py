@@ -1,7 +1,9 @@
 """Events that long-running work sends to its caller, besides those of a training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,25 @@ class Notice:
 
 
 OnEvent = Callable[[ProgressUpdate | Notice], None]
+
+
+class FailureNotices:
+    """Reports files that cannot be written, once each: no picture, log or card may end a training."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self.on_event = on_event
+        self._reported = set[Path]()
+
+    @contextmanager
+    def report(self, path: Path) -> Iterator[None]:
+        """Send a notice instead of the exception if the block, which writes `path`, fails."""
+        try:
+            yield
+        except Exception as error:
+            if path not in self._reported:
+                self._reported.add(path)
+                reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+                self.on_event(Notice(f"{path} could not be written ({reason}); everything else goes on.", serious=True))
 
 
 def progress_callback(on_event: OnEvent, description: str, total: int) -> Callable[[int], None]:

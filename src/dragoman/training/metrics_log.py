@@ -1,20 +1,16 @@
 """The log of a training: one line per event in metrics.jsonl, TensorBoard events, and a picture of the curves."""
 
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.summary import scalar
-
 from dragoman.checkpoints import TrainingProgress
 from dragoman.run import Run, read_metrics
 from dragoman.storage import atomic_file, make_subdirectory, open_for_appending, to_json
+from dragoman.tasks.events import FailureNotices
 
 if TYPE_CHECKING:
     from dragoman.figures import Figure
@@ -23,57 +19,61 @@ if TYPE_CHECKING:
 class MetricsLog:
     """The open log files of a run. Events after the step from which the run resumes are removed."""
 
-    def __init__(self, run: Run, progress: TrainingProgress) -> None:
+    def __init__(self, run: Run, progress: TrainingProgress, failures: FailureNotices) -> None:
         for path in (run.metrics_file, run.skipped_file):
             _truncate_to(path, progress)
-        self.run = run
+        self.run, self.failures = run, failures
         self.metrics_file = open_for_appending(run.metrics_file)
-        self.tensorboard = _TensorBoardWriter(run.tensorboard_dir, progress.step + 1)
+        self.tensorboard: _TensorBoardWriter | None = None
+        with failures.report(run.tensorboard_dir):
+            self.tensorboard = _TensorBoardWriter(run.tensorboard_dir, progress.step + 1)
 
     def write(self, event: str, step: int, **values: Any) -> None:
         """Write one event. If the disk is full, the event is lost and the training continues."""
         self.run.require_in_place()
-        with suppress(OSError):
-            finite = {name: value for name, value in values.items() if not isinstance(value, float) or isfinite(value)}
+        finite = {name: value for name, value in values.items() if not isinstance(value, float) or isfinite(value)}
+        with self.failures.report(self.run.metrics_file):
             self.metrics_file.write(to_json({"event": event, "step": step, **finite}))
             self.metrics_file.flush()
-            for name, value in finite.items():
-                if isinstance(value, float | int):
-                    self.tensorboard.add_scalar(f"{event}/{name}", value, step)
-            self.tensorboard.flush()
+        with self.failures.report(self.run.tensorboard_dir):
+            if self.tensorboard:
+                numbers = {name: value for name, value in finite.items() if isinstance(value, float | int)}
+                self.tensorboard.add_scalars(event, numbers, step)
 
     def write_skipped(self, step: int, loss: float, line_numbers: Sequence[int]) -> None:
         """Write the line numbers of the pairs of a step that was skipped."""
-        with suppress(OSError), open_for_appending(self.run.skipped_file) as file:
+        with self.failures.report(self.run.skipped_file), open_for_appending(self.run.skipped_file) as file:
             file.write(to_json({"event": "skipped", "step": step, "loss": str(loss), "pairs": list(line_numbers)}))
 
     def close(self) -> None:
         """Close the files."""
-        for file in (self.metrics_file, self.tensorboard):
-            with suppress(OSError):
-                file.close()
+        for path, file in ((self.run.metrics_file, self.metrics_file), (self.run.tensorboard_dir, self.tensorboard)):
+            with self.failures.report(path):
+                if file:
+                    file.close()
 
 
 class _TensorBoardWriter:
     """Writes TensorBoard events synchronously: the library's thread hangs forever if the disk is full."""
 
     def __init__(self, folder: Path, first: int) -> None:
+        # Imported here, so that a training does not depend on the library.
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+
         make_subdirectory(folder)
         self.file = EventsWriter(str(folder / "events"), filename_suffix=f".{first}")
-        self._write_event(
-            first, session_log=SessionLog(status=SessionLog.START)
-        )  # earlier events from this step on are void
+        start = SessionLog(status=SessionLog.START)  # earlier events from this step on are void
+        self.file.write_event(Event(wall_time=time.time(), step=first, session_log=start))
 
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        """Write one number."""
-        self._write_event(step, summary=scalar(name, value))
+    def add_scalars(self, event: str, numbers: Mapping[str, float], step: int) -> None:
+        """Write the numbers of an event, and make them visible to readers."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.summary import scalar
 
-    def _write_event(self, step: int, **content: Any) -> None:
-        """Write one event."""
-        self.file.write_event(Event(wall_time=time.time(), step=step, **content))
-
-    def flush(self) -> None:
-        """Make what was written visible to readers."""
+        for name, value in numbers.items():
+            summary = scalar(f"{event}/{name}", value)
+            self.file.write_event(Event(wall_time=time.time(), step=step, summary=summary))
         self.file.flush()
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ def _is_before(entry: dict[str, Any], progress: TrainingProgress) -> bool:
 
 
 def draw_curves(run: Run) -> None:
-    """Draw loss, perplexity, score and learning rate over the steps into curves.png, unless the disk is full."""
+    """Draw loss, perplexity, score and learning rate over the steps into curves.png."""
     from dragoman.figures import default_style, new_figure
 
     with default_style():
@@ -126,7 +126,7 @@ def _plot_metrics(run: Run, figure: "Figure") -> None:
         if axes is loss and axes.lines:
             axes.legend()
     run.require_in_place()
-    with suppress(OSError), atomic_file(run.curves_file) as temporary:
+    with atomic_file(run.curves_file) as temporary:
         figure.savefig(temporary, format="png", dpi=110)
 
 

@@ -30,7 +30,7 @@ from dragoman.processes import available_cores
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.storage import write_atomically, write_error_advice
-from dragoman.tasks.events import Notice, OnEvent, ProgressUpdate
+from dragoman.tasks.events import FailureNotices, Notice, OnEvent, ProgressUpdate
 from dragoman.tasks.registry import build_model, model_class_for, task_for
 from dragoman.tasks.sequence_model import load, select_device
 from dragoman.tasks.task import Example
@@ -185,6 +185,7 @@ class Trainer:
         )  # fmt: skip
         self.progress = TrainingProgress()
         self.metrics_log: MetricsLog | None = None
+        self.failures = FailureNotices(on_progress)
         self._last_saved_step = 0
         self._curves_drawn_at = time.monotonic()
         self._started_at = self._curves_drawn_at if started_at is None else started_at
@@ -350,7 +351,7 @@ class Trainer:
 
     def _train_and_save(self) -> Iterator[TrainingEvent]:
         self._last_saved_step = self.progress.step
-        self.metrics_log = MetricsLog(self.run, self.progress) if self.world.is_main_process else None
+        self.metrics_log = MetricsLog(self.run, self.progress, self.failures) if self.world.is_main_process else None
         self.stop.deferred = True
         try:
             yield from self._repeat_interrupted_validation()
@@ -487,7 +488,7 @@ class Trainer:
                 seconds=round(self.progress.seconds, 2),
             )  # fmt: skip
             if time.monotonic() - self._curves_drawn_at > _DRAW_EVERY_SECONDS:
-                draw_curves(self.run)
+                self._draw_curves()
                 self._curves_drawn_at = time.monotonic()
         yield replace(result, is_best=is_best)
 
@@ -584,7 +585,7 @@ class Trainer:
 
     def _finish(self) -> TrainingFinished:
         # Choose the weights of the model, score it, and write the model card.
-        draw_curves(self.run)
+        self._draw_curves()
         weights = self._compare_weights()
         self.run.require_in_place()
         checkpoints.write_averaged_weights(
@@ -596,10 +597,15 @@ class Trainer:
             model, self.data.validation, lambda done, total: self.on_progress(ProgressUpdate(description, done, total))
         )
         finished = TrainingFinished(self.run, self.progress, weights, scores)
-        card = model_card(self.recipe, self._training_plan(self.last_step), finished)
         self.run.require_in_place()
-        write_atomically(self.run.card_file, card.encode())
+        with self.failures.report(self.run.card_file):
+            card = model_card(self.recipe, self._training_plan(self.last_step), finished)
+            write_atomically(self.run.card_file, card.encode())
         return finished
+
+    def _draw_curves(self) -> None:
+        with self.failures.report(self.run.curves_file):
+            draw_curves(self.run)
 
     def _compare_weights(self) -> tuple[ComparedWeights, ...]:
         """Score means of checkpoints, the last and the best one; return them best first.
