@@ -65,7 +65,13 @@ NEEDED = {
         }.items()
     },
 }
-SERVED = ("missing", "loop", "empty directory", "bytes in a directory")  # a page of a run that need not exist yet
+SERVED = (
+    "missing",
+    "escape",
+    "loop",
+    "empty directory",
+    "bytes in a directory",
+)  # a page of a run that need not exist yet
 ACCEPTED = {("watch run", kind) for kind in SERVED}
 UNNAMED = {("plan recipe", "empty"), ("train recipe", "empty")}  # a recipe without settings, which has no data
 
@@ -93,6 +99,7 @@ def bad_files(folder, *, is_run):
     noise = random.Random(1).randbytes(3000)
     kinds = {
         "missing": folder / "missing",
+        "escape": folder / "missing\x1b[31m\x07",
         "empty": folder / "empty",
         "bytes": folder / "bytes",
         "loop": folder / "loop",
@@ -101,7 +108,7 @@ def bad_files(folder, *, is_run):
     kinds["bytes"].write_bytes(noise)
     kinds["loop"].symlink_to("loop")
     if os.geteuid() != 0:  # root reads everything
-        kinds["unreadable"] = folder / "unreadable"
+        kinds["unreadable"] = folder / "unreadable\x1b[31m"
         kinds["unreadable"].write_text("a b\n")
         kinds["unreadable"].chmod(0)
     kinds["empty directory"] = folder / "directory"
@@ -130,7 +137,8 @@ def test_a_bad_file_is_refused_by_name_with_exit_code_2(name, parameter, option,
         said = outcome.out if name == "check" else outcome.err  # what `check` finds is its result
         assert outcome.code == 2, f"{kind}: {outcome}"
         assert said.startswith(("dragoman: ", "error: ", "Usage: ")), f"{kind}: {outcome}"
-        assert path.name in said or (both, kind) in UNNAMED, f"{kind}: {outcome}"
+        assert path.name.partition("\x1b")[0] in said or (both, kind) in UNNAMED, f"{kind}: {outcome}"
+        assert "\x1b" not in outcome.out + outcome.err, f"{kind}: {outcome}"
         assert "Traceback" not in outcome.err
         assert name == "check" or outcome.out == ""
         assert not any(tmp_path.glob("new/**/*.*")), f"{kind}: something was written"
