@@ -151,6 +151,23 @@ def test_a_new_connection_replaces_the_one_that_has_waited_longest_without_a_req
     asyncio.run(fill())
 
 
+def test_connections_that_are_too_slow_are_closed_a_few_at_a_time_the_oldest_first():
+    class Slow(Waiting):
+        def enforce_timeouts(self, _limits, _now):
+            self.abort()
+            return True
+
+    async def fill():
+        table = table_of(Limits(connections=64 * 32))
+        slow = [Slow(9) for _ in range(100)]
+        for connection in slow:
+            table.add(connection)
+        table.enforce_timeouts(0.0)
+        assert [each.aborted for each in slow] == [True] * 64 + [False] * 36
+
+    asyncio.run(fill())
+
+
 def test_too_many_bytes_in_incomplete_bodies_close_the_connection_that_has_waited_longest_with_one():
     async def receive():
         table = table_of(Limits(queued_requests=2, body_bytes=100))

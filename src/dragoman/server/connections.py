@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 MAX_SURPLUS = 256  # connections above the limit, which get a 503
 _EVICTION_GRACE_SECONDS = 0.25  # in which a waiting connection is not closed in favour of another
 _CHECK_INTERVAL_SECONDS = 0.25
+_CLOSED_SHARE = 1 / 32  # of the connections that may be open, per check: whoever is closed often returns at once
 
 CheckHead = Callable[[dict[str, Any]], Problem | None]  # of the scope of a request whose head has arrived
 RecordRefusal = Callable[[dict[str, Any], Problem, str], None]  # scope, problem, request id
@@ -25,7 +26,7 @@ class ConnectionTable:
         self.limits, self.check_head, self.record_refusal = limits, check_head, record_refusal
         self.is_draining = False  # every response closes its connection
         self.body_bytes = 0  # received in bodies that are not complete
-        self._open: set[Connection] = set()
+        self._open: dict[Connection, None] = {}
         self._waiting: dict[Connection, None] = {}
 
     def __len__(self) -> int:
@@ -38,12 +39,12 @@ class ConnectionTable:
             if len(self) >= self.limits.connections + MAX_SURPLUS:
                 connection.transport.abort()
                 return
-        self._open.add(connection)
+        self._open[connection] = None
         self.mark_waiting(connection)
 
     def remove(self, connection: "Connection") -> None:
         """Forget a closed connection."""
-        self._open.discard(connection)
+        self._open.pop(connection, None)
         self._waiting.pop(connection, None)
 
     def mark_waiting(self, connection: "Connection") -> None:
@@ -78,11 +79,19 @@ class ConnectionTable:
         longest.transport.abort()
         return True
 
+    def enforce_timeouts(self, now: float) -> None:
+        """Close connections that are too slow or idle for too long, those that were opened first before the others.
+
+        Not all at once: if a thousand clients came back together, the others would have to wait for them.
+        """
+        allowed = max(16, round(_CLOSED_SHARE * self.limits.connections))
+        for connection in list(self._open):
+            if allowed > 0:
+                allowed -= connection.enforce_timeouts(self.limits, now)
+
     async def enforce_timeouts_forever(self) -> None:
         """Check the timeouts of all connections at regular intervals."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
-            now = loop.time()
-            for connection in list(self._open):
-                connection.enforce_timeouts(self.limits, now)
+            self.enforce_timeouts(loop.time())

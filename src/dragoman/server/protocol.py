@@ -12,6 +12,7 @@
 import asyncio
 import os
 import socket
+import struct
 from typing import TYPE_CHECKING, Any
 
 import httptools
@@ -30,6 +31,7 @@ _MAX_FIELDS = 100
 _MAX_URL_BYTES = 8 << 10
 _MAX_PIPELINED = 16  # requests that have arrived while another one is being answered
 _LINGER_SECONDS = 5.0  # to read what a refused client still sends
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # struct linger
 _PROBE_SECONDS = 0.1  # after which a client that sends no more is sent an interim response
 
 
@@ -95,23 +97,31 @@ class Connection(HttpToolsProtocol):
         self.loop.call_later(_PROBE_SECONDS, self._probe_client)
         return True
 
-    def enforce_timeouts(self, limits: Limits, now: float) -> None:
+    def enforce_timeouts(self, limits: Limits, now: float) -> bool:
         """Close the connection if its client sends the head of a request, or reads a response, too slowly."""
-        if self.linger_until is not None and now > self.linger_until:
-            self.transport.abort()
-        elif self.running_cycle is None and now > self._head_deadline(limits):
-            if self.head_started_at is None:
-                self.transport.close()
-            else:
-                self.transport.abort()
         if self.is_half_closed:
             self._check_client()
         if not self.transport.get_write_buffer_size():
             self.write_blocked_at = None
         elif self.write_blocked_at is None:
             self.write_blocked_at = now
-        elif now - self.write_blocked_at > limits.write_seconds:
-            self.transport.abort()
+        if self.write_blocked_at is not None and now - self.write_blocked_at > limits.write_seconds:
+            self._reset()
+        elif self.linger_until is not None:
+            if now > self.linger_until:
+                self._reset()
+        elif self.running_cycle is None and now > self._head_deadline(limits):
+            if self.head_started_at is None:
+                self.transport.close()
+            else:
+                self._reset()
+        return self.transport.is_closing()
+
+    def _reset(self) -> None:
+        """Abort the connection; the system drops what the client has not read."""
+        own = self.transport.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.transport.abort()
 
     # ---- parsing
 

@@ -1,6 +1,7 @@
 """Runs one server: the listening socket, the worker, the application, uvicorn, and a shutdown that loses no request."""
 
 import asyncio
+import gc
 import ipaddress
 import resource
 import signal
@@ -125,6 +126,7 @@ async def serve(
     await worker.start()
     server = _DrainingServer(uvicorn_config(guard, limits), guard, service, listen_socket)
     timeouts = asyncio.create_task(guard.connections.enforce_timeouts_forever())
+    gc.freeze()  # what has been imported and built stays: the collector, which stops everything, need not look at it
     on_ready(service)
     try:
         await server.serve(sockets=[listen_socket])
