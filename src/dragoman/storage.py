@@ -154,7 +154,7 @@ def list_directory(path: Path, *, inside: Path | None = None) -> list[str]:
     _require_directories(path, inside or path.parent)
     try:
         return sorted(entry.name for entry in path.iterdir())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the latter if a parent is a file
         return []
 
 

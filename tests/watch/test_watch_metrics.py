@@ -1,6 +1,7 @@
 """A metrics file that is read while somebody else writes it, replaces it or has not made it yet."""
 
 import json
+import os
 
 import pytest
 
@@ -131,3 +132,25 @@ def test_samples_are_read_as_this_version_writes_them_and_as_the_first_did(path)
     assert [found.samples for found in file.metrics.validations] == [
         [{"source": "a", "reference": "", "translation": "A"}], [sample], [],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["FIFO", "device"])
+def test_what_is_not_a_regular_file_is_not_read(path, make):
+    path.write_text(train_line(1))
+    file = MetricsFile(path)
+    assert file.refresh()
+    path.unlink()
+    make(path)
+    assert file.refresh()
+    assert len(file.metrics) == 0
+    assert not file.refresh()
+
+
+def test_a_line_without_end_is_passed_over(path):
+    file = MetricsFile(path)
+    with path.open("wb") as written:
+        written.write(train_line(1).encode())
+        written.seek(40 << 20)
+        written.write(b"\n" + train_line(2).encode())
+    assert file.refresh()
+    assert steps(file) == [1, 2]

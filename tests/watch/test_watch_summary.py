@@ -161,3 +161,16 @@ def test_a_long_training_is_drawn_with_few_points_that_keep_its_level_and_its_en
 
 def test_steps_without_a_number_leave_no_gap():
     assert downsample(np.array([1.0, 2, 3]), np.array([1.0, np.nan, 3])) == [[1, 1.0], [3, 3.0]]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["FIFO", "device"])
+@pytest.mark.parametrize("name", ["recipe.toml", "metrics.jsonl", ".lock", "checkpoints", "README.md"])
+def test_the_page_of_a_run_with_other_than_regular_files_shows_what_is_left(trained, tmp_path, name, make):
+    run = shutil.copytree(trained, tmp_path / "run")
+    if (run / name).is_dir():
+        shutil.rmtree(run / name)
+    else:
+        (run / name).unlink()
+    make(run / name)
+    summary = WatchedRun(run).summary()
+    assert (summary["facts"] == {}, summary["checkpoints"] == []) == (name == "recipe.toml", name == "checkpoints")

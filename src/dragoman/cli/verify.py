@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 from dragoman.cli.options import JsonObjectOption, RunArgument
-from dragoman.cli.progress import print_stderr
+from dragoman.cli.progress import print_report, print_stderr
 from dragoman.errors import UserError, format_count
 
 if TYPE_CHECKING:
@@ -35,4 +35,4 @@ def _print_files(files: "list[CheckedFile]") -> None:
     width = max((len(file.path) for file in files), default=0)
     for file in files:
         result = "problem" if file.problem else "unchanged" if file.has_digest else "not listed"
-        print(f"{file.path:<{width}}  {file.bytes:>14,} bytes  {result}")
+        print_report(f"{file.path:<{width}}  {file.bytes:>14,} bytes  {result}")
