@@ -12,8 +12,8 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import torch
@@ -34,10 +34,12 @@ from dragoman.storage import (
     to_json,
     write_atomically,
 )
+from dragoman.tensor_header import StoredTensor, check_tensors_match
 
 WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE = "model.safetensors", "optimizer.safetensors", "state.json"
 _REQUIRED_FILES = (WEIGHTS_FILE, OPTIMIZER_FILE, PROGRESS_FILE)
 _FILE_NAME = re.compile(r"[a-z_]+\.safetensors|state\.json")
+_MAX_NUMBER = 10**15  # of a count, a duration or a loss
 _SHARED_STEP = "steps"  # in 0.1.0: one step count of Adam for all parameters
 
 
@@ -175,10 +177,32 @@ def newest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
 
 def read_progress(path: Path) -> TrainingProgress:
     """Read the progress of a checkpoint."""
+    file = path / PROGRESS_FILE
     try:
-        return TrainingProgress(**json.loads(Run(path.parent.parent).read_file(path / PROGRESS_FILE)))
+        progress = TrainingProgress(**json.loads(Run(path.parent.parent).read_file(file)))
     except TypeError:
-        raise UserError(f"{path / PROGRESS_FILE} was written by another version of Dragoman; train again.") from None
+        raise UserError(f"{file} was written by another version of Dragoman; train again.") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is not valid JSON ({error}); restore it or train again.") from None
+    for entry in fields(progress):
+        value = getattr(progress, entry.name)
+        if not _ENTRY_CHECKS[entry.type](value):
+            raise UserError(f"{file}: {entry.name} is {str(value)[:40]!r}, which no training writes. Restore the file.")
+    return progress
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= _MAX_NUMBER
+
+
+_ENTRY_CHECKS: dict[Any, Callable[[Any], bool]] = {  # by the type of a field of TrainingProgress
+    int: lambda value: type(value) is int and 0 <= value <= _MAX_NUMBER,
+    float: _is_number,
+    float | None: lambda value: value is None or (type(value) in (int, float) and abs(value) <= _MAX_NUMBER),
+    str: lambda value: isinstance(value, str),
+    bool: lambda value: isinstance(value, bool),
+    dict[str, str]: lambda value: isinstance(value, dict) and all(isinstance(text, str) for text in value.values()),
+}
 
 
 def load_checkpoint(path: Path, model: Transducer, optimizer: torch.optim.Optimizer) -> TrainingProgress:
@@ -319,7 +343,12 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
     """Return the mean of the weights of some checkpoints, summed in double precision."""
     sums: dict[str, Tensor] = {}
     for path in paths:
-        for name, tensor in read_tensors(path / WEIGHTS_FILE)[0].items():
+        tensors = read_tensors(path / WEIGHTS_FILE)[0]
+        expected = {
+            name: StoredTensor(tuple(tensor.shape), torch.float32) for name, tensor in (sums or tensors).items()
+        }
+        check_tensors_match(tensors, expected, path / WEIGHTS_FILE)
+        for name, tensor in tensors.items():
             sums[name] = sums.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
     return {name: (tensor / len(paths)).float() for name, tensor in sums.items()}
 

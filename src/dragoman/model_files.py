@@ -2,8 +2,9 @@
 
 import errno
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -12,9 +13,17 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from dragoman.errors import UserError
+from dragoman.memory import require_memory
 from dragoman.models.weights import current_name
 from dragoman.run import FORMAT_VERSION, Run
 from dragoman.storage import apply_umask, atomic_file, fsync, open_regular, write_atomically
+from dragoman.tensor_header import (
+    StoredTensor,
+    check_header_size,
+    check_tensors_match,
+    parse_facts,
+    stored_tensors,
+)
 from dragoman.text.tokenizer import Tokenizer
 
 
@@ -49,28 +58,41 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         write_tensors(temporary, tensors, {"dragoman": content})
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors, by their present names, and their metadata; raise an error if the file is damaged."""
+HeaderCheck = Callable[[Path, Mapping[str, StoredTensor], Mapping[str, str]], None]  # file, its tensors and metadata
+
+
+def read_tensors(path: Path, check: HeaderCheck | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read tensors, by their present names, and their metadata; raise an error if the file is damaged.
+
+    `check` is called before any tensor is read, and raises if the file is not the expected one.
+    """
     try:
-        open_regular(path).close()  # the library opens the path itself, whatever it leads to
+        with open_regular(path) as opened:  # the library opens the path itself, whatever it leads to
+            header_bytes, file_bytes = int.from_bytes(opened.read(8), "little"), os.fstat(opened.fileno()).st_size
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; training has not saved weights yet, or the file was removed.") from None
     if not _is_utf8(path):
         raise UserError(f"{path}: the safetensors library only opens paths that are valid UTF-8; rename the directory.")
+    require_memory(file_bytes, str(path))
     try:
+        check_header_size(header_bytes)
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            content = json.loads(metadata.pop("dragoman", "{}"))
-            metadata |= {str(name): str(value) for name, value in content.items()}
-            tensors = {current_name(name): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, AttributeError, RecursionError) as error:
+            metadata = parse_facts(file.metadata() or {})
+            _check_format(metadata, path)
+            found = stored_tensors(file)
+            if check is not None:
+                check(path, {current_name(name): tensor for name, tensor in found.items()}, metadata)
+            return {current_name(name): file.get_tensor(name) for name in found}, metadata
+    except (SafetensorError, OSError, ValueError, RuntimeError, MemoryError) as error:
         raise UserError(f"{path} is damaged or not a safetensors file ({error}); restore it or train again.") from None
+
+
+def _check_format(metadata: Mapping[str, str], path: Path) -> None:
     if metadata.get("format", FORMAT_VERSION) != FORMAT_VERSION:
         raise UserError(
-            f"{path} has format {metadata['format']!r}, but this version of Dragoman reads {FORMAT_VERSION!r}; restore "
-            "the file, or use the version of Dragoman that wrote it."
+            f"{path} has format {metadata['format'][:40]!r}, but this version of Dragoman reads {FORMAT_VERSION!r}; "
+            "restore the file, or use the version of Dragoman that wrote it."
         )
-    return tensors, metadata
 
 
 def _is_utf8(path: Path) -> bool:
@@ -82,35 +104,10 @@ def _is_utf8(path: Path) -> bool:
 
 
 def copy_weights(tensors: Mapping[str, Tensor], weights: Mapping[str, Tensor], path: Path) -> None:
-    """Copy the tensors of a file into the weights of a model, after `check_weights_match`."""
-    check_weights_match(tensors, weights, path)
+    """Copy the tensors of a file into the weights of a model; raise if they do not match, or are not finite."""
+    check_tensors_match(tensors, weights, path)
     with torch.no_grad():
         for name, weight in weights.items():
+            if not torch.isfinite(tensors[name]).all():
+                raise UserError(f"{path}: {name} contains non-finite values; restore the file, or train again.")
             weight.copy_(tensors[name])
-
-
-def check_weights_match(tensors: Mapping[str, Tensor], weights: Mapping[str, Tensor], path: Path) -> None:
-    """Raise if the tensors of a file differ from a model's weights in name, shape or type, or are not finite."""
-    missing, unknown = sorted(weights.keys() - tensors.keys()), sorted(tensors.keys() - weights.keys())
-    if missing or unknown:
-        raise UserError(
-            f"{path} does not match the model in recipe.toml: {len(missing)} tensors are missing{_example(missing)}, "
-            f"{len(unknown)} are unknown{_example(unknown)}. Restore the file, or train again."
-        )
-    for name, weight in weights.items():
-        tensor = tensors[name]
-        if tensor.shape != weight.shape:
-            raise UserError(
-                f"{path}: {name} has shape {list(tensor.shape)}, but the model in recipe.toml needs "
-                f"{list(weight.shape)}. Restore the file or the recipe."
-            )
-        if tensor.dtype != weight.dtype:
-            raise UserError(
-                f"{path}: {name} has type {tensor.dtype}, but the model needs {weight.dtype}. Restore the file."
-            )
-        if not torch.isfinite(tensor).all():
-            raise UserError(f"{path}: {name} contains non-finite values; restore the file, or train again.")
-
-
-def _example(names: list[str]) -> str:
-    return f" ({names[0]})" if names else ""

@@ -51,6 +51,7 @@ def _check_task(name: str) -> str:
     return name
 
 
+MAX_LONGEST = 100_000  # tokens of a source or target
 StorableText = Annotated[str, AfterValidator(_check_storable)]
 TokenizerKind = Literal["bpe", "wordpiece", "characters", "bytes", "words"]
 
@@ -113,7 +114,7 @@ class DataConfig(Config):
         (), strict=False, description="instead of other validation files: several [[data.valid_corpora]] tables"
     )
     held_out: int = Field(1000, ge=1, description="training pairs to hold out if there are no validation files")
-    longest: int = Field(256, ge=2, le=100_000, description="maximum tokens per side; longer pairs are skipped")
+    longest: int = Field(256, ge=2, le=MAX_LONGEST, description="maximum tokens per side; longer pairs are skipped")
 
     def conflicts(self) -> Iterator[str]:
         """Yield a corpus of which one side is missing, and a corpus that is given twice."""

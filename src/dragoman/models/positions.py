@@ -11,7 +11,7 @@ from dragoman.model_config import PositionsConfig
 
 def sinusoids(length: int, width: int) -> Tensor:
     """Return the table (T D) of section 3.5: sines in the even columns, cosines in the odd ones."""
-    if torch.get_default_device().type == "meta":  # only the shape is wanted; see weight_shapes
+    if torch.get_default_device().type == "meta":  # only the shape is wanted; see weights_without_values
         return torch.empty(length, width)
     position = torch.arange(length, dtype=torch.float64)[:, None]
     frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))

@@ -1,9 +1,11 @@
 """The weights of a model: its parameters, and the running statistics of batch normalisation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from dragoman.models.transducer import Transducer
 
@@ -11,6 +13,22 @@ from dragoman.models.transducer import Transducer
 def named_weights(model: Transducer) -> dict[str, Tensor]:
     """Return all weights by name; shared parameters once."""
     return {**dict(model.named_parameters()), **running_statistics(model)}
+
+
+def weights_without_values(build: Callable[[], Transducer]) -> dict[str, Tensor]:
+    """Return the weights that a new model would have, with names, shapes and types but without memory for values."""
+    with torch.device("meta"), _NoInitialisation():
+        return named_weights(build())
+
+
+class _NoInitialisation(TorchFunctionMode):
+    """Leaves out what only sets the values of tensors; for tensors without values PyTorch would compile it."""
+
+    def __torch_function__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = function.__name__
+        if name.endswith("_") and not name.endswith("__") and name != "requires_grad_":
+            return next(iter([*args, *(kwargs or {}).values()]))  # the tensor itself
+        return function(*args, **(kwargs or {}))
 
 
 def running_statistics(model: Transducer) -> dict[str, Tensor]:

@@ -5,8 +5,7 @@
 """
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -22,23 +21,23 @@ from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.sampling_options import SamplingOptions
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.errors import UserError
-from dragoman.model_config import HeadIndex, ModelConfig, TransformerConfig
-from dragoman.model_files import check_weights_match, copy_weights, read_tensors, read_tokenizers
+from dragoman.model_config import HeadIndex
+from dragoman.model_files import HeaderCheck, copy_weights, read_tensors, read_tokenizers
 from dragoman.models.architectures import build_model as build_architecture
 from dragoman.models.transducer import IncrementalDecoder, Transducer
-from dragoman.models.weights import named_weights
+from dragoman.models.weights import named_weights, weights_without_values
 from dragoman.parallel import thread_pool
-from dragoman.recipe import DecodingConfig, DecodingPrecision, Recipe
+from dragoman.recipe import MAX_LONGEST, DecodingConfig, DecodingPrecision, Recipe
 from dragoman.run import Run
 from dragoman.tasks.inspection import AblatedModels, InspectionRequest, inspect_model
 from dragoman.tasks.registry import build_model, model_class_for, task_for
 from dragoman.tasks.shortlist import read_shortlist
+from dragoman.tensor_header import StoredTensor, check_tensors_match, share, whole_number
 from dragoman.text.sentences import SegmentedText, split_sentences
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
 from dragoman.viewer.record import AttentionRecord
 
-_SHARE = re.compile(r"[01]\.\d{1,9}")
 _LINES_PER_CHUNK = 1024  # enough to sort by length, few enough to see progress
 # A model reads several sentences at once if at least this share of the lines that it was trained on had several.
 _MIN_PARAGRAPH_SHARE = 0.2
@@ -112,23 +111,25 @@ class SequenceModel:
         if not issubclass(fitting, cls):
             raise UserError(f"{run} is a {noun}; load it with dragoman.load or {fitting.__name__}.load.")
         source, target = read_tokenizers(directory, recipe.tokenizer.joint)
+        expected = weights_without_values(lambda: build_architecture(recipe.model, len(source), len(target)))
+
+        def check(path: Path, found: Mapping[str, StoredTensor], metadata: Mapping[str, str]) -> None:
+            # A recipe of somebody else may ask for any size: nothing is allocated before the file has these weights.
+            _check_vocabulary(directory, metadata, source, target)
+            check_tensors_match(found, expected, path)
+
         weights, path, metadata = (
-            _read_weights(directory) if checkpoint is None else _read_checkpoint_weights(directory, checkpoint)
+            _read_weights(directory, check)
+            if checkpoint is None
+            else _read_checkpoint_weights(directory, checkpoint, check)
         )
-        _check_vocabulary(directory, metadata, source, target)
-        if not _has_expected_shapes(weights, recipe.model, len(source)):
-            with torch.device("meta"):  # do not allocate what a damaged recipe asks for before the shapes are compared
-                check_weights_match(
-                    weights, named_weights(build_architecture(recipe.model, len(source), len(target))), path
-                )
         model = build_model(recipe, source, target)
         copy_weights(weights, named_weights(model), path)
         torch_device = select_device(device)
-        longest, share = metadata.get("longest_source", ""), metadata.get("paragraph_share", "")
         return fitting(
             recipe, model.to(torch_device).eval(), source, target, torch_device,
-            run=directory, max_length=int(longest) if longest.isdecimal() else 0,
-            paragraph_share=float(share) if _SHARE.fullmatch(share) else 0.0,
+            run=directory, max_length=whole_number(metadata, "longest_source", 2, MAX_LONGEST, path),
+            paragraph_share=share(metadata, "paragraph_share", path),
         )  # fmt: skip
 
     @overload
@@ -444,22 +445,7 @@ def _scaled_progress(progress: Callable[[int], None], segments: int, texts: int)
     return on_segments
 
 
-def _has_expected_shapes(weights: dict[str, Tensor], config: ModelConfig, vocabulary: int) -> bool:
-    """Return whether a few weights have the shapes of this Transformer; comparing all of them takes seconds."""
-    if not isinstance(config, TransformerConfig):
-        return False
-    heads = (config.key_width or config.width // config.heads) * config.heads
-    expected = {
-        "source_embedding.weight": (vocabulary, config.width),
-        "encoder.0.attention.key.weight": (heads, config.width),
-        f"decoder.{config.decoder_depth - 1}.feed_forward.inner.weight": (config.inner_width, config.width),
-    }
-    shapes = {name: tuple(weights[name].shape) for name in expected if name in weights}
-    usual = config.positions == "sinusoidal" and config.value_width is None
-    return usual and shapes == expected
-
-
-def _read_weights(run: Run) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
+def _read_weights(run: Run, check: HeaderCheck) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
     """Read the weights to use; those of the newest checkpoint while a training runs."""
     path = run.weights_file
     if not path.exists():
@@ -467,24 +453,24 @@ def _read_weights(run: Run) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
         if checkpoint is None:
             raise UserError(f"{run} has no weights yet: neither model.safetensors nor an intact checkpoint.")
         path = checkpoint / WEIGHTS_FILE
-    weights, metadata = read_tensors(path)
+    weights, metadata = read_tensors(path, check)
     return weights, path, metadata
 
 
-def _read_checkpoint_weights(run: Run, step: int) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
+def _read_checkpoint_weights(run: Run, step: int, check: HeaderCheck) -> tuple[dict[str, Tensor], Path, dict[str, str]]:
     path = run.checkpoints_dir / f"{step:09d}"
     damage = find_damage(path)
     if damage:
         steps = sorted(int(checkpoint.name) for checkpoint in intact_checkpoints(run.checkpoints_dir))
         available = ", ".join(map(str, steps)) or "none"
         raise UserError(f"{run} has no intact checkpoint at step {step} ({damage}); available: {available}.")
-    weights, _ = read_tensors(path / WEIGHTS_FILE)
+    weights, _ = read_tensors(path / WEIGHTS_FILE, check)
     progress = read_progress(path)
     facts = {"longest_source": str(progress.longest), "paragraph_share": f"{progress.paragraph_share:.4f}"}
     return weights, path / WEIGHTS_FILE, facts
 
 
-def _check_vocabulary(run: Run, metadata: dict[str, str], source: Tokenizer, target: Tokenizer) -> None:
+def _check_vocabulary(run: Run, metadata: Mapping[str, str], source: Tokenizer, target: Tokenizer) -> None:
     """Refuse tokenizers other than those that the weights were trained with."""
     for side, tokenizer in (("source", source), ("target", target)):
         expected = metadata.get(f"{side}_tokenizer", tokenizer.fingerprint)
