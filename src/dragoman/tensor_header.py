@@ -99,6 +99,11 @@ def whole_number(facts: Mapping[str, str], name: str, minimum: int, maximum: int
     return number
 
 
+def whole_numbers(facts: Mapping[str, str], name: str) -> list[int]:
+    """Return a fact that is a list of whole numbers, without what is not one."""
+    return [int(number) for number in facts.get(name, "").split()[:1000] if re.fullmatch("[0-9]{1,18}", number)]
+
+
 def share(facts: Mapping[str, str], name: str, path: Path) -> float:
     """Return a fact that is a share of a whole, 0 if it is missing; raise UserError unless it is from 0 to 1."""
     text = facts.get(name, "") or "0"

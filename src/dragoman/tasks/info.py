@@ -12,6 +12,7 @@ from dragoman.models.layers import is_running_statistic
 from dragoman.recipe import TokenizerConfig
 from dragoman.run import Run, read_metrics
 from dragoman.tasks.registry import get_task
+from dragoman.tensor_header import whole_numbers
 
 _SCORE_DESCRIPTIONS = {
     "dot": "unscaled dot products",
@@ -81,7 +82,7 @@ def run_info(folder: str | Path) -> dict[str, Any]:
     if run.weights_file.exists():
         weights, metadata = read_tensors(run.weights_file)
         facts["parameters"] = sum(tensor.numel() for name, tensor in weights.items() if not is_running_statistic(name))
-        facts["mean_of_steps"] = [int(step) for step in metadata.get("steps", "").split() if step.isdecimal()]
+        facts["mean_of_steps"] = whole_numbers(metadata, "steps")
     facts["checkpoints"] = [int(path.name) for path in reversed(checkpoint_dirs(run.checkpoints_dir))]
     facts["damaged"] = [
         f"{path.name}: {damage}" for path in checkpoint_dirs(run.checkpoints_dir) if (damage := find_damage(path))
@@ -92,7 +93,7 @@ def run_info(folder: str | Path) -> dict[str, Any]:
         facts["steps"], facts["of"] = progress.step, recipe.training.steps
         facts["minutes"] = progress.seconds / 60
         facts["best_validation_loss"], facts["best_step"] = progress.best_loss, progress.best_step
-    scored = deque((entry for entry in read_metrics(run.metrics_file) if entry.get("score") is not None), maxlen=1)
-    for entry in scored:
-        facts[f"last_validation_{entry.get('measure', 'score')}"] = entry["score"]
+    scored = (entry for entry in read_metrics(run.metrics_file) if type(entry.get("score")) in (int, float))
+    for entry in deque(scored, maxlen=1):
+        facts[f"last_validation_{str(entry.get('measure', 'score'))[:20]}"] = entry["score"]
     return facts

@@ -1,0 +1,375 @@
+"""How do all commands behave when a run directory was made by an enemy?
+
+Run directories of every task and architecture are changed at random (tests/hostile/mutations.py), and every command
+that takes a run is called on each. Each call is a forked process with bounded memory. Counted are tracebacks, calls of
+more than five seconds, ends by a signal, more than 1 GB of memory, and whatever is opened, written, started or
+connected to outside of the run and of the command's own output. Commands that start processes or train are called for
+a sample of the cases.
+
+    python benchmarks/hostile_runs.py --count 2000 --jobs 2
+"""
+
+import argparse
+import contextlib
+import importlib
+import io
+import json
+import os
+import pkgutil
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "hostile"))
+
+from mutations import make_hostile  # noqa: E402
+
+RUNS = {"run", "runs"}  # names of parameters
+RELEASED = ROOT / "tests" / "released" / "0.1.0"
+SECONDS, KILL_SECONDS, MEMORY, SPARE_ADDRESSES = 5.0, 20.0, 1 << 30, 4 << 30
+STOP_AFTER = {"train": 1.5, "plan": 1.5, "quickstart": 1.5, "serve": 4.0, "watch": 3.0, "bench": 4.0, "lab": 4.0}
+SAMPLED = {
+    "train": 5,
+    "plan": 10,
+    "quickstart": 50,
+    "serve": 40,
+    "watch": 40,
+    "bench": 100,
+    "lab": 100,
+}  # one of so many cases
+READS_DATA = {"shortlist", "train", "plan", "lab", "bench"}  # commands that read the text that the recipe names
+ARGUMENTS = {
+    "attention": ["{run}", "a b", "-o", "{out}/page.html"],
+    "average": ["{run}", "--last", "2"],
+    "bench": ["{run}", "--only", "decoding", "--quick", "--threads", "1", "-o", "{out}/bench"],
+    "evaluate": ["{run}", "--source", "{source}", "--reference", "{target}", "-o", "{out}/translations"],
+    "export": ["{run}", "-o", "{out}/exported"],
+    "generate": ["{run}", "The", "--length", "3"],
+    "heads": ["{run}", "--sentences", "4", "--source", "{source}", "--target", "{target}"],
+    "inflect": ["{run}", "aba", "--tags", "V;PST"],
+    "lab": ["alignment", "--folder", "{out}/lab", "--corpus", "{source}:{target}", "--run", "{run}", "--budget", "60s"],
+    "plan": ["{run}/recipe.toml"],
+    "quickstart": ["--run", "{run}"],
+    "serve": ["{run}", "--port", "0"],
+    "train": ["{run}/recipe.toml", "--run", "{run}", "--resume"],
+    "watch": ["{run}", "--port", "0"],
+}
+WRITING = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
+STARTING = {"subprocess.Popen", "os.exec", "os.posix_spawn", "os.system", "socket.connect", "socket.bind"}
+
+
+def commands_with_a_run() -> list[str]:
+    """Return the commands that take a run directory, from the program's own table."""
+    import typer
+
+    from dragoman.cli.main import app
+
+    table = typer.main.get_command(app).commands
+    return [
+        name for name, command in table.items() if {"run", "runs"} & {parameter.name for parameter in command.params}
+    ]
+
+
+def arguments_of(command: str) -> list[str]:
+    """Return how a command is called; by default with the run, and words for other required arguments."""
+    import typer
+
+    from dragoman.cli.main import app
+
+    if command in ARGUMENTS:
+        return ARGUMENTS[command]
+    parameters = typer.main.get_command(app).commands[command].params
+    return [
+        "{run}" if parameter.name in ("run", "runs") else "a b"
+        for parameter in parameters
+        if parameter.param_type_name == "argument"
+        and (parameter.name in ("run", "runs", "text", "word") or parameter.required)
+    ]
+
+
+def make_bases(folder: Path) -> None:
+    """Write run directories of every kind: those of older versions, and new ones with all files that there can be."""
+    import dragoman
+    from dragoman.recipe import Recipe
+    from dragoman.tasks.shortlist import write_shortlist
+
+    data = folder / "data"
+    data.mkdir(parents=True)
+    random = Random(1)
+    lines = [" ".join(random.choice("abcdefgh") for _ in range(random.randint(2, 7))) for _ in range(80)]
+    (data / "source").write_text("".join(f"{line}\n" for line in lines))
+    (data / "target").write_text("".join(f"{line.upper()}\n" for line in lines))
+    training = {
+        "steps": 8, "batch_tokens": 64, "validate_every": 4, "checkpoint_every": 3, "keep": 3, "average": 2,
+        "threads": 1, "schedule": "noam", "warmup": 4, "accumulate": 1, "clip": 0.0, "patience": 0,
+        "validation_sample": 2,
+    }  # fmt: skip
+    files = {"source": str(data / "source"), "target": str(data / "target"), "held_out": 8}
+    model = {"layers": 1, "width": 16, "inner_width": 16, "heads": 2, "dropout": 0.1, "norm": "post"}
+    for kind, size in (("bpe", 300), ("wordpiece", 300), ("words", 300), ("characters", 100), ("bytes", 300)):
+        table = {
+            "run": str(folder / kind), "data": files, "tokenizer": {"kind": kind, "size": size}, "model": model,
+            "training": training,
+        }  # fmt: skip
+        dragoman.train(Recipe.from_table(table))
+        write_shortlist(folder / kind, lambda _event: None)
+    for released in RELEASED.iterdir():
+        if (released / "recipe.toml").is_file():
+            shutil.copytree(released, folder / released.name)
+
+
+class Watch:
+    """An audit hook that writes down what a call does outside of the directories that it may use."""
+
+    def __init__(self, allowed: list[Path], readable: list[Path], record: Path) -> None:
+        self.allowed, self.readable = ([os.path.realpath(path) for path in paths] for paths in (allowed, readable))
+        self.record = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.busy = False
+        sys.addaudithook(self.hear)
+
+    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Judge one event; what a library opens in C is not heard."""
+        if self.busy:
+            return
+        self.busy = True
+        try:
+            if event == "open" and isinstance(arguments[0], str | bytes):
+                path, _, flags = arguments
+                if not Path(os.fsdecode(path)).is_absolute() and (flags or 0) & os.O_NOFOLLOW:
+                    return  # below an open directory
+                writes = bool((flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+                self.judge(event, path, self.allowed if writes else self.allowed + self.readable)
+            elif event in WRITING:
+                for path in arguments[:2]:
+                    if isinstance(path, str | bytes):
+                        self.judge(event, path, self.allowed)
+            elif event == "ctypes.dlopen" and isinstance(arguments[0], str):
+                self.judge(event, arguments[0], self.readable)
+            elif event in STARTING:
+                self.note(event, arguments[:2])
+        finally:
+            self.busy = False
+
+    def judge(self, event: str, path: str | bytes, fitting: list[str]) -> None:
+        """Note an event unless its path, with all links followed, is below one of the fitting directories."""
+        real = os.path.realpath(os.fsdecode(path))
+        if not any(real == place or real.startswith(f"{place}/") for place in fitting):
+            self.note(event, real)
+
+    def note(self, event: str, what: Any) -> None:
+        """Write down an event."""
+        os.write(self.record, f"{event} {what}\n".encode("utf-8", "replace"))
+
+
+def call(command: str, words: list[str], folder: Path, messages: Path) -> None:
+    """Be the program, in a forked process."""
+    out = os.open(messages, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, out), (2, out)):
+        os.dup2(target, stream)
+    addresses = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + SPARE_ADDRESSES
+    resource.setrlimit(resource.RLIMIT_AS, (addresses, addresses))
+    os.chdir(folder / "current")
+    os.environ.update(TMPDIR=str(folder / "tmp"), DRAGOMAN_CACHE=str(folder / "cache"))
+    tempfile.tempdir = None
+    code = 1
+    try:
+        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="surrogateescape")
+        sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), errors="backslashreplace", write_through=True)
+        sys.__stdout__ = sys.stdout
+        system = ["/proc", "/sys", "/dev/null", "/usr", "/etc/mime.types", sys.prefix, sys.base_prefix]
+        readable = [*map(Path, system), ROOT / "src", folder.parent / "bases" / "data"]
+        if command in READS_DATA:
+            readable += [folder / "outside", folder / "current", folder.parent / "bases"]
+            readable += [Path("/etc/passwd"), Path("/dev/zero")]
+        allowed = [folder / name for name in ("run", "out", "tmp", "cache")] + [Path("/dev/null")]
+        if command not in SAMPLED or command in ("train", "plan"):
+            Watch(allowed, readable, folder / "heard")
+        sys.argv = ["dragoman", command, *words]
+        import dragoman.cli.main
+
+        dragoman.cli.main.main()
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+    except BaseException:
+        traceback.print_exc()
+    with contextlib.suppress(BaseException):
+        sys.stdout.flush()
+    os._exit(code)
+
+
+def snapshot(folder: Path) -> list[tuple[str, bytes]]:
+    """Return what is in a directory."""
+    return sorted((str(path), path.read_bytes() if path.is_file() else b"") for path in folder.rglob("*"))
+
+
+def run_once(command: str, words: list[str], folder: Path, messages: Path) -> tuple[int, float, float, int]:
+    """Call a command; return its exit code, seconds, seconds of the processor and bytes of memory."""
+    started, stopped = time.monotonic(), False
+    process = os.fork()
+    if process == 0:
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        call(command, words, folder, messages)
+    while True:
+        ended, status, used = os.wait4(process, os.WNOHANG)
+        seconds = time.monotonic() - started
+        if ended:
+            break
+        if command in STOP_AFTER and seconds > STOP_AFTER[command] and not stopped:
+            stopped, started = True, time.monotonic()  # it has five seconds from here on
+            os.kill(process, signal.SIGTERM)
+        elif seconds > KILL_SECONDS:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process, signal.SIGKILL)
+            os.kill(process, signal.SIGKILL)
+            _, status, used = os.wait4(process, 0)
+            break
+        time.sleep(0.002)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)  # what it may have left running
+    code = os.waitstatus_to_exitcode(status)
+    if stopped and code == -signal.SIGTERM:
+        code = 0
+    return code, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss << 10
+
+
+def find_failures(
+    command: str, folder: Path, words: list[str], before: list[tuple[str, bytes]]
+) -> tuple[list[str], float, int]:
+    """Call a command on a hostile run; return what went wrong, the processor's seconds and the memory."""
+    messages = folder / "messages"
+    (folder / "heard").unlink(missing_ok=True)
+    for _ in range(3):  # the machine may be busy with something else
+        code, seconds, processor, memory = run_once(command, words, folder, messages)
+        if seconds <= SECONDS:
+            break
+    text = messages.read_text(encoding="utf-8", errors="replace") if messages.exists() else ""
+    heard = (folder / "heard").read_text().splitlines() if (folder / "heard").exists() else []
+    found = []
+    if "Traceback (most recent call last)" in text or "panicked at" in text or code == 1:
+        found.append("traceback")
+    if seconds > SECONDS:
+        found.append("hang")
+    elif code < 0:
+        found.append("abort")
+    if memory > MEMORY:
+        found.append("memory")
+    if heard:
+        found.append("outside")
+    changed = set(snapshot(folder / "outside")) ^ set(before) | set(snapshot(folder / "current"))
+    if changed:
+        found.append(f"written: {changed}"[:200])
+    return found, processor, memory
+
+
+def test_case(number: int, seed: int, bases: list[Path], folder: Path) -> list[dict[str, Any]]:
+    """Make one hostile run and call all commands on it."""
+    random = Random(f"{seed} {number}")
+    base, results = random.choice(bases), []
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in ("outside", "out", "tmp", "cache", "current"):
+        (folder / name).mkdir(parents=True)
+    (folder / "outside" / "secret").write_text("a secret\n")
+    shutil.copytree(base, folder / "original")
+    changes = make_hostile(folder / "original", random)
+    before = snapshot(folder / "outside")
+    for command in commands_with_a_run():
+        if number % SAMPLED.get(command, 1):
+            continue
+        shutil.rmtree(folder / "run", ignore_errors=True)
+        for name in ("out", "current"):
+            shutil.rmtree(folder / name)
+            (folder / name).mkdir()
+        os.system(f"cp -a --sparse=always {folder}/original {folder}/run")
+        data = folder.parent / "bases" / "data"
+        names = {"run": folder / "run", "out": folder / "out", "source": data / "source", "target": data / "target"}
+        words = [word.format(**names) for word in arguments_of(command)]
+        found, processor, memory = find_failures(command, folder, words, before)
+        results.append({"command": command, "found": found, "processor": processor, "memory": memory})
+        if found:
+            text = (folder / "messages").read_text(encoding="utf-8", errors="replace")
+            heard = (folder / "heard").read_text() if (folder / "heard").exists() else ""
+            print(f"case {number} ({base.name}; {', '.join(changes)}) {command}: {', '.join(found)}\n"
+                  f"{heard[:300]}{text[-1200:]!s}\n", flush=True)  # fmt: skip
+    return results
+
+
+def work(share: range, seed: int, bases: list[Path], folder: Path, record: Path) -> None:
+    """Test a share of the cases, one after the other."""
+    with record.open("w") as file:
+        for number in share:
+            for result in test_case(number, seed, bases, folder):
+                print(json.dumps({"case": number, **result}), file=file, flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    """Make the runs, test them in parallel, print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=17)
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", MPLBACKEND="agg")
+    import dragoman
+
+    for module in pkgutil.walk_packages(dragoman.__path__, "dragoman."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    importlib.import_module("torch._dynamo")
+    importlib.import_module("matplotlib.pyplot")
+    import torch
+
+    torch.set_num_threads(1)
+    started = time.time()
+    with tempfile.TemporaryDirectory(prefix="hostile-") as name:
+        folder = Path(name)
+        if os.fork() == 0:
+            make_bases(folder / "bases")
+            os._exit(0)
+        os.wait()
+        bases = sorted(path for path in (folder / "bases").iterdir() if path.name != "data")
+        last, processes = options.first + options.count, []
+        for job in range(options.jobs):
+            processes.append(os.fork())
+            if processes[-1] == 0:
+                share = range(options.first + job, last, options.jobs)
+                try:
+                    work(share, options.seed, bases, folder / f"case-{job}", folder / f"record-{job}")
+                except BaseException:
+                    traceback.print_exc()
+                os._exit(0)
+        for process in processes:
+            os.waitpid(process, 0)
+        records = [json.loads(line) for path in folder.glob("record-*") for line in path.read_text().splitlines()]
+    print_table(records, time.time() - started)
+
+
+def print_table(records: list[dict[str, Any]], seconds: float) -> None:
+    """Print what was counted, by command."""
+    kinds = ["traceback", "hang", "abort", "memory", "outside", "written"]
+    print("| command | calls | " + " | ".join(kinds) + " | longest, s of processor | most memory, MB |")
+    print("| --- " * (len(kinds) + 4) + "|")
+    for command in [*sorted({record["command"] for record in records}), "all"]:
+        rows = [record for record in records if command in ("all", record["command"])]
+        counts = Counter(kind.partition(":")[0] for record in rows for kind in record["found"])
+        longest, most = max(row["processor"] for row in rows), max(row["memory"] for row in rows)
+        cells = [command, f"{len(rows):,}", *(str(counts[kind]) for kind in kinds), f"{longest:.1f}", f"{most >> 20}"]
+        print(f"| {' | '.join(cells)} |")
+    cases = {record["case"] for record in records}
+    failed = {record["case"] for record in records if record["found"]}
+    print(f"{len(cases):,} cases, {len(failed)} with failures; {seconds / 60:.0f} min")
+
+
+if __name__ == "__main__":
+    main()
