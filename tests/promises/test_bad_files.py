@@ -6,6 +6,7 @@ The table is the program's own, so that a command or an option that is added is 
 import os
 import random
 import typing
+from pathlib import Path
 
 import pytest
 import typer
@@ -22,7 +23,7 @@ TEXTS = {
     "label", "languages", "lemma", "limit", "lines", "only", "overrides", "precision", "prefix", "preset", "prompt",
     "quantization", "run", "size", "stop", "tags", "task", "text", "to", "token", "word",
 }  # fmt: skip
-WRITTEN = {"folder", "output", "quickstart run"}
+WRITTEN = {"folder", "output", "quickstart run", "train run"}
 RUNS = {"run", "runs", "against", "compare"}
 # What a command needs besides the file in question; where nothing is said, the file alone.
 PAIR, VALID = (
@@ -32,6 +33,8 @@ PAIR, VALID = (
 NEEDED = {
     "attention run": ["a b", "-o", "{new}.html"],
     "attention compare": ["{run}", "a b", "-o", "{new}.html"],
+    "attention output": ["{run}", "a b"],
+    "bench output": ["{run}", "--only", "decoding", "--quick"],
     "bench source": ["--quick", "--target", "{target}", "-o", "{new}"],
     "bench target": ["--quick", "--source", "{source}", "-o", "{new}"],
     "check source": ["--target", "{target}"],
@@ -45,10 +48,15 @@ NEEDED = {
     "evaluate pairs": ["{run}"],
     "evaluate hypotheses": ["--reference", "{target}"],
     "evaluate against": ["{run}", "--source", "{source}", "--reference", "{target}"],
+    "evaluate output": ["{run}", "--source", "{source}", "--reference", "{target}", "--beam", "1"],
     "evaluate parameters": ["--task", "parse", "--hypotheses", "{trees}", "--reference", "{trees}"],
+    "export output": ["{run}"],
     "export run": ["-o", "{new}"],
     "heads source": ["{run}", "--target", "{target}"],
     "heads target": ["{run}", "--source", "{source}"],
+    "lab folder": ["masks"],
+    "parse output": [str(Path(__file__).parents[1] / "released" / "0.1.0" / "parse"), "the dog sees a cat"],
+    "train run": PAIR,
     "lab run": ["alignment", "--folder", "{new}"],
     **{
         f"{verb} {name}": [*needed, "--run", "{new}"]
@@ -65,19 +73,14 @@ NEEDED = {
         }.items()
     },
 }
-SERVED = (
-    "missing",
-    "escape",
-    "loop",
-    "empty directory",
-    "bytes in a directory",
-)  # a page of a run that need not exist yet
+# A page of a run that need not exist yet.
+SERVED = ("missing", "escape", "loop", "empty directory", "bytes in a directory")
 ACCEPTED = {("watch run", kind) for kind in SERVED}
 UNNAMED = {("plan recipe", "empty"), ("train recipe", "empty")}  # a recipe without settings, which has no data
 
 
-def parameters_that_name_files():
-    """Return each command, the name of each parameter that names something to read, and the option that sets it."""
+def parameters_that_name_files(*, written):
+    """Return each command, each parameter that names something to read (or to write), and the option that sets it."""
     found, commands = [], typer.main.get_command(app).commands
     for name, callback in ((command.callback.__name__, command.callback) for command in app.registered_commands):
         kinds = typing.get_type_hints(callback)
@@ -88,7 +91,7 @@ def parameters_that_name_files():
             is_file = bool(names & FILES) and both not in TEXTS
             known = is_path or is_file or "str" not in kind or names & (FILES | TEXTS) or "Literal" in kind
             assert known, f"{both} is a string: add it to FILES or to TEXTS"
-            if (is_path or is_file) and not names & WRITTEN:
+            if names & WRITTEN if written else (is_path or is_file) and not names & WRITTEN:
                 option = parameter.opts[0] if parameter.param_type_name == "option" else None
                 found.append(pytest.param(name, parameter.name, option, id=both))
     return found
@@ -121,13 +124,18 @@ def bad_files(folder, *, is_run):
     return kinds
 
 
-@pytest.mark.parametrize("name, parameter, option", parameters_that_name_files())
-def test_a_bad_file_is_refused_by_name_with_exit_code_2(name, parameter, option, command, trained, toy_files, tmp_path):
+@pytest.fixture
+def words(trained, toy_files, tmp_path):
+    """What the words in braces stand for."""
     trees = tmp_path / "trees"
     trees.write_text("(TOP (NN dog))\n")
     source, target = toy_files
+    return {"run": trained, "source": source, "target": target, "trees": trees, "new": tmp_path / "new"}
+
+
+@pytest.mark.parametrize("name, parameter, option", parameters_that_name_files(written=False))
+def test_a_bad_file_is_refused_by_name_with_exit_code_2(name, parameter, option, command, words, tmp_path):
     both = f"{name} {parameter}"
-    words = {"run": trained, "source": source, "target": target, "trees": trees, "new": tmp_path / "new"}
     needed = [word.format(**words) for word in NEEDED.get(both, [])]
     for kind, path in bad_files(tmp_path, is_run=parameter in RUNS).items():
         if (both, kind) in ACCEPTED:
@@ -142,3 +150,18 @@ def test_a_bad_file_is_refused_by_name_with_exit_code_2(name, parameter, option,
         assert "Traceback" not in outcome.err
         assert name == "check" or outcome.out == ""
         assert not any(tmp_path.glob("new/**/*.*")), f"{kind}: something was written"
+
+
+@pytest.mark.parametrize("name, parameter, option", parameters_that_name_files(written=True))
+def test_a_place_that_cannot_be_written_is_refused_by_name_with_exit_code_2(
+    name, parameter, option, command, words, tmp_path
+):
+    """/proc takes no new files from anyone, not even from root."""
+    (tmp_path / "file").touch()
+    needed = [word.format(**words) for word in NEEDED.get(f"{name} {parameter}", [])]
+    for path in (tmp_path / "file" / "below.html", Path("/proc/new.html"), tmp_path / f"{'long' * 70}.html"):
+        outcome = command(name, *needed, option, path)
+        assert outcome.code == 2, outcome
+        assert "dragoman: " in outcome.err, outcome
+        assert path.name in outcome.err.replace("\n", ""), outcome
+        assert "Traceback" not in outcome.err
