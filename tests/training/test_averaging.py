@@ -74,7 +74,10 @@ def test_the_candidate_that_validates_best_becomes_the_model(finished):
 
 
 def test_a_mean_that_is_worse_than_the_last_checkpoint_is_not_published(finished):
-    """Weights before the last checkpoint that cancel its own make every mean a model that knows nothing."""
+    """Weights before the last checkpoint that outweigh its own make every mean its opposite.
+
+    If they only cancelled its own, all tokens would be equally likely, and how ties are broken would decide.
+    """
     recipe, run, _ = finished
     (last,) = select_checkpoints(run.checkpoints_dir, 1, "last")
     progress = checkpoints.read_progress(last)
@@ -84,7 +87,7 @@ def test_a_mean_that_is_worse_than_the_last_checkpoint_is_not_published(finished
             shutil.rmtree(path)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.neg_()
+            parameter.mul_(-3)
     optimizer = torch.optim.Adam(model.parameters())
     earlier = replace(progress, step=progress.step - 4, validated_at=progress.step - 4, loss=99.0)
     checkpoints.save_checkpoint(run.checkpoints_dir, earlier, model, optimizer)
