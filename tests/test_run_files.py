@@ -69,13 +69,13 @@ def test_every_file_of_the_table_must_be_regular(run, name, kind, make):
         dragoman.load(run)
 
 
-@pytest.mark.parametrize("name", PATHS)
-def test_no_file_of_the_table_is_opened_when_it_is_larger_than_its_limit(tmp_path, name):
+@pytest.mark.parametrize(("name", "limit"), list(zip(PATHS, [file.max_bytes for file in RUN_FILES], strict=True)))
+def test_no_file_of_the_table_is_opened_when_it_is_larger_than_its_limit(tmp_path, name, limit):
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        file.truncate(1 << 40)  # sparse: it takes no space
-    with pytest.raises(UserError, match=f"{name} has 1,099,511,627,776 bytes, more than the maximum of"):
+        file.truncate(limit + 1)  # sparse: it takes no space
+    with pytest.raises(UserError, match=f"{name} has {limit + 1:,} bytes, more than the maximum of {limit:,} bytes"):
         Run(tmp_path).read_file(path)
 
 
@@ -95,6 +95,16 @@ def test_every_command_with_a_run_option_refuses_a_run_with_a_device_behind_a_li
     refused = command(verb, "--run", run, *arguments)
     assert (refused.code, refused.out) == (2, "")
     assert "run: metrics.jsonl is a symbolic link." in refused.err
+
+
+@pytest.mark.parametrize("name", ["attention.html", "corpus", "corpus/test.en"])
+def test_the_quick_start_writes_nothing_through_a_link(command, run, tmp_path, name):
+    outside = tmp_path / "outside"
+    (outside.mkdir if name == "corpus" else outside.touch)()
+    replace(run / name, lambda path: path.symlink_to(outside))
+    refused = command("quickstart", "--run", run, "--overwrite")
+    assert (refused.code, f"run: {name} is a symbolic link." in refused.err) == (2, True)
+    assert (list(outside.iterdir()) if outside.is_dir() else outside.read_bytes()) in ([], b"")
 
 
 def test_every_command_that_takes_a_run_is_tried():

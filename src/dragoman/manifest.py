@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ FileDigest = dict[str, Any]  # bytes, sha256
 def file_digest(path: Path) -> FileDigest:
     """Return the size and the SHA-256 digest of a file."""
     with open_regular(path) as file:
-        return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        return _digest(file)
 
 
 def find_file_damage(run: Run, path: Path, expected: FileDigest) -> str | None:
@@ -32,11 +33,15 @@ def find_file_damage(run: Run, path: Path, expected: FileDigest) -> str | None:
         return f"{path.name} is missing"
     with run.open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-    if size != expected["bytes"]:
-        return f"{path.name} has {size} bytes instead of {expected['bytes']}"
-    if file_digest(path) != expected:
-        return f"{path.name} was changed after it was written (its SHA-256 digest differs)"
+        if size != expected["bytes"]:
+            return f"{path.name} has {size} bytes instead of {expected['bytes']}"
+        if _digest(file) != expected:
+            return f"{path.name} was changed after it was written (its SHA-256 digest differs)"
     return None
+
+
+def _digest(file: BufferedReader) -> FileDigest:
+    return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def model_files(run: Run) -> list[Path]:

@@ -159,6 +159,13 @@ def test_a_training_that_starts_anew_removes_the_manifest_of_the_old_model(run, 
     assert not (run / "manifest.json").exists()
 
 
+def test_a_file_that_no_command_would_open_is_not_read(command, run):
+    size = next(file.max_bytes for file in RUN_FILES if file.path == "model.safetensors") + 1
+    os.truncate(run / "model.safetensors", size)
+    refused = command("verify", run)
+    assert (refused.code, f"model.safetensors has {size:,} bytes, more than the maximum" in refused.err) == (2, True)
+
+
 def test_a_manifest_that_is_too_large_is_refused_unread(run):
     os.truncate(run / "manifest.json", 1 << 40)
     with pytest.raises(UserError, match=r"manifest.json has 1,099,511,627,776 bytes"):

@@ -5,6 +5,7 @@ is kept, since it is part of the history.
 """
 
 import json
+import os
 from functools import lru_cache
 from pathlib import Path
 from re import fullmatch
@@ -25,7 +26,8 @@ HeadReport = dict[str, Any]
 def identify_weights(run: Run, checkpoint: int | None = None) -> tuple[str, str]:
     """Return the name and the SHA-256 of the weights that `load` reads: the model's, or a checkpoint's."""
     if checkpoint is None and run.weights_file.exists():
-        stat = run.weights_file.stat()
+        with run.open_file(run.weights_file) as file:
+            stat = os.fstat(file.fileno())
         return _MODEL_NAME, _file_sha256(run.weights_file, stat.st_mtime_ns, stat.st_size)
     path = (
         newest_checkpoint(run.checkpoints_dir)[0] if checkpoint is None else run.checkpoints_dir / f"{checkpoint:09d}"

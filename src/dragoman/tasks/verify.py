@@ -75,10 +75,19 @@ def _check_model_files(run: Run, manifest: dict[str, FileDigest] | None) -> list
         elif name not in known:
             problem = f"{MANIFEST_FILE} lists it, but it is not a file of a model"
         else:
-            problem = find_file_damage(run, run.folder / name, expected) if expected else _UNLISTED
+            problem = _find_damage(run, run.folder / name, expected) if expected else _UNLISTED
         size = present[name].stat().st_size if name in present else 0
         checked.append(CheckedFile(name, size, expected is not None, problem))
     return checked
+
+
+def _find_damage(run: Run, path: Path, expected: FileDigest) -> str | None:
+    try:
+        return find_file_damage(run, path, expected)
+    except UserError as error:
+        return str(error)
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
 
 
 def _check_checkpoint(run: Run, path: Path) -> CheckedFile:
