@@ -1,5 +1,6 @@
 """D8, D9, D15: workers die, servers stop, trainings write new weights; every request is answered."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -11,6 +12,8 @@ import pytest
 from waiting import until
 
 import dragoman
+from dragoman.server.metrics import ServerMetrics
+from dragoman.server.worker_client import WorkerClient
 
 
 @pytest.fixture
@@ -46,6 +49,41 @@ def test_requests_of_a_killed_worker_get_a_503_and_another_worker_is_started(ser
     until(lambda: server.get("/healthz").status == 200)
     assert server.worker() != first
     assert server.metric("restarts_total") >= 1
+
+
+def test_a_worker_that_was_ready_is_restarted_at_once_and_one_that_never_was_after_growing_delays(monkeypatch):
+    """D8: the delays were counted for every worker that died within 10 s, so that the fourth kill took 3 s more."""
+    delays, lives = [], [[], [], [], [], [{"models": []}], [{"models": []}], []]
+
+    class Worker:
+        def __init__(self, messages):
+            self.messages = messages
+
+        async def receive(self):
+            if not self.messages:
+                raise EOFError
+            return [self.messages.pop()]
+
+        async def wait_killed(self):
+            pass
+
+    async def supervise():
+        client = WorkerClient({}, ServerMetrics())
+
+        async def spawn():
+            client.is_closing = not lives
+            return Worker(lives.pop(0) if lives else [])
+
+        async def sleep(seconds):
+            delays.append(seconds)
+
+        monkeypatch.setattr(client, "_spawn", spawn)
+        monkeypatch.setattr("dragoman.server.worker_client.asyncio.sleep", sleep)
+        client.is_ready = True
+        await client._supervise(Worker([{"models": []}]))
+
+    asyncio.run(supervise())
+    assert delays == [0.0, 0.2, 1.0, 3.0, 3.0, 0.0, 0.0, 0.2]
 
 
 def test_a_stopping_server_answers_the_requests_that_it_has_accepted(start, run):

@@ -17,8 +17,7 @@ from dragoman.server.metrics import ServerMetrics, resident_memory_bytes
 from dragoman.server.problems import Problem, worker_restarting
 
 logger = logging.getLogger("dragoman.server")
-_RESTART_DELAYS_SECONDS = (0.0, 0.2, 1.0, 3.0)  # before the next start, by the number of workers that died young
-_YOUNG_SECONDS = 10.0
+_RESTART_DELAYS_SECONDS = (0.0, 0.2, 1.0, 3.0)  # by the number of workers in a row that were never ready
 _UNRESPONSIVE_SECONDS = 10.0  # no batch takes this long
 _LOAD_TIMEOUT_SECONDS = 600.0  # for a large model on a slow disk
 
@@ -106,27 +105,27 @@ class WorkerClient:
         return self._child
 
     async def _supervise(self, child: AsyncChildProcess) -> None:
-        loop = asyncio.get_running_loop()
-        for failures in itertools.count():
-            started_at = loop.time()
-            await self._receive_until_closed(child)
+        failures = 0  # workers in a row that were never ready
+        while True:
+            was_ready = await self._receive_until_closed(child)
             if self.is_closing:
                 return
             logger.warning("the worker exited unexpectedly; restarting it")
             self.metrics.restarts += 1
             await child.wait_killed()
-            died_young = loop.time() - started_at < _YOUNG_SECONDS
-            delay_index = min(failures, len(_RESTART_DELAYS_SECONDS) - 1) if died_young else 0
-            await asyncio.sleep(_RESTART_DELAYS_SECONDS[delay_index])
+            failures = 0 if was_ready else failures + 1
+            await asyncio.sleep(_RESTART_DELAYS_SECONDS[min(failures, len(_RESTART_DELAYS_SECONDS) - 1)])
             child = await self._spawn()
 
-    async def _receive_until_closed(self, child: AsyncChildProcess) -> None:
+    async def _receive_until_closed(self, child: AsyncChildProcess) -> bool:
+        """Dispatch messages until the worker exits; return whether it was ready."""
         with suppress(EOFError, OSError, ValueError):
             while True:
                 self._dispatch(await child.receive())
-        self.is_ready = False
+        was_ready, self.is_ready = self.is_ready, False
         for on_message in list(self._pending.values()):
             on_message({"problem": None})
+        return was_ready
 
     def _dispatch(self, messages: list[Message]) -> None:
         self._last_message_at = asyncio.get_running_loop().time()
