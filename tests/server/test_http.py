@@ -292,6 +292,46 @@ def test_refused_requests_keep_their_connection_and_are_counted():
     asyncio.run(overload())
 
 
+def test_requests_that_arrive_together_are_refused_before_the_application_sees_them():
+    """Their tasks would all start before one of them is counted."""
+
+    async def overload():
+        async with listening(replace(PATIENT, queued_requests=2)) as server, asyncio.timeout(60):
+            opened = [await server.connect() for _ in range(10)]
+            for _, writer in opened:
+                writer.write(WAIT)
+            await until(lambda: server.guard.metrics.responses["/wait", 503] == 8)
+            await until(lambda: server.app.started == ["/wait", "/wait"])
+            server.app.events["/wait"].set()
+            statuses = [(await read_response(reader))[0] for reader, _ in opened]
+            assert sorted(statuses) == [200, 200] + [503] * 8
+            await until(lambda: server.guard.admission.requests == 0)
+            assert server.app.started == ["/wait", "/wait"]
+            for _, writer in opened:
+                writer.close()
+
+    asyncio.run(overload())
+
+
+def test_a_slow_body_has_no_place_in_the_queue_until_it_is_complete():
+    async def overload():
+        async with listening(replace(PATIENT, queued_requests=1)) as server, asyncio.timeout(60):
+            slow, slow_writer = await server.connect(WAIT.replace(b"h: 0", b"h: 4") + b"ab")
+            await until(lambda: server.guard.connections.body_bytes == 2)
+            assert server.guard.admission.requests == 0
+            quick, quick_writer = await server.connect(WAIT)
+            await until(lambda: server.guard.admission.requests == 1)
+            slow_writer.write(b"cd")
+            assert (await read_response(slow))[0] == 503
+            server.app.events["/wait"].set()
+            assert (await read_response(quick))[0] == 200
+            await until(lambda: server.guard.admission.requests == server.guard.connections.body_bytes == 0)
+            for each in (slow_writer, quick_writer):
+                each.close()
+
+    asyncio.run(overload())
+
+
 def test_a_refused_body_of_unknown_length_closes_the_connection():
     async def overload():
         async with listening(replace(PATIENT, queued_requests=1)) as server, asyncio.timeout(60):

@@ -129,7 +129,7 @@ class Waiting:
 
 
 def table_of(limits):
-    return ConnectionTable(limits, lambda _scope: None, lambda *_refusal: None)
+    return ConnectionTable(limits, guard=None)
 
 
 def test_a_new_connection_replaces_the_one_that_has_waited_longest_without_a_request():

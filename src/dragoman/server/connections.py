@@ -1,8 +1,7 @@
 """The open connections of a server: how many there may be, which one makes room, and how long each may take."""
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.server.limits import Limits
 from dragoman.server.problems import Problem
@@ -15,15 +14,30 @@ _EVICTION_GRACE_SECONDS = 0.25  # in which a waiting connection is not closed in
 _CHECK_INTERVAL_SECONDS = 0.25
 _CLOSED_SHARE = 1 / 32  # of the connections that may be open, per check: whoever is closed often returns at once
 
-CheckHead = Callable[[dict[str, Any]], Problem | None]  # of the scope of a request whose head has arrived
-RecordRefusal = Callable[[dict[str, Any], Problem, str], None]  # scope, problem, request id
+_Scope = dict[str, Any]
+
+
+class Guard(Protocol):
+    """What decides about the requests of all connections: `GuardMiddleware`."""
+
+    def check_head(self, scope: _Scope) -> Problem | None:
+        """Return why a request is refused because of its head, if it is."""
+
+    def admit(self, scope: _Scope) -> Problem | None:
+        """Queue a request that has arrived completely, or return why not."""
+
+    def release(self, scope: _Scope) -> None:
+        """Give back the place in the queue of a request, if it still has one."""
+
+    def record_refusal(self, scope: _Scope, problem: Problem, request_id: str) -> None:
+        """Count and log a request that was refused."""
 
 
 class ConnectionTable:
     """The open connections, and those of them without a complete request in the order in which they began to wait."""
 
-    def __init__(self, limits: Limits, check_head: CheckHead, record_refusal: RecordRefusal) -> None:
-        self.limits, self.check_head, self.record_refusal = limits, check_head, record_refusal
+    def __init__(self, limits: Limits, guard: Guard) -> None:
+        self.limits, self.guard = limits, guard
         self.is_draining = False  # every response closes its connection
         self.body_bytes = 0  # received in bodies that are not complete
         self._open: dict[Connection, None] = {}

@@ -126,7 +126,7 @@ class GuardMiddleware:
         self.default_limits = RouteLimits.default(limits)
         self.behind_proxy = behind_proxy
         self.admission = Admission(limits)
-        self.connections = ConnectionTable(limits, self.check_head, self.record_refusal)
+        self.connections = ConnectionTable(limits, self)
         self.metrics = ServerMetrics()
         self.on_deadline: Callable[[], None] = lambda: None
 
@@ -161,6 +161,23 @@ class GuardMiddleware:
         scope["state"] |= {"is_authorized": is_authorized, "client": client}
         return None
 
+    def admit(self, scope: Scope) -> Problem | None:
+        """Queue a request that has arrived completely, or return why not; other routes need no place in the queue."""
+        if not (self._limits_of(scope).is_queued and scope["method"] == "POST"):
+            return None
+        place = ExitStack()
+        try:
+            place.enter_context(self.admission.admit(scope["state"]["client"]))
+        except Problem as problem:
+            return problem
+        scope["state"]["place"] = place
+        return None
+
+    def release(self, scope: Scope) -> None:
+        """Give back the place in the queue of a request, if it still has one."""
+        if place := scope["state"].pop("place", None):
+            place.close()
+
     async def _handle(self, exchange: _Exchange) -> None:
         try:
             await self._check_and_forward(exchange)
@@ -189,13 +206,14 @@ class GuardMiddleware:
             scope = exchange.app_scope = {**scope, "method": "GET"}
 
         with ExitStack() as stack:
+            stack.callback(self.release, scope)
             async with asyncio.timeout(limits.body_seconds) as timeout:
 
                 def on_body_complete() -> None:
                     incomplete_body.close()
                     timeout.reschedule(asyncio.get_running_loop().time() + limits.deadline_seconds)
-                    if limits.is_queued and scope["method"] == "POST":
-                        stack.enter_context(self.admission.admit(scope["state"]["client"]))
+                    if "place" not in scope["state"] and (problem := self.admit(scope)):
+                        raise problem
 
                 incomplete_body = stack.enter_context(ExitStack())
                 incomplete_body.callback(lambda: self.connections.count_body(-exchange.body_bytes))

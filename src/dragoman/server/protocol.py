@@ -1,8 +1,8 @@
 """One HTTP connection: uvicorn's protocol with what uvicorn has no setting for.
 
 - The head of a request has bounds: its size (431), the number and size of its fields (431), its URL (414), its time.
-- A request that is refused because of its head needs no task: the response is written while the head is parsed, and the
-  connection is kept. Under overload most requests end here.
+- A request that is refused because of its head, or because the queue is full, needs no task: the response is written
+  while the request is parsed, and the connection is kept. Under overload most requests end here.
 - A refusal that closes the connection is followed by a pause in which the rest of the request is read and dropped: if
   the socket were closed with unread data, the client might not see the response.
 - A client that has shut down its sending side is answered. Whether it has gone altogether shows only when something is
@@ -56,6 +56,7 @@ class Connection(HttpToolsProtocol):
         self.responses_sent = 0
         self.running_cycle: RequestResponseCycle | None = None  # whose request the application is answering
         self.request_task: asyncio.Task[None] | None = None
+        self.unstarted_app: Any = None  # that will answer the running cycle: its task starts when the input is parsed
         self.is_discarding = False  # what arrives is dropped: the connection is closed after the last response
         self.is_half_closed = False  # the client sends no more
         self.linger_until: float | None = None
@@ -87,6 +88,7 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserError:
             if not self.is_discarding:
                 self._refuse_input(self.head_problem or Problem(400, "invalid", "This is not a valid HTTP request."))
+        self._start_task()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Keep a connection whose client sends no more while a complete request is being answered."""
@@ -158,6 +160,7 @@ class Connection(HttpToolsProtocol):
         if self.running_cycle is not None:
             self.table.mark_busy(self)
         self._expect_head()
+        self._start_task()
 
     @property
     def is_receiving_body(self) -> bool:
@@ -197,14 +200,28 @@ class Connection(HttpToolsProtocol):
     # ---- answering
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        problem = _too_many_connections() if self.is_surplus else self.table.check_head(cycle.scope)  # type: ignore[arg-type]
+        problem = _too_many_connections() if self.is_surplus else self.table.guard.check_head(cycle.scope)  # type: ignore[arg-type]
         if problem is not None:
             self._refuse_request(cycle, problem)
             return
-        self.running_cycle = cycle
-        self.request_task = self.loop.create_task(cycle.run_asgi(app))
-        self.tasks.add(self.request_task)
-        self.request_task.add_done_callback(self.tasks.discard)
+        self.running_cycle, self.unstarted_app = cycle, app
+        if not cycle.more_body:  # it has waited for the response to another request
+            self._start_task()
+
+    def _start_task(self) -> None:
+        """Start the task of a request, if one is due; a request that has arrived completely is admitted before."""
+        cycle, app = self.running_cycle, self.unstarted_app
+        if cycle is None or app is None:
+            return
+        self.unstarted_app = None
+        if not cycle.more_body and (problem := self.table.guard.admit(cycle.scope)):  # type: ignore[arg-type]
+            self.running_cycle = None
+            self._refuse_request(cycle, problem)
+            return
+        task = self.request_task = self.loop.create_task(cycle.run_asgi(app))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(lambda _task: self.table.guard.release(cycle.scope))  # type: ignore[arg-type]
 
     def on_response_complete(self) -> None:
         """Answer the next request that has arrived, or wait for one."""
@@ -235,7 +252,7 @@ class Connection(HttpToolsProtocol):
         )
         has_body = scope["method"] != "HEAD"
         self.transport.write(encode_refusal(problem, request_id, close=close, has_body=has_body))
-        self.table.record_refusal(scope, problem, request_id)  # type: ignore[arg-type]
+        self.table.guard.record_refusal(scope, problem, request_id)  # type: ignore[arg-type]
         cycle.response_started = cycle.response_complete = True
         if close:
             self._accept_no_more()
@@ -254,14 +271,15 @@ class Connection(HttpToolsProtocol):
         self._abandon_request()  # its body will never be complete
         request_id = os.urandom(8).hex()
         self.transport.write(encode_refusal(problem, request_id, close=True))
-        self.table.record_refusal({"method": "-", "path": ""}, problem, request_id)
+        self.table.guard.record_refusal({"method": "-", "path": ""}, problem, request_id)
         self._linger()
 
     def _abandon_request(self) -> None:
-        if self.running_cycle is not None and self.request_task is not None:
+        if self.running_cycle is not None:
             self.running_cycle.disconnected = self.running_cycle.response_complete = True
+        if self.request_task is not None:
             self.request_task.cancel()
-            self.running_cycle = self.request_task = None
+        self.running_cycle = self.request_task = self.unstarted_app = None
 
     def _accept_no_more(self) -> None:
         """Drop what arrives from now on, and close the connection after the last response."""
