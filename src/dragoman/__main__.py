@@ -3,11 +3,15 @@
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
+
+_REPEAT_SECONDS = 0.05
 
 
 def main() -> None:
     """Run the program. Ctrl-C ends it without a traceback, even while it is imported; so do SIGTERM and SIGHUP."""
+    sys.unraisablehook = _repeat_signal
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` ignores SIGHUP
             signal.signal(number, _exit_on_signal)
@@ -23,10 +27,34 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to be done
 
 
+class _SignalExit(SystemExit):
+    """The exit that a signal has asked for."""
+
+
 def _exit_on_signal(number: int, _frame: object) -> None:
     """Exit and remove temporary files; a second signal ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
-    sys.exit(128 + number)
+    raise _SignalExit(128 + number)
+
+
+def _repeat_signal(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Send a signal again if its exception was ignored: it came in the callback of a weak reference or the like."""
+    error = unraisable.exc_value
+    if isinstance(error, KeyboardInterrupt):
+        _send_soon(signal.SIGINT)
+    elif isinstance(error, _SignalExit):
+        number = int(str(error.code)) - 128
+        signal.signal(number, _exit_on_signal)
+        _send_soon(number)
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _send_soon(number: int) -> None:
+    """Send a signal to this process when the callback has ended."""
+    timer = threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()
 
 
 def _leave_out_current_directory() -> None:
