@@ -33,6 +33,7 @@ sys.path.insert(0, str(ROOT / "tests" / "hostile"))
 
 from mutations import make_hostile  # noqa: E402
 
+SECRET = {("secret", b"a secret\n")}
 RUNS = {"run", "runs"}  # names of parameters
 RELEASED = ROOT / "tests" / "released" / "0.1.0"
 SECONDS, KILL_SECONDS, MEMORY, SPARE_ADDRESSES = 5.0, 20.0, 1 << 30, 4 << 30
@@ -56,7 +57,7 @@ ARGUMENTS = {
     "generate": ["{run}", "The", "--length", "3"],
     "heads": ["{run}", "--sentences", "4", "--source", "{source}", "--target", "{target}"],
     "inflect": ["{run}", "aba", "--tags", "V;PST"],
-    "lab": ["alignment", "--folder", "{out}/lab", "--corpus", "{source}:{target}", "--run", "{run}", "--budget", "60s"],
+    "lab": ["alignment", "--folder", "{out}/lab", "--corpus", "{text}", "--run", "{run}", "--budget", "60s"],
     "plan": ["{run}/recipe.toml"],
     "quickstart": ["--run", "{run}"],
     "serve": ["{run}", "--port", "0"],
@@ -108,6 +109,8 @@ def make_bases(folder: Path) -> None:
     lines = [" ".join(random.choice("abcdefgh") for _ in range(random.randint(2, 7))) for _ in range(80)]
     (data / "source").write_text("".join(f"{line}\n" for line in lines))
     (data / "target").write_text("".join(f"{line.upper()}\n" for line in lines))
+    for name in ("source", "target"):
+        (data / f"few.{name}").write_text("".join((data / name).read_text().splitlines(keepends=True)[:4]))
     training = {
         "steps": 8, "batch_tokens": 64, "validate_every": 4, "checkpoint_every": 3, "keep": 3, "average": 2,
         "threads": 1, "schedule": "noam", "warmup": 4, "accumulate": 1, "clip": 0.0, "patience": 0,
@@ -128,13 +131,26 @@ def make_bases(folder: Path) -> None:
 
 
 class Watch:
-    """An audit hook that writes down what a call does outside of the directories that it may use."""
+    """An audit hook that notes what a call does outside of the directories that it may use."""
 
-    def __init__(self, allowed: list[Path], readable: list[Path], record: Path) -> None:
-        self.allowed, self.readable = ([os.path.realpath(path) for path in paths] for paths in (allowed, readable))
-        self.record = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self.busy = False
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.busy = True
+        self.heard: list[str] = []
+        self.allowed: list[str] = []
+        self.readable: list[str] = []
         sys.addaudithook(self.hear)
+
+    def begin(self, command: str) -> None:
+        """Start to watch a call of a command."""
+        bases = self.folder.parent / "bases"
+        system = ["/proc", "/sys", "/dev/null", "/usr", "/etc/mime.types", sys.prefix, sys.base_prefix, ROOT / "src"]
+        texts = [self.folder / "outside", self.folder / "current", bases, "/etc/passwd", "/dev/zero"]
+        readable = [*system, bases / "data", *(texts if command in READS_DATA else [])]
+        allowed = [*(self.folder / name for name in ("run", "out", "tmp", "cache", "messages")), "/dev/null"]
+        self.allowed, self.readable = ([os.path.realpath(path) for path in paths] for paths in (allowed, readable))
+        self.heard = []
+        self.busy = command in SAMPLED and command not in ("train", "plan")
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Judge one event; what a library opens in C is not heard."""
@@ -149,8 +165,9 @@ class Watch:
                 writes = bool((flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
                 self.judge(event, path, self.allowed if writes else self.allowed + self.readable)
             elif event in WRITING:
+                below_directory = any(isinstance(argument, int) and argument >= 0 for argument in arguments[1:])
                 for path in arguments[:2]:
-                    if isinstance(path, str | bytes):
+                    if isinstance(path, str | bytes) and not below_directory:
                         self.judge(event, path, self.allowed)
             elif event == "ctypes.dlopen" and isinstance(arguments[0], str):
                 self.judge(event, arguments[0], self.readable)
@@ -166,36 +183,49 @@ class Watch:
             self.note(event, real)
 
     def note(self, event: str, what: Any) -> None:
-        """Write down an event."""
-        os.write(self.record, f"{event} {what}\n".encode("utf-8", "replace"))
+        """Note an event."""
+        self.heard.append(f"{event} {what}")
 
 
-def call(command: str, words: list[str], folder: Path, messages: Path) -> None:
-    """Be the program, in a forked process."""
-    out = os.open(messages, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for stream, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, out), (2, out)):
-        os.dup2(target, stream)
+def be_a_program(calls: list[tuple[str, list[str]]], folder: Path, results: Path) -> None:
+    """Call commands one after the other, in a forked process, and write down how each ended."""
     addresses = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + SPARE_ADDRESSES
     resource.setrlimit(resource.RLIMIT_AS, (addresses, addresses))
     os.chdir(folder / "current")
     os.environ.update(TMPDIR=str(folder / "tmp"), DRAGOMAN_CACHE=str(folder / "cache"))
     tempfile.tempdir = None
+    watch = Watch(folder)
+    record = os.open(results, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for command, words in calls:
+        watch.busy = True
+        make_copy(folder)
+        os.write(record, f"{json.dumps({'command': command, 'began': time.monotonic()})}\n".encode())
+        started, processor = time.monotonic(), time.process_time()
+        watch.begin(command)
+        code = call(command, words, folder / "messages")
+        watch.busy = True
+        seconds = time.monotonic() - started
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        found = judge_output(code, folder, watch.heard) + (["memory"] if used > MEMORY else [])
+        row = {"command": command, "found": found, "processor": time.process_time() - processor, "memory": used}
+        os.write(record, f"{json.dumps(row | {'seconds': seconds, 'code': code})}\n".encode())
+    os._exit(0)
+
+
+def call(command: str, words: list[str], messages: Path) -> int:
+    """Run the program and return its exit code; its output goes to a file."""
+    import dragoman.cli.main
+
+    out = os.open(messages, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, out), (2, out)):
+        os.dup2(target, stream)
+        os.close(target) if stream != 1 else None
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
+    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="surrogateescape")
+    sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), errors="backslashreplace", write_through=True)
+    sys.argv = ["dragoman", command, *words]
     code = 1
     try:
-        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="surrogateescape")
-        sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), errors="backslashreplace", write_through=True)
-        sys.__stdout__ = sys.stdout
-        system = ["/proc", "/sys", "/dev/null", "/usr", "/etc/mime.types", sys.prefix, sys.base_prefix]
-        readable = [*map(Path, system), ROOT / "src", folder.parent / "bases" / "data"]
-        if command in READS_DATA:
-            readable += [folder / "outside", folder / "current", folder.parent / "bases"]
-            readable += [Path("/etc/passwd"), Path("/dev/zero")]
-        allowed = [folder / name for name in ("run", "out", "tmp", "cache")] + [Path("/dev/null")]
-        if command not in SAMPLED or command in ("train", "plan"):
-            Watch(allowed, readable, folder / "heard")
-        sys.argv = ["dragoman", command, *words]
-        import dragoman.cli.main
-
         dragoman.cli.main.main()
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
@@ -203,111 +233,150 @@ def call(command: str, words: list[str], folder: Path, messages: Path) -> None:
         traceback.print_exc()
     with contextlib.suppress(BaseException):
         sys.stdout.flush()
-    os._exit(code)
+    return code
+
+
+def judge_output(code: int, folder: Path, heard: list[str]) -> list[str]:
+    """Return what went wrong in a call that has ended."""
+    text = (folder / "messages").read_text(encoding="utf-8", errors="replace")
+    found = []
+    if "Traceback (most recent call last)" in text or "panicked at" in text or code == 1:
+        found.append(f"traceback: {text[-1500:]}")
+    if heard:
+        found.append(f"outside: {heard[:3]}"[:500])
+    changed = set(snapshot(folder / "outside")) ^ SECRET | set(snapshot(folder / "current"))
+    if changed:
+        found.append(f"written: {changed}"[:200])
+    return found
 
 
 def snapshot(folder: Path) -> list[tuple[str, bytes]]:
     """Return what is in a directory."""
-    return sorted((str(path), path.read_bytes() if path.is_file() else b"") for path in folder.rglob("*"))
+    return sorted((path.name, path.read_bytes() if path.is_file() else b"") for path in folder.rglob("*"))
 
 
-def run_once(command: str, words: list[str], folder: Path, messages: Path) -> tuple[int, float, float, int]:
-    """Call a command; return its exit code, seconds, seconds of the processor and bytes of memory."""
-    started, stopped = time.monotonic(), False
-    process = os.fork()
+def make_copy(folder: Path) -> None:
+    """Bring the hostile run back to what it was, and empty the other directories."""
+    for name in ("out", "current"):
+        for path in (folder / name).iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if listing(folder / "run") != listing(folder / "original"):
+        shutil.rmtree(folder / "run", ignore_errors=True)
+        os.system(f"cp -a --sparse=always {folder}/original {folder}/run")
+
+
+def listing(folder: Path) -> list[tuple[str, int, int]]:
+    """Return names, sizes and times of what is in a directory."""
+    found = [(path, path.lstat()) for path in folder.rglob("*")]
+    return sorted((str(path.relative_to(folder)), status.st_size, status.st_mtime_ns) for path, status in found)
+
+
+def run_calls(calls: list[tuple[str, list[str]]], folder: Path) -> list[dict[str, Any]]:
+    """Call commands in a forked process, and in another one those after a call that ended or hung the process."""
+    rows: list[dict[str, Any]] = []
+    while len(rows) < len(calls):
+        command = calls[len(rows)][0]
+        batch = calls[len(rows) : len(rows) + 1] if command in SAMPLED else [
+            call for call in calls[len(rows) :] if call[0] not in SAMPLED
+        ]  # fmt: skip
+        ended = run_process(batch, folder)
+        rows += ended
+    return rows
+
+
+def run_process(calls: list[tuple[str, list[str]]], folder: Path) -> list[dict[str, Any]]:
+    """Call commands in one forked process; return how those ended that did, and the one that it ended with."""
+    results = folder / "results"
+    results.unlink(missing_ok=True)
+    process, stopped = os.fork(), 0.0
     if process == 0:
         with contextlib.suppress(OSError):
             os.setpgid(0, 0)
-        call(command, words, folder, messages)
+        try:
+            be_a_program(calls, folder, results)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
     while True:
         ended, status, used = os.wait4(process, os.WNOHANG)
-        seconds = time.monotonic() - started
+        lines = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
         if ended:
             break
-        if command in STOP_AFTER and seconds > STOP_AFTER[command] and not stopped:
-            stopped, started = True, time.monotonic()  # it has five seconds from here on
+        now, last = time.monotonic(), lines[-1] if lines else {}
+        began = last.get("began", now)
+        if calls[0][0] in STOP_AFTER and not stopped and now - began > STOP_AFTER[calls[0][0]]:
+            stopped = now
             os.kill(process, signal.SIGTERM)
-        elif seconds > KILL_SECONDS:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process, signal.SIGKILL)
-            os.kill(process, signal.SIGKILL)
+        elif now - max(began, stopped) > KILL_SECONDS:
+            end_group(process)
             _, status, used = os.wait4(process, 0)
             break
-        time.sleep(0.002)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process, signal.SIGKILL)  # what it may have left running
+        time.sleep(0.005)
+    end_group(process)
+    rows = [line for line in lines if "began" not in line]
     code = os.waitstatus_to_exitcode(status)
-    if stopped and code == -signal.SIGTERM:
-        code = 0
-    return code, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss << 10
+    if len(rows) < len(calls):
+        found = [f"abort: signal {-code}"] if code != -signal.SIGKILL else ["hang"]
+        if stopped and code == -signal.SIGTERM:
+            found = []
+        command = calls[len(rows)][0]
+        seconds = used.ru_utime + used.ru_stime
+        rows.append({"command": command, "found": found, "processor": seconds, "memory": used.ru_maxrss << 10})
+    for row in rows:
+        if row.get("seconds", 0) > SECONDS and row["command"] not in STOP_AFTER:
+            row["found"].append("hang")
+    return rows
 
 
-def find_failures(
-    command: str, folder: Path, words: list[str], before: list[tuple[str, bytes]]
-) -> tuple[list[str], float, int]:
-    """Call a command on a hostile run; return what went wrong, the processor's seconds and the memory."""
-    messages = folder / "messages"
-    (folder / "heard").unlink(missing_ok=True)
-    for _ in range(3):  # the machine may be busy with something else
-        code, seconds, processor, memory = run_once(command, words, folder, messages)
-        if seconds <= SECONDS:
-            break
-    text = messages.read_text(encoding="utf-8", errors="replace") if messages.exists() else ""
-    heard = (folder / "heard").read_text().splitlines() if (folder / "heard").exists() else []
-    found = []
-    if "Traceback (most recent call last)" in text or "panicked at" in text or code == 1:
-        found.append("traceback")
-    if seconds > SECONDS:
-        found.append("hang")
-    elif code < 0:
-        found.append("abort")
-    if memory > MEMORY:
-        found.append("memory")
-    if heard:
-        found.append("outside")
-    changed = set(snapshot(folder / "outside")) ^ set(before) | set(snapshot(folder / "current"))
-    if changed:
-        found.append(f"written: {changed}"[:200])
-    return found, processor, memory
+def end_group(process: int) -> None:
+    """End a process that this one has started, and all that it has started itself."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
 
 
 def test_case(number: int, seed: int, bases: list[Path], folder: Path) -> list[dict[str, Any]]:
-    """Make one hostile run and call all commands on it."""
+    """Make one hostile run and call all commands on it; calls that took too long are repeated alone."""
     random = Random(f"{seed} {number}")
-    base, results = random.choice(bases), []
+    base = random.choice(bases)
     shutil.rmtree(folder, ignore_errors=True)
-    for name in ("outside", "out", "tmp", "cache", "current"):
+    for name in ("outside", "out", "tmp", "cache", "current", "run"):
         (folder / name).mkdir(parents=True)
     (folder / "outside" / "secret").write_text("a secret\n")
     shutil.copytree(base, folder / "original")
     changes = make_hostile(folder / "original", random)
-    before = snapshot(folder / "outside")
-    for command in commands_with_a_run():
-        if number % SAMPLED.get(command, 1):
-            continue
-        shutil.rmtree(folder / "run", ignore_errors=True)
-        for name in ("out", "current"):
-            shutil.rmtree(folder / name)
-            (folder / name).mkdir()
-        os.system(f"cp -a --sparse=always {folder}/original {folder}/run")
-        data = folder.parent / "bases" / "data"
-        names = {"run": folder / "run", "out": folder / "out", "source": data / "source", "target": data / "target"}
-        words = [word.format(**names) for word in arguments_of(command)]
-        found, processor, memory = find_failures(command, folder, words, before)
-        results.append({"command": command, "found": found, "processor": processor, "memory": memory})
-        if found:
-            text = (folder / "messages").read_text(encoding="utf-8", errors="replace")
-            heard = (folder / "heard").read_text() if (folder / "heard").exists() else ""
-            print(f"case {number} ({base.name}; {', '.join(changes)}) {command}: {', '.join(found)}\n"
-                  f"{heard[:300]}{text[-1200:]!s}\n", flush=True)  # fmt: skip
-    return results
+    data = folder.parent / "bases" / "data"
+    names = {
+        "run": folder / "run", "out": folder / "out", "text": f"{data}/source:{data}/target",
+        "source": data / "few.source", "target": data / "few.target",
+    }  # fmt: skip
+    commands = sorted(commands_with_a_run(), key=SAMPLED.__contains__)
+    calls = [
+        (command, [word.format(**names) for word in arguments_of(command)])
+        for command in commands
+        if number % SAMPLED.get(command, 1) == 0
+    ]
+    rows = run_calls(calls, folder)
+    for index, row in enumerate(rows):
+        for _ in range(2):
+            if "hang" in rows[index]["found"]:  # the machine may have been busy with something else
+                rows[index] = run_process([calls[index]], folder)[0]
+        if rows[index]["found"]:
+            print(f"case {number} ({base.name}; {', '.join(changes)}) {row['command']}:", flush=True)
+            print("\n".join(map(str, rows[index]["found"])), "\n", flush=True)
+    return rows
 
 
 def work(share: range, seed: int, bases: list[Path], folder: Path, record: Path) -> None:
     """Test a share of the cases, one after the other."""
     with record.open("w") as file:
         for number in share:
-            for result in test_case(number, seed, bases, folder):
+            try:
+                results = test_case(number, seed, bases, folder)
+            except Exception:
+                print(f"case {number} could not be made")
+                traceback.print_exc()
+                continue
+            for result in results:
                 print(json.dumps({"case": number, **result}), file=file, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -415,8 +415,8 @@ def _upgrade_data_table(table: Mapping[str, Any]) -> dict[str, Any]:
     # Version 0.1 wrote several files as labelled = ["label=file", …].
     table = dict(table)
     for part in ("", "valid_"):
-        entries = [str(entry).partition("=") for entry in table.pop(f"{part}labelled", ())]
-        if entries:
+        if isinstance(table.get(f"{part}labelled"), list):  # anything else is refused later
+            entries = [str(entry).partition("=") for entry in table.pop(f"{part}labelled")]
             table[f"{part}corpora"] = [{"label": label, "file": file} for label, _, file in entries]
     return table
 

@@ -3,6 +3,7 @@
 A mutation is a function of a run directory and a random generator, which Hypothesis or a seed provides.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ from typing import Any
 
 Mutation = Callable[[Path, Random], None]
 
+MAX_BYTES = 8 << 20  # of a file that is changed once more
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 NUMBERS = [0, 1, -1, 2, 7, 255, 65535, 65536, 10**6, 10**9, 2**31, 2**63, -(2**63), 10**18]
 TEXTS = [
@@ -56,7 +58,11 @@ class Bomb:
 
 def files_of(run: Path) -> list[Path]:
     """Return the regular files of a run, those that are always read most often."""
-    found = [path for path in sorted(run.rglob("*")) if path.is_file() and not path.is_symlink()]
+    found = [
+        path
+        for path in sorted(run.rglob("*"))
+        if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_BYTES
+    ]
     return found + 3 * [path for path in found if path.name in FILES]
 
 
@@ -77,7 +83,7 @@ def renew_manifest(path: Path) -> None:
             data = (manifest.parent / name).read_bytes()
             content["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         manifest.write_bytes((json.dumps(content, ensure_ascii=False) + "\n").encode())
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return
 
 
@@ -219,7 +225,7 @@ def change_json(run: Path, random: Random) -> None:
     index = random.randrange(len(lines))
     try:
         tree = json.loads(lines[index])
-    except ValueError:
+    except (ValueError, RecursionError):
         tree = {"step": 1, "event": "validation"}
     for _ in range(random.choice([1, 1, 3])):
         tree = change_tree(tree, random)
@@ -230,7 +236,7 @@ def change_json(run: Path, random: Random) -> None:
 def change_recipe(run: Path, random: Random) -> None:
     """Change settings of the recipe."""
     path = run / "recipe.toml"
-    if not path.is_file() or path.is_symlink():
+    if not path.is_file() or path.is_symlink() or path.stat().st_size > MAX_BYTES:
         return
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     settings = [index for index, line in enumerate(lines) if " = " in line]
@@ -259,12 +265,16 @@ def change_weights(run: Path, random: Random) -> None:
         return
     try:
         header, data = read_tensors(path)
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
+        return
+    if not isinstance(header, dict) or not all(isinstance(entry, dict) for entry in header.values()):
         return
     names = [name for name in header if name != "__metadata__"]
     action = random.randrange(9)
     if action < 3 and "__metadata__" in header and "dragoman" in header["__metadata__"]:
-        facts = json.loads(header["__metadata__"]["dragoman"])
+        facts = {"format": "dragoman-1", "longest_source": "7"}
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
+            facts = dict(json.loads(header["__metadata__"]["dragoman"]))
         name = random.choice([*facts, "longest_source", "paragraph_share", "steps", "format"])
         facts[name] = random.choice(
             [odd_value(random), "1", "9" * 5000, "-1", "NaN", "١٢", "1e9", "0.5", "2", "100000"]
