@@ -58,7 +58,7 @@ def test_the_work_of_a_disconnected_client_is_dropped(server):
             own.shutdown(socket.SHUT_RDWR)
             own.close()
         until(lambda: server.metric("waiting ") == 0)
-        assert server.metric("waiting_characters") == 0
+        assert server.metric("waiting_work") == 0
         decoded = server.metric("decoded_total")
     until(lambda: server.metric("abandoned_total") == abandoned + 20)
     server.post("/v1/translate", body, content_type="application/json")  # takes turns with whatever else is to be done
@@ -99,7 +99,7 @@ def test_a_short_text_does_not_wait_for_a_huge_one(run, kind):
     registry, scheduler, channel = ModelRegistry("cpu"), BatchScheduler(threads=1), AnswerLog()
     registry.load_all([str(run)], {"toy": ("en", "de")})
     registry.models["toy"].translator.max_length = 200  # so that long sentences stay whole
-    worker = DecodingWorker(channel, registry, scheduler, {})
+    worker = DecodingWorker(channel, registry, scheduler, Limits(request_work=10**9))
     request = {"operation": "translate", "model": "toy"}
     huge = {"id": 1, "texts": HUGE[kind], "beam": 4, **request}
     worker.handle_messages([huge, {"id": 2, "texts": ["a b c"], **request}])
@@ -132,9 +132,9 @@ def test_more_text_than_can_be_done_in_time_is_refused():
             pytest.fail("2,000 of each, one after the other, are not done in half of the deadline")
         assert refused.value.retry_after == 4
         with admission.reserve(10):
-            assert admission.characters == 4010  # it does not wait for the rest of the long one
+            assert admission.work == 4010  # it does not wait for the rest of the long one
     with admission.reserve(100_000):
-        assert admission.characters == 100_000  # whoever is alone is let in
+        assert admission.work == 100_000  # whoever is alone is let in
 
 
 @pytest.mark.parametrize(

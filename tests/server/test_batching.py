@@ -91,15 +91,16 @@ def test_while_short_sentences_wait_only_one_thread_decodes_long_ones():
 def test_a_thread_with_long_sentences_takes_short_ones_if_no_other_thread_does():
     scheduler, _ = scheduler_of(threads=1)
     scheduler.submit(job(1, MAX_SHORT_TOKENS + 1))
-    assert scheduler.next_batch().lane == "long"
-    assert scheduler.next_short_batch() is None
+    long = scheduler.next_batch()
+    assert long.lane == "long"
+    assert scheduler.next_brief_batch(long) is None
     scheduler.submit(job(2, 5))
-    passing = scheduler.next_short_batch()
+    passing = scheduler.next_brief_batch(long)
     assert passing.lane == "short"
     scheduler.submit(job(3, 5))
-    assert scheduler.next_short_batch() is None, "somebody is with short ones"
-    scheduler.finish_batch(passing)
-    assert taken(scheduler.next_short_batch()) == [(3, 0)]
+    assert scheduler.next_brief_batch(long) is None, "somebody is with short ones"
+    scheduler.charge(long, 1.0)
+    assert taken(scheduler.next_brief_batch(long)) == [(3, 0)], "they have used less"
 
 
 def test_one_inspection_runs_at_a_time():
@@ -109,9 +110,10 @@ def test_one_inspection_runs_at_a_time():
     scheduler.submit(job(2, 5))
     first = scheduler.next_batch()
     assert [first.lane, scheduler.next_batch().lane] == ["inspect", "short"]
-    assert scheduler.next_lane() is None
+    scheduler.submit(job(3, 5))
+    assert scheduler.next_batch().lane == "short"
     scheduler.finish_batch(first)
-    assert scheduler.next_lane() == "inspect"
+    assert scheduler.next_batch().lane == "inspect"
 
 
 def test_a_cancelled_request_is_neither_decoded_nor_answered():

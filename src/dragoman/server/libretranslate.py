@@ -218,16 +218,15 @@ async def translate(service: TranslationService, request: LibreTranslateRequest)
     """Answer `POST /translate`."""
     texts = [request.q] if isinstance(request.q, str) else request.q
     service.check_lengths(texts)
+    service.check_numbers(q=len(texts), alternatives=request.alternatives)
     detected = await _detect_language(service, texts[0]) if request.source == "auto" else None
     model = _find_model(service, detected["language"] if detected else request.source, request.target)
-    split = partial(split_for, model)
-    segmented: list[SegmentedHtml | SegmentedText] = [
-        split_html(text, split) if request.format == "html" else split(text) for text in texts
-    ]
-    sentences = [sentence for text in segmented for sentence in text.sentences]
     count = request.alternatives + 1
-    results = iter(await service.run_operation("translate", model, sentences, n_best=count) if sentences else [])
-    ranked = [_distinct_translations(text, [next(results) for _ in text.sentences], count) for text in segmented]
+    split: Callable[[str], SegmentedHtml | SegmentedText] = partial(split_for, model)
+    if request.format == "html":
+        split = partial(split_html, split=partial(split_for, model))
+    merge = partial(_distinct_translations, count=count)
+    ranked = await service.translate_split(model, texts, split, merge, n_best=count)
     best, others = [row[0] for row in ranked], [row[1:] for row in ranked]
     is_list = not isinstance(request.q, str)
     response: dict[str, Any] = {"translatedText": best if is_list else best[0]}

@@ -16,8 +16,9 @@ class Limits:
     text_characters: int = 5000  # of one text
     texts: int = 32  # per request
     beam: int = 8  # also of n_best
+    request_work: int = 250_000  # tokens times beam width, and details
     queued_requests: int = 64  # admitted and not yet answered
-    queued_characters: int = 320_000  # in all of them together
+    queued_work: int = 2_000_000  # in all of them together
     requests_per_client: int = 8  # queued, from one address
     connections: int = 2048
     header_seconds: float = 5.0
@@ -26,6 +27,9 @@ class Limits:
     write_seconds: float = 10.0  # for a client to read what was written to it
     deadline_seconds: float = 30.0  # from the complete request to the complete response
     attention_tokens: int = 120  # of a source or target whose attention is shown
+    recipe_beam: int = 32  # [decoding] beam of a recipe
+    recipe_extra_length: int = 500  # [decoding] extra_length of a recipe
+    recipe_batch_tokens: int = 16_384  # [decoding] batch_tokens of a recipe
 
     def with_changes(self, changes: Iterable[str]) -> "Limits":
         """Return the limits with changes such as "queued_requests=128"."""

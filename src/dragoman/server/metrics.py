@@ -65,7 +65,7 @@ _HELP = {
     "restarts": "Restarts of the worker after it exited unexpectedly.",
     "reloads": "Reloads of models whose weights changed.",
     "waiting": "Requests admitted and not yet answered.",
-    "waiting_characters": "Characters of text in requests admitted and not yet answered.",
+    "waiting_work": "Units of work (tokens times beam width) in requests admitted and not yet answered, at most.",
     "connections": "Open connections.",
     "worker_ready": "1 if the worker can translate.",
     "memory_bytes": "Resident memory of the HTTP server.",

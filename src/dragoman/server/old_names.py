@@ -7,7 +7,7 @@ DEPRECATED_AT = "@1794960000"  # value of the header `Deprecation` (RFC 9745): t
 OLD_LIMITS = {  # of `/v1/info` and `--limit`
     "answer_bytes": "response_bytes",
     "waiting": "queued_requests",
-    "waiting_characters": "queued_characters",
+    "waiting_characters": "queued_work",  # in units of work instead of characters
     "per_client": "requests_per_client",
     "look_pieces": "attention_tokens",
 }

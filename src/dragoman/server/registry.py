@@ -3,6 +3,7 @@
 Runs in the worker. A replaced model stays alive while something is decoded with it.
 """
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -19,11 +20,14 @@ from dragoman.model_config import AttentionKind
 from dragoman.recipe import DecodingConfig, DecodingPrecision
 from dragoman.run import Run
 from dragoman.server.languages import guess_languages
+from dragoman.server.limits import Limits
 from dragoman.tasks.inspection import attention_sizes
 from dragoman.tasks.sequence_model import SequenceModel, load
 
+logger = logging.getLogger("dragoman.server")
 _WeightsStamp = tuple[str, int, int, int]  # of the weights file: name, inode, size, modification time
 _NO_WEIGHTS: _WeightsStamp = ("", 0, 0, 0)
+_LIMITED_SETTINGS = ("beam", "extra_length", "batch_tokens")  # of [decoding]
 _MAX_CHECKPOINT_MODELS = 3  # models of saved checkpoints that are kept in memory
 
 
@@ -96,7 +100,7 @@ class ServedModel:
             },
             "parameters": sum(parameter.numel() for parameter in self.translator.model.parameters()),
             "vocabulary": [len(self.translator.source_tokenizer), len(self.translator.target_tokenizer)],
-            "beam": recipe.decoding.beam,
+            "beam": recipe.decoding.beam,  # at most the server's limit
             "precision": self.decoding_config(None, 1).precision,
             "max_length": self.translator.max_length,
             "weights": self.stamp[0],
@@ -106,8 +110,8 @@ class ServedModel:
 class ModelRegistry:
     """The served models by name; the first is the default."""
 
-    def __init__(self, device: str, precision: DecodingPrecision | None = None) -> None:
-        self.device, self.precision = device, precision
+    def __init__(self, device: str, precision: DecodingPrecision | None = None, limits: Limits | None = None) -> None:
+        self.device, self.precision, self.limits = device, precision, limits or Limits()
         self.models: dict[str, ServedModel] = {}
         self.checkpoint_models: dict[tuple[str, int], ServedModel] = {}
         self.checkpoint_lock = threading.Lock()
@@ -137,7 +141,7 @@ class ModelRegistry:
     def load_run(self, run: Path, languages: dict[str, tuple[str, str]]) -> ServedModel:
         """Load one run."""
         stamp = _newest_weights(run)
-        translator = load(run, device=self.device)
+        translator = self._load(run)
         source = target = ""  # of a model that does not translate
         if translator.task.has_language_pair:
             source, target = languages.get(translator.name) or guess_languages(translator.recipe.data, run.name)
@@ -148,13 +152,31 @@ class ModelRegistry:
         served.decoding_config(None, 1)  # raises if the precision is not supported
         return served
 
+    def _load(self, run: Path, checkpoint: int | None = None) -> SequenceModel:
+        """Load a model; settings of its recipe that exceed the limits of the server are lowered."""
+        translator = load(run, device=self.device, checkpoint=checkpoint)
+        decoding = translator.recipe.decoding
+        lowered = {
+            name: getattr(self.limits, f"recipe_{name}")
+            for name in _LIMITED_SETTINGS
+            if getattr(decoding, name) > getattr(self.limits, f"recipe_{name}")
+        }
+        for name, limit in lowered.items():
+            logger.warning(
+                "%s: [decoding] %s = %d exceeds what the server accepts; %d is used. --limit recipe_%s=… changes it.",
+                run, name, getattr(decoding, name), limit, name,
+            )  # fmt: skip
+        if lowered:
+            translator.recipe = translator.recipe.model_copy(update={"decoding": decoding.model_copy(update=lowered)})
+        return translator
+
     def reload_changed(self, on_change: Callable[[ServedModel], None]) -> None:
         """Reload models whose weights have changed; requests that are being decoded finish with the old ones."""
         for name, model in list(self.models.items()):
             stamp = _newest_weights(model.run, model.stamp)
             if stamp in (model.stamp, _NO_WEIGHTS):
                 continue
-            translator = load(model.run, device=self.device)
+            translator = self._load(model.run)
             fresh = replace(model, translator=translator, stamp=stamp, _configs={})
             fresh.warm_up()
             self.models[name] = fresh
@@ -167,7 +189,7 @@ class ModelRegistry:
         with self.checkpoint_lock:
             if (name, checkpoint) not in self.checkpoint_models:
                 current = self.models[name]
-                saved = load(current.run, device=self.device, checkpoint=checkpoint)
+                saved = self._load(current.run, checkpoint)
                 stamp = (f"checkpoints/{checkpoint:09d}", 0, 0, 0)
                 self.checkpoint_models[name, checkpoint] = replace(current, translator=saved, stamp=stamp, _configs={})
                 for old in list(self.checkpoint_models)[:-_MAX_CHECKPOINT_MODELS]:

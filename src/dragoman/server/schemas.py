@@ -61,6 +61,9 @@ class TranslateRequest(StrictRequest):
     n_best: _RequestBeam = Field(1, description="number of translations per text, best first")
     prefix: _RequestText = Field("", description="text that the translation must begin with; only for a single text")
     details: bool = Field(False, description="also return tokens, words and word alignment")
+    details_of: Literal["best", "all"] = Field(
+        "best", description="which translations of a text have details: the best, or all of n_best"
+    )
     pictures: bool = Field(False, description="also return drawings of the outputs, for models whose output is a tree")
     split: bool = Field(True, description="split the text into sentences; otherwise into lines only")
     stream: bool = Field(False, description="stream the translation of a single text as server-sent events")

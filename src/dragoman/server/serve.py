@@ -117,7 +117,7 @@ async def serve(
     guard.on_deadline = worker.schedule_hang_check
     guard.metrics.gauges |= {
         "waiting": lambda: guard.admission.requests,
-        "waiting_characters": lambda: guard.admission.characters,
+        "waiting_work": lambda: guard.admission.work,
         "connections": lambda: len(guard.connections),
         "worker_ready": lambda: float(worker.is_ready),
         "memory_bytes": resident_memory_bytes,

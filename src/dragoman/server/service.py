@@ -1,9 +1,11 @@
 """What the routes do: choose a model, split texts, send requests to the worker, join the results."""
 
 import asyncio
+import ipaddress
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
@@ -15,13 +17,32 @@ from dragoman.server.metrics import ServerMetrics
 from dragoman.server.old_names import add_old_names
 from dragoman.server.problems import Problem
 from dragoman.server.schemas import AttentionRequest, TranslateRequest
-from dragoman.server.worker_client import WorkerClient
+from dragoman.server.work import (
+    TooMuchWork,
+    check_work,
+    generation_work,
+    least_search_work,
+    most_search_work,
+    search_work,
+)
+from dragoman.server.worker_client import WorkerClient, current_client
 from dragoman.text.languages import language_name
 from dragoman.text.sentences import SegmentedText, split_sentences
 
 _Ranked = list[dict[str, Any]]  # translations of one text, best first
+_Part = TypeVar("_Part")
+_Merged = TypeVar("_Merged")
+
+
+class _HasSentences(Protocol):
+    @property
+    def sentences(self) -> tuple[str, ...]: ...
+
+
+_Split = TypeVar("_Split", bound=_HasSentences)
 _HEALTH_TIMEOUT_SECONDS = 5.0
 _PROBE_TEXT = "1"
+_SEARCH_FIELDS = ("beam", "n_best", "details", "details_of", "pictures", "split")
 _SAMPLING_FIELDS = ("length", "temperature", "top_k", "top_p", "seed", "stop")
 
 
@@ -32,6 +53,7 @@ class TranslationService:
         self.worker, self.admission, self.limits, self.metrics = worker, admission, limits, metrics
         self.is_draining = False
         self._health_probe: asyncio.Task[bool] | None = None
+        self._large_request = asyncio.Lock()  # held while one request with several texts is split or merged
 
     @property
     def is_ready(self) -> bool:
@@ -65,10 +87,10 @@ class TranslationService:
             translations = await self.run_operation("generate", model, texts, **options)
         elif request.prefix:
             options = {"prefix": request.prefix, **_search_options(request)}
-            translations = await self.run_operation("translate_with_prefix", model, texts, **options)
+            translations = await self.run_operation("translate", model, texts, **options)
         else:
-            segmented = [split_for(model, text, split=request.split) for text in texts]
-            translations = await self._translate_segmented(model, segmented, **_search_options(request))
+            split = partial(split_for, model, split=request.split)
+            translations = await self.translate_split(model, texts, split, _merge_ranked, **_search_options(request))
         return {"translations": translations, "model": model["name"]}
 
     async def stream(self, request: TranslateRequest) -> AsyncIterator[dict[str, Any]]:
@@ -82,7 +104,9 @@ class TranslationService:
             options = _search_options(request)
         parts = [""] * len(segmented.sentences)
         results: list[_Ranked] = []
-        with self.admission.reserve(len(text)):
+        self.check_lengths([text])
+        self._check_least_work(operation, model, segmented.sentences, options)
+        with self.admission.reserve(self._most_work(operation, model, [text], options)):
             fields = {"model": model["name"], "texts": segmented.sentences, **options}
             async for message in self.worker.stream(operation, **fields):
                 if "result" in message:
@@ -96,7 +120,9 @@ class TranslationService:
     async def inspect_translation(self, request: AttentionRequest) -> dict[str, Any]:
         """Answer `/v1/attention`."""
         model = self.find_model(request.model)
-        with self.admission.reserve(len(request.text)):
+        self.check_lengths([request.text, request.target or "", request.prefix])
+        self.check_numbers(beam=request.beam)
+        with self.admission.reserve(self._inspection_work(model, request)):
             fields = request.model_dump(exclude={"model", "without"})
             document: dict[str, Any] = await self.worker.request("inspect", model=model["name"], **fields)
         return add_old_names(document)
@@ -150,13 +176,75 @@ class TranslationService:
     ) -> list[_Ranked]:
         """Send texts to the worker and return the translations of each; refuse them if there is too much work."""
         self.check_lengths(texts)
-        characters = sum(map(len, texts))
-        with self.admission.reserve(characters):
-            fields = {"model": model["name"], "texts": list(texts), **options}
-            translations: list[_Ranked] = await self.worker.request(operation, **fields)
+        self._check_least_work(operation, model, texts, options)
+        with self.admission.reserve(self._most_work(operation, model, texts, options)):
+            return await self._ask_worker(operation, model, texts, options)
+
+    async def translate_split(
+        self,
+        model: dict[str, Any],
+        texts: Sequence[str],
+        split: Callable[[str], _Split],
+        merge: Callable[[_Split, Sequence[_Ranked]], _Merged],
+        /,  # `split` is also an option
+        **options: Any,
+    ) -> list[_Merged]:
+        """Split texts, translate the sentences of all of them in one request to the worker, and merge those of each."""
+        self.check_lengths(texts)
+        with self.admission.reserve(self._most_work("translate", model, texts, options)):
+            parts = await self._for_each(split, texts)
+            sentences = [sentence for part in parts for sentence in part.sentences]
+            self._check_least_work("translate", model, sentences, options)
+            results = iter(await self._ask_worker("translate", model, sentences, options) if sentences else [])
+            rows = [(part, [next(results) for _ in part.sentences]) for part in parts]
+            return await self._for_each(lambda row: merge(*row), rows)
+
+    async def _ask_worker(
+        self, operation: str, model: dict[str, Any], texts: Sequence[str], options: Mapping[str, Any]
+    ) -> list[_Ranked]:
+        fields = {"model": model["name"], "texts": list(texts), **options}
+        translations: list[_Ranked] = await self.worker.request(operation, **fields)
         self.metrics.sentences += len(texts)
-        self.metrics.characters += characters
+        self.metrics.characters += sum(map(len, texts))
         return translations
+
+    async def _for_each(self, function: Callable[[_Part], _Merged], items: Sequence[_Part]) -> list[_Merged]:
+        """Return function(item) for each item. Of several items one request at a time, and others come in between."""
+        if len(items) == 1:
+            return [function(items[0])]
+        results = []
+        async with self._large_request:
+            for item in items:
+                results.append(function(item))
+                await asyncio.sleep(0)
+        return results
+
+    def _check_least_work(
+        self, operation: str, model: dict[str, Any], texts: Sequence[str], options: Mapping[str, Any]
+    ) -> None:
+        """Refuse what needs too much work at the very least; the worker counts the tokens."""
+        if operation == "generate":
+            work = generation_work(options, len(texts))
+        else:
+            work = least_search_work(texts, _beam_of(model, options), options)
+        try:
+            check_work(work, self.limits.request_work)
+        except TooMuchWork as error:
+            raise Problem(422, "too_much_work", str(error)) from None
+
+    def _most_work(
+        self, operation: str, model: dict[str, Any], texts: Sequence[str], options: Mapping[str, Any]
+    ) -> int:
+        """Return the work that the texts of a request need at most."""
+        if operation == "generate":
+            work = generation_work(options, len(texts), sum(map(len, texts)))
+        else:
+            work = most_search_work(texts, _beam_of(model, options), options)
+        return min(work, self.limits.request_work)
+
+    def _inspection_work(self, model: dict[str, Any], request: AttentionRequest) -> int:
+        work = most_search_work([request.text], request.beam or model["beam"], {"details": True})
+        return min(work, search_work([self.limits.attention_tokens], self.limits.beam, 1))
 
     def check_lengths(self, texts: Sequence[str]) -> None:
         """Refuse texts longer than this server's limit, which may be lower than that of the schema."""
@@ -164,24 +252,24 @@ class TranslationService:
         if any(len(text) > limit for text in texts):
             raise Problem(422, "invalid", f"A text may have at most {limit} characters.", field="text")
 
+    def check_numbers(self, **numbers: int | None) -> None:
+        """Refuse more texts, hypotheses or alternatives than this server's limits, which may be lower, too."""
+        for field, number in numbers.items():
+            limit = self.limits.texts if field in ("texts", "q") else self.limits.beam - (field == "alternatives")
+            if (number or 0) > limit:
+                raise Problem(422, "invalid", f"{field}: this server accepts at most {limit}.", field=field)
+
     def _texts_and_model(self, request: TranslateRequest) -> tuple[list[str], dict[str, Any]]:
         if (request.text is None) == (request.texts is None):
             raise Problem(422, "invalid", "Give either text or texts.", field="text")
         if request.texts is not None and (request.prefix or request.stream):
             raise Problem(422, "invalid", "prefix and stream need a single text.", field="texts")
+        self.check_numbers(texts=len(request.texts or ()), beam=request.beam, n_best=request.n_best)
         if request.beam is not None and request.beam < request.n_best:
             raise Problem(422, "invalid", "beam must be at least n_best.", field="beam")
         model = self.find_model(request.model, request.source, request.target)
         _check_supported(request, model)
         return request.texts if request.texts is not None else [request.text or ""], model
-
-    async def _translate_segmented(
-        self, model: dict[str, Any], texts: Sequence[SegmentedText], **options: Any
-    ) -> list[_Ranked]:
-        """Translate the sentences of all texts in one request to the worker."""
-        sentences = [sentence for text in texts for sentence in text.sentences]
-        results = iter(await self.run_operation("translate", model, sentences, **options) if sentences else [])
-        return [_merge_ranked(text, [next(results) for _ in text.sentences]) for text in texts]
 
     async def _run_health_probe(self) -> bool:
         try:
@@ -199,15 +287,31 @@ def split_for(model: Mapping[str, Any], text: str, *, split: bool = True) -> Seg
 
 
 async def _get_service(request: Request) -> TranslationService:
+    """Return the service; note whose share of the worker's time the request uses."""
+    address = getattr(request.state, "client", None) or (request.client.host if request.client else "")
+    current_client.set(_client_key(address))
     service: TranslationService = request.app.state.service
     return service
+
+
+def _client_key(address: str) -> str:
+    """Return what stands for a client: its address, or its network of IPv6, of which it has all addresses."""
+    try:
+        version = ipaddress.ip_address(address).version
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network(f"{address}/64", strict=False)) if version == 6 else address
 
 
 Service = Annotated[TranslationService, Depends(_get_service)]  # a parameter of the routes
 
 
+def _beam_of(model: Mapping[str, Any], options: Mapping[str, Any]) -> int:
+    return int(max(options.get("beam") or model["beam"], options.get("n_best", 1)))
+
+
 def _search_options(request: TranslateRequest) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in ("beam", "n_best", "details", "pictures", "split")}
+    return {name: getattr(request, name) for name in _SEARCH_FIELDS}
 
 
 def _sampling_options(request: TranslateRequest) -> dict[str, Any]:
@@ -246,7 +350,7 @@ def _merge_sentences(text: SegmentedText, sentences: _Ranked) -> dict[str, Any]:
     }
     if sentences and "pictures" in sentences[0]:
         merged["pictures"] = [picture for sentence in sentences for picture in sentence["pictures"]]
-    if sentences and "tokens" in sentences[0]:
+    if sentences and all("tokens" in sentence for sentence in sentences):
         parts = [(source, part["text"], part) for source, part in zip(text.sentences, sentences, strict=True)]
         merged |= merge_details(parts, text.fill(text.sentences), merged["text"])
     return merged

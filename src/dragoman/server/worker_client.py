@@ -9,6 +9,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 from dragoman.errors import UserError
@@ -17,6 +18,7 @@ from dragoman.server.metrics import ServerMetrics, resident_memory_bytes
 from dragoman.server.problems import Problem, worker_restarting
 
 logger = logging.getLogger("dragoman.server")
+current_client: ContextVar[str] = ContextVar("current_client", default="")  # who gets a share of the worker's time
 _RESTART_DELAYS_SECONDS = (0.0, 0.2, 1.0, 3.0)  # by the number of workers in a row that were never ready
 _UNRESPONSIVE_SECONDS = 10.0  # no batch takes this long
 _LOAD_TIMEOUT_SECONDS = 600.0  # for a large model on a slow disk
@@ -145,7 +147,7 @@ class WorkerClient:
             raise worker_restarting()
         message_id = next(self._message_ids)
         self._pending[message_id] = on_message
-        self._child.send({"id": message_id, "operation": operation, **fields})
+        self._child.send({"id": message_id, "operation": operation, "client": current_client.get(), **fields})
         return message_id
 
     def _discard(self, message_id: int, *, answered: bool) -> None:

@@ -63,6 +63,21 @@ def build_record(
     )
 
 
+def record_batch(
+    model: "SequenceModel",
+    pairs: Sequence[tuple[str, list[int], list[int]]],  # source text, its tokens with END, target tokens without
+    kinds: Sequence[AttentionKind] = ATTENTION_KINDS,
+) -> list[AttentionRecord]:
+    """Return the records of some pairs, with the weights of these kinds, computed at once."""
+    sources = _pad([source for _, source, _ in pairs]).to(model.device)
+    prefixes = _pad([[START, *target] for _, _, target in pairs]).to(model.device)
+    weights = attention_weights(model.model, sources, prefixes)
+    return [
+        build_record(model, *pair, {kind: array[row] for kind, array in weights.items() if kind in kinds})
+        for row, pair in enumerate(pairs)
+    ]
+
+
 def record_attention(
     model: "SequenceModel", pairs: Sequence[tuple[str, str]], on_event: OnEvent, description: str
 ) -> list[AttentionRecord | None]:
@@ -76,12 +91,9 @@ def record_attention(
     usable.sort(key=lambda number: tuple(map(len, tokens[number])))
     for first in range(0, len(usable), _BATCH_SIZE):
         batch = usable[first : first + _BATCH_SIZE]
-        sources = _pad([tokens[number][0] for number in batch]).to(model.device)
-        prefixes = _pad([[START, *tokens[number][1]] for number in batch]).to(model.device)
-        weights = attention_weights(model.model, sources, prefixes)
-        for row, number in enumerate(batch):
-            arrays = {kind: array[row] for kind, array in weights.items()}
-            records[number] = build_record(model, pairs[number][0], *tokens[number], arrays)
+        recorded = record_batch(model, [(pairs[number][0], *tokens[number]) for number in batch])
+        for number, record in zip(batch, recorded, strict=True):
+            records[number] = record
         on_event(ProgressUpdate(description, first + len(batch), len(usable)))
     return records
 

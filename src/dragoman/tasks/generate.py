@@ -73,6 +73,10 @@ def _ignore_notice(_text: str) -> None:
     pass
 
 
+def _ignore_token() -> None:
+    pass
+
+
 class LanguageModel(SequenceModel):
     """A language model: `generate` continues a text, `stream` does so piece by piece."""
 
@@ -107,14 +111,19 @@ class LanguageModel(SequenceModel):
         seed: int = TEXT_SAMPLING.seed,
         sample: int = 0,
         on_notice: OnNotice = _ignore_notice,
+        on_token: Callable[[], None] = _ignore_token,
     ) -> "ContinuationStream":
         """Return an iterator over the text that follows `prompt`, token by token.
 
         Up to `length` tokens are drawn, as `SamplingOptions` explains. The text ends before the string `stop`, if it is
-        not empty. Each number of `sample` draws another text. `on_notice` is called with messages for the user.
+        not empty. Each number of `sample` draws another text. `on_notice` is called with messages for the user,
+        `on_token` after each token, also one that does not complete a character.
         """
         options = SamplingOptions(temperature, top_k, top_p, seed)
-        return ContinuationStream(self, prompt, options, length=length, stop=stop, sample=sample, on_notice=on_notice)
+        return ContinuationStream(
+            self, prompt, options,
+            length=length, stop=stop, sample=sample, on_notice=on_notice, on_token=on_token,
+        )  # fmt: skip
 
     def search(self, texts: Sequence[str], *, n_best: int = 1, **options: Any) -> list[list[Prediction]]:
         """Return `n_best` continuations of each text, of as many tokens as the recipe's `extra_length`."""
@@ -159,11 +168,13 @@ class ContinuationStream:
         stop: str = "",
         sample: int = 0,
         on_notice: OnNotice = _ignore_notice,
+        on_token: Callable[[], None] = _ignore_token,
     ) -> None:
         if length < 1:
             raise UserError(f"length must be at least 1 token, got {length}.")
         self.model, self.prompt, self.sampling = model, prompt, sampling
-        self.length, self.stop, self.sample, self.on_notice = length, stop, sample, on_notice
+        self.length, self.stop, self.sample = length, stop, sample
+        self.on_notice, self.on_token = on_notice, on_token
         self.tokens: list[int] = []
         self.log_probabilities: list[float] = []
         self.texts: list[str] = []
@@ -213,6 +224,7 @@ class ContinuationStream:
         ):
             self.tokens.append(token)
             self.log_probabilities.append(log_probability)
+            self.on_token()
             yield decoder.add(token)
         yield decoder.end()
 

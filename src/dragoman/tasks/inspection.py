@@ -1,7 +1,7 @@
 """Inspection of a model: one output with every attention weight and the hypotheses that the search considered."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.decoding.search import Beam
 from dragoman.decoding.trace import SearchNode, SearchTrace
 from dragoman.errors import UserError
 from dragoman.model_config import AttentionKind, HeadIndex
@@ -57,6 +58,7 @@ class InspectionRequest:
     ablate_heads: tuple[HeadIndex, ...] = ()
     beam: int | None = None
     trace: bool = False
+    on_step: Callable[[], None] | None = None
 
 
 def inspect_model(sequence_model: "SequenceModel", request: InspectionRequest) -> AttentionRecord:
@@ -70,7 +72,7 @@ def inspect_model(sequence_model: "SequenceModel", request: InspectionRequest) -
         inspect(sequence_model, model, request),
         ablated_heads=heads,
         can_ablate=can_ablate_heads(model),
-        rerun=partial(_inspect_again, sequence_model, replace(request, ablate_heads=heads)),
+        rerun=partial(_inspect_again, sequence_model, replace(request, ablate_heads=heads, on_step=None)),
     )
 
 
@@ -88,11 +90,13 @@ def _inspect_output(sequence_model: "SequenceModel", model: Transducer, request:
     config = sequence_model.decoding_config(request.beam)
     if target is None:
         prefix = sequence_model.prefix_tokens(request.prefix)
-        output = _search_target(sequence_model, model, source, config, prefix, trace=request.trace)
+        output = _search_target(sequence_model, model, source, config, prefix, request)
     else:
         output = _InspectedTarget(tuple(sequence_model.target_tokenizer.encode(target)))
     record = _record_attention(sequence_model, model, text, source, output.tokens)
-    beam = _beam_tree(sequence_model, model, source, output, config, record.cross) if output.nodes else None
+    beam = None
+    if output.nodes:
+        beam = _beam_tree(sequence_model, model, source, output, config, record.cross, request.on_step)
     return replace(record, forced_length=output.prefix_length, beam=beam)
 
 
@@ -129,14 +133,19 @@ def _search_target(
     source: list[int],
     config: DecodingConfig,
     prefix: Sequence[int],
-    *,
-    trace: bool,
+    request: InspectionRequest,
 ) -> _InspectedTarget:
-    """Search for an output, and record the search if `trace` is set."""
+    """Search for an output, and record the search if it is traced."""
     search_trace = SearchTrace()
-    best = sequence_model.build_engine(config, model).search(
-        [source], prefix=prefix, on_step=search_trace.record_step if trace else None
-    )[0][0]
+
+    def on_step(beam: Beam) -> None:
+        if request.on_step:
+            request.on_step()
+        if request.trace:
+            search_trace.record_step(beam)
+
+    notify = on_step if request.trace or request.on_step else None
+    best = sequence_model.build_engine(config, model).search([source], prefix=prefix, on_step=notify)[0][0]
     return _InspectedTarget(best.tokens, len(prefix), tuple(search_trace.nodes(best.tokens, config.length_penalty)))
 
 
@@ -173,13 +182,14 @@ def _beam_tree(
     output: _InspectedTarget,
     config: DecodingConfig,
     cross: AttentionWeights,
+    on_step: Callable[[], None] | None,
 ) -> BeamTree:
     """Return the hypotheses of the search as text, each with the attention of its step."""
     tokenizer = sequence_model.target_tokenizer
     layer = best_alignment_layer(cross) if len(cross) else 0
     attention = np.zeros((len(output.nodes), len(source)), np.float32)
     if len(cross):
-        attention = _node_attention(sequence_model, model, source, output.nodes, layer)
+        attention = _node_attention(sequence_model, model, source, output.nodes, layer, on_step or (lambda: None))
     nodes = tuple(
         BeamNode(
             parent=node.parent,
@@ -198,13 +208,19 @@ def _beam_tree(
 
 
 def _node_attention(
-    sequence_model: "SequenceModel", model: Transducer, source: list[int], nodes: Sequence[SearchNode], layer: int
+    sequence_model: "SequenceModel",
+    model: Transducer,
+    source: list[int],
+    nodes: Sequence[SearchNode],
+    layer: int,
+    on_step: Callable[[], None],
 ) -> AttentionWeights:
     """Return the cross-attention of a layer (nodes S), mean over its heads, at the step that wrote each node."""
     inner = {node.parent for node in nodes}
     leaves = [node.path for index, node in enumerate(nodes) if index not in inner]
     rows: dict[tuple[int, ...], Tensor] = {}
     for first in range(0, len(leaves), _ROWS_PER_BATCH):
+        on_step()
         paths = leaves[first : first + _ROWS_PER_BATCH]
         longest = max(map(len, paths))
         prefix = [[START, *path[:-1], *[PAD] * (longest - len(path))] for path in paths]

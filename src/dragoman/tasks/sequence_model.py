@@ -285,14 +285,16 @@ class SequenceModel:
         ablate_heads: Iterable[HeadIndex] = (),
         beam: int | None = None,
         trace: bool = False,
+        on_step: Callable[[], None] | None = None,
     ) -> AttentionRecord:
         """Record every attention weight while the model reads `text` and writes its output.
 
         The text is read as a whole, also if it has several sentences. With `target` this text is read instead of an
         output of the model's own; with `prefix` the output begins with it. The heads in `ablate_heads`, each (kind,
-        layer, head), are ablated. With `trace` the record has every hypothesis that the search considered.
+        layer, head), are ablated. With `trace` the record has every hypothesis that the search considered. `on_step` is
+        called between the steps of the search; an exception in it ends the inspection.
         """
-        return inspect_model(self, InspectionRequest(text, target, prefix, tuple(ablate_heads), beam, trace))
+        return inspect_model(self, InspectionRequest(text, target, prefix, tuple(ablate_heads), beam, trace, on_step))
 
     def build_engine(self, config: DecodingConfig, model: Transducer | None = None) -> Engine:
         """Return an engine that searches with this config on all cores; in `model` instead of the own one if given."""
@@ -356,7 +358,10 @@ class SequenceModel:
 
     def merge_segments(self, text: SegmentedText, segments: list[list[Hypothesis]], n_best: int) -> list[Prediction]:
         """Join the hypotheses for the segments of a text: the best of each, then the second best of each, and so on."""
-        rows = [[self.to_prediction(hypothesis) for hypothesis in ranked] for ranked in segments]
+        return self.join_segments(text, [list(map(self.to_prediction, ranked)) for ranked in segments], n_best)
+
+    def join_segments(self, text: SegmentedText, rows: list[list[Prediction]], n_best: int) -> list[Prediction]:
+        """Join the outputs for the segments of a text, as `merge_segments` does."""
         if len(rows) == 1:
             return [replace(prediction, text=text.fill([prediction.text])) for prediction in rows[0]]
         ranks = min(n_best, max(map(len, rows), default=1))

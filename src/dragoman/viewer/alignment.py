@@ -47,6 +47,11 @@ def all_alignments(record: AttentionRecord) -> dict[str, WordAlignment]:
     return {name: method(record) for name, method in _ALIGNMENT_METHODS.items()} if len(record.cross) else {}
 
 
+def preferred_alignment(record: AttentionRecord) -> WordAlignment | None:
+    """Return the alignment by the preferred method; None if the model has no cross-attention."""
+    return _ALIGNMENT_METHODS[preferred_method(record)](record) if len(record.cross) else None
+
+
 def preferred_method(record: AttentionRecord) -> str:
     """Return the method for the model: "shifted" if the head report shows that it aligns better, otherwise "mean"."""
     at_output, at_input = (_best_cross_head(record, key) for key in ("alignment", "alignment_shifted"))
