@@ -76,10 +76,10 @@ class Listening:
 
 @asynccontextmanager
 async def listening(limits: Limits = PATIENT, token: str | None = None, app: Any = None) -> AsyncIterator[Listening]:
-    """Serve an application while the block runs. POST to `/wait…` counts as a queued request."""
+    """Serve an application while the block runs. POST to `/wait…` and `/queued` counts as a queued request."""
     app = app or Application()
     queued = replace(RouteLimits.default(limits), is_queued=True)
-    routes = dict.fromkeys(("/wait", "/wait/1", "/wait/2"), queued)
+    routes = dict.fromkeys(("/wait", "/wait/1", "/wait/2", "/queued"), queued)
     guard = GuardMiddleware(app, limits, AccessPolicy(token), routes=routes)
     config = uvicorn_config(guard, limits)
     config.load()
