@@ -56,7 +56,7 @@ USES = {
 SIGNS = {
     "quickstart": ("quickstart/metrics.jsonl", "loss", [75]),
     "serve": ("messages", "parameters", [0]),
-    "watch": ("messages", "http://127.0.0.1:", [0, -signal.SIGTERM]),
+    "watch": ("messages", "http://127.0.0.1:", [0, 128 + signal.SIGTERM]),
 }
 
 
