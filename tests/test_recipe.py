@@ -704,3 +704,15 @@ def test_labelled_files_of_version_0_1_are_read_from_a_run_and_refused_with_the_
     assert [(corpus.label, corpus.file) for corpus in recipe.data.corpora] == [("de", "a=b"), ("en", "c")]
     with pytest.raises(UserError, match=r"\[data\] labelled was replaced by \[\[data.corpora\]\] tables"):
         Recipe.from_table(table)
+
+
+@pytest.mark.parametrize(("beam", "extra_length"), [(4, 100_000), (512, 1000), (21, 2000)])
+def test_a_search_that_would_take_minutes_is_refused(beam, extra_length):
+    """A recipe of somebody else must not be able to occupy the machine with one sentence."""
+    with pytest.raises(UserError, match=rf"beam = {beam} and extra_length = {extra_length} would .* at most"):
+        Recipe.from_table({"decoding": {"beam": beam, "extra_length": extra_length}})
+
+
+@pytest.mark.parametrize(("beam", "extra_length"), [(4, 2000), (512, 150), (21, 300), (1, 4000)])
+def test_wide_beams_and_long_outputs_are_possible(beam, extra_length):
+    assert Recipe.from_table({"decoding": {"beam": beam, "extra_length": extra_length}}).decoding.beam == beam

@@ -4,6 +4,7 @@ A recipe is read from TOML and validated as a whole before training starts. Each
 section.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -51,6 +52,8 @@ def _check_task(name: str) -> str:
     return name
 
 
+# Each step of a search attends to all steps before it: beam · extra_length² is what the longest output costs.
+_MAX_SEARCH_WORK = 20_000_000
 MAX_LONGEST = 100_000  # tokens of a source or target
 StorableText = Annotated[str, AfterValidator(_check_storable)]
 TokenizerKind = Literal["bpe", "wordpiece", "characters", "bytes", "words"]
@@ -232,9 +235,20 @@ class DecodingConfig(Config):
     extra_length: int = Field(
         50, ge=1, le=100_000, description="maximum output length: the source length plus this many tokens"
     )
-    batch_tokens: int = Field(4096, ge=16, description="tokens per batch, including padding and all hypotheses")
+    batch_tokens: int = Field(
+        4096, ge=16, le=1_000_000, description="tokens per batch, including padding and all hypotheses"
+    )
     precision: DecodingPrecision = Field("float32", description="precision of the weights; int8 is faster")
     shortlist: bool = Field(False, description="restrict outputs to likely tokens; run `dragoman shortlist RUN` first")
+
+    def conflicts(self) -> Iterator[str]:
+        """Yield a sentence if a search that never ends by itself would take too long."""
+        if self.beam * self.extra_length**2 > _MAX_SEARCH_WORK:
+            longest = math.isqrt(_MAX_SEARCH_WORK // self.beam)
+            yield (
+                f"beam = {self.beam} and extra_length = {self.extra_length} would let one output take minutes; with "
+                f"this beam, extra_length must be at most {longest}"
+            )
 
 
 class Recipe(Config):

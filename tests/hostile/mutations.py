@@ -217,11 +217,8 @@ def change_json(run: Path, random: Random) -> None:
     path = pick(run, random, ".json", ".jsonl")
     if path is None:
         return
-    lines = (
-        path.read_text(encoding="utf-8", errors="replace").split("\n")
-        if path.suffix == ".jsonl"
-        else [path.read_text()]
-    )
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines = text.split("\n") if path.suffix == ".jsonl" else [text]
     index = random.randrange(len(lines))
     try:
         tree = json.loads(lines[index])
