@@ -37,6 +37,7 @@ _REFRESH_SECONDS = 1.0
 _SWITCH_SECONDS = (
     0.0001  # that a Python thread runs while others wait: a finished batch must not wait for a busy thread
 )
+_SIGN_OF_LIFE_SECONDS = 1.0  # between two messages while a task takes many steps
 _FILE_READING_SIZE = 1024  # what reading small files of a run counts for
 
 
@@ -51,6 +52,7 @@ class DecodingWorker:
         self, channel: MessageSocket, registry: ModelRegistry, scheduler: BatchScheduler, limits: Limits
     ) -> None:
         self.channel, self.registry, self.scheduler, self.limits = channel, registry, scheduler, limits
+        self.last_sign_at = 0.0
         self.operations: dict[str, Callable[[Message], Request]] = {
             "translate": self.translate,
             "stream": self.stream,
@@ -185,11 +187,18 @@ class DecodingWorker:
             if not batch.is_wanted:
                 raise _RequestAbandoned
             self.scheduler.charge(batch, meter.lap())
+            self._send_sign_of_life()
             while brief := self.scheduler.next_brief_batch(batch):
                 self.decode_batch(brief)
                 meter.lap()
 
         return look
+
+    def _send_sign_of_life(self) -> None:
+        """Send an empty message from time to time: the server kills a worker that says nothing for long."""
+        if (now := time.monotonic()) - self.last_sign_at > _SIGN_OF_LIFE_SECONDS:
+            self.last_sign_at = now
+            self.channel.send([{"decoded": 0}])
 
     def _fail(self, job: Job, error: Exception) -> None:
         if not job.is_cancelled:
