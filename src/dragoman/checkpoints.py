@@ -254,12 +254,28 @@ def _restore_optimizer(
                 raise UserError(f"{path}: {name}.{key} contains non-finite values. Restore the file.")
         if shared_step is not None:
             states[name]["step"] = shared_step.clone()
+        if isinstance(optimizer, torch.optim.Adam) and states[name]:
+            _check_adam_state(optimizer, states[name], name, parameter, path)
     # load_state_dict knows the device of each entry; it numbers the parameters in the order of the groups.
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     ordered = [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
     content = optimizer.state_dict()
     content["state"] = {index: states[name] for index, name in enumerate(ordered) if states[name]}
     optimizer.load_state_dict(content)
+
+
+def _check_adam_state(
+    optimizer: torch.optim.Adam, state: dict[str, Tensor], name: str, parameter: Tensor, path: Path
+) -> None:
+    # The fused Adam computes with whatever it is given, also beyond the end of a tensor that is too small.
+    moment = StoredTensor(tuple(parameter.shape), torch.float32)
+    expected = {"step": StoredTensor((), torch.float32), "exp_avg": moment, "exp_avg_sq": moment}
+    if optimizer.defaults["amsgrad"]:
+        expected["max_exp_avg_sq"] = moment
+    for key in expected.keys() | state.keys():
+        found = state.get(key)
+        if key not in expected or found is None or StoredTensor(tuple(found.shape), found.dtype) != expected[key]:
+            raise UserError(f"{path}: {name}.{key} is not what Adam keeps of this parameter. Restore the file.")
 
 
 def _missing_entry(states: dict[str, dict[str, Tensor]], model: Transducer) -> str | None:

@@ -135,3 +135,25 @@ def test_checkpoints_of_other_shapes_are_not_averaged(command, run):
         renew_manifest(path / "model.safetensors")
     refused = command("average", run, "--last", 3)
     assert (refused.code, "has shape [" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("key", "tensor"),
+    [
+        ("exp_avg", np.zeros(1, np.float32)), ("exp_avg", np.zeros((1, 1), np.float32)), ("exp_avg", None),
+        ("exp_avg_sq", np.zeros((), np.float32)), ("step", np.zeros(3, np.float32)), ("step", np.array(1)),
+        ("max_exp_avg_sq", np.zeros(1, np.float32)),
+    ],
+)  # fmt: skip
+def test_a_state_of_the_optimizer_of_another_shape_is_refused(command, run, key, tensor):
+    """The fused Adam would read and write beyond the end of such a tensor."""
+    file = max((run / "checkpoints").iterdir()) / "optimizer.safetensors"
+    tensors = load_file(file)
+    for name in [name.removesuffix(".step") for name in tensors if name.endswith(".step")]:
+        tensors.pop(f"{name}.{key}", None)
+        if tensor is not None:
+            tensors[f"{name}.{key}"] = tensor
+    save_file(tensors, file, {"format": "dragoman-1"})
+    renew_manifest(file)
+    refused = command("train", run / "recipe.toml", "--run", run, "--resume", "--set", "training.steps=9")
+    assert (refused.code, "optimizer.safetensors: " in refused.err) == (2, True)
