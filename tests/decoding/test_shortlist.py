@@ -66,6 +66,7 @@ def test_a_list_of_everything_changes_nothing():
     alike(Engine(model(), CONFIG, shortlist=everything()).search(rows, n_best=2), plain)
 
 
+@needs_kernels
 @torch.inference_mode()
 def test_neighbours_change_nothing():
     engine = Engine(model(), CONFIG, shortlist=table())
