@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from promises import CLOSE, batch, learned, logits
+from model_promises import CLOSE, batch, learned, logits
 from small_models import random_rows, small_model
 
 from dragoman.models.transducer import Memory, Source

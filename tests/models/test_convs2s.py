@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from promises import CLOSE, batch, learned
+from model_promises import CLOSE, batch, learned
 from small_models import VOCABULARY, random_rows, small_model
 from torch.nn import functional as F
 

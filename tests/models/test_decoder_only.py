@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from promises import (
+from model_promises import (
     CHOICES,
     CLOSE,
     batch,

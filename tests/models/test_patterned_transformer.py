@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from promises import TRANSFORMERS, logits
+from model_promises import TRANSFORMERS, logits
 from small_models import VOCABULARY, random_rows, small_model
 from torch.nn import functional as F
 

@@ -1,10 +1,10 @@
-"""Every architecture, with every choice of its settings, keeps the same promises (promises.py)."""
+"""Every architecture, with every choice of its settings, keeps the same promises (model_promises.py)."""
 
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from promises import (
+from model_promises import (
     CHOICES,
     PROMISES,
     TRANSFORMERS,

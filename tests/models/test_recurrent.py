@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from promises import CLOSE, batch, learned, logits
+from model_promises import CLOSE, batch, learned, logits
 from small_models import random_rows, small_model
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
