@@ -12,6 +12,8 @@ from random import Random
 import pytest
 from mutations import FILES, Bomb, add_files, make_hostile
 
+import dragoman
+
 LOADER = Path(__file__).with_name("listening_loader.py")
 RELEASED = Path(__file__).parents[1] / "released" / "0.1.0"
 
@@ -23,7 +25,8 @@ def listen(place, runs):
     """Return what loading the runs does besides reading their files, after all good runs have been loaded."""
     good = [place / "good", place / "misspelt", *BASES]
     command = [sys.executable, str(LOADER), *map(str, [*good, "--", *runs])]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(dragoman.__file__).parents[1])}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place, env=environment)
     assert result.returncode == 0, result.stderr
     *events, last = result.stdout.splitlines()
     assert last == f"listened to {len(runs)}"
