@@ -33,7 +33,8 @@ def available_cores() -> int:
     """Return the number of cores that this process may use; processes started by `torchrun` share them equally."""
     # Only Linux restricts processes to some of the cores.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    processes = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, cores // max(1, int(processes))) if processes.isdecimal() else cores
 
 
 def encode_message(content: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from dragoman.cli.main import app
+from dragoman.processes import available_cores
 from dragoman.streams import escape_controls
 
 ESCAPED = {
@@ -219,3 +221,38 @@ def test_commands_leave_no_temporary_files(run, results, toy_files, toy_recipe, 
     for name, arguments in {**results, **more}.items():
         assert run(*arguments, set={"TMPDIR": str(temporary)})[0] == 0, name
         assert [path.name for path in temporary.iterdir()] == [], name
+
+
+# The surroundings
+
+
+def test_a_current_directory_that_was_deleted_is_an_error(tmp_path, trained):
+    (tmp_path / "gone").mkdir()
+    command = f"rmdir ../gone && exec {shlex.join([sys.executable, '-P', '-m', 'dragoman', 'info', str(trained)])}"
+    result = subprocess.run(["sh", "-c", command], cwd=tmp_path / "gone", capture_output=True, text=True)
+    assert result.returncode == 2
+    message = "The current directory cannot be used (No such file or directory); change to another one."
+    assert result.stderr == f"dragoman: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"WORLD_SIZE": "two"}, 'The environment variable WORLD_SIZE is "two"; it must be a number'),
+        ({"WORLD_SIZE": "-1"}, 'The environment variable WORLD_SIZE is "-1"; it must be a number'),
+        ({"RANK": "x\x1b[2J"}, r'The environment variable RANK is "x\x1b[2J"; it must be a number'),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "The 2 processes of WORLD_SIZE cannot be connected: "),
+    ],
+)
+def test_settings_of_torchrun_that_are_wrong_are_errors(run, toy_recipe, tmp_path, setting, message):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(toy_recipe(tmp_path / "run").to_toml())
+    code, said = run("train", recipe, set=setting, unset=["MASTER_ADDR", "MASTER_PORT"])
+    assert code == 2
+    assert message in said
+
+
+@pytest.mark.parametrize("number", ["0", "x", ""])
+def test_a_number_of_processes_that_makes_no_sense_does_not_matter(number, monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", number)
+    assert available_cores() >= 1

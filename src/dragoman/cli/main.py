@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import typer
 
@@ -80,6 +81,15 @@ def dragoman(
     """Train sequence-to-sequence models and language models on your own files and machine; evaluate, use, serve and
     inspect them."""
     check_setting()
+    _check_current_directory()
+
+
+def _check_current_directory() -> None:
+    """Raise a UserError if the current directory is gone: libraries would fail with less clear messages."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise UserError(f"The current directory cannot be used ({error.strerror}); change to another one.") from None
 
 
 def main() -> None:

@@ -12,6 +12,8 @@ import torch
 from torch import distributed as dist
 from torch import nn
 
+from dragoman.errors import UserError
+
 
 @dataclass(frozen=True)
 class World:
@@ -62,7 +64,24 @@ SINGLE_PROCESS = World()
 
 def init_world() -> World:
     """Return the rank and the number of processes, and initialise the process group if there are several."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    size, rank = _read_number("WORLD_SIZE", minimum=1), _read_number("RANK", minimum=0)
     if size > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    return World(int(os.environ.get("RANK", "0")), size)
+        try:
+            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        except (ValueError, RuntimeError) as error:
+            raise UserError(
+                f"The {size} processes of WORLD_SIZE cannot be connected: {error}. Start them with `torchrun`, or "
+                "unset WORLD_SIZE to train with one process."
+            ) from None
+    return World(rank, size)
+
+
+def _read_number(name: str, *, minimum: int) -> int:
+    """Return an environment variable that `torchrun` sets, or its minimum without it."""
+    value = os.environ.get(name, str(minimum))
+    if not (value.isascii() and value.isdecimal()) or int(value) < minimum:
+        raise UserError(
+            f'The environment variable {name} is "{value}"; it must be a number, which `torchrun` sets. Unset it to '
+            "train with one process."
+        )
+    return int(value)
