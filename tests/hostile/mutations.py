@@ -4,6 +4,7 @@ A mutation is a function of a run directory and a random generator, which Hypoth
 """
 
 import contextlib
+import copy
 import hashlib
 import json
 import os
@@ -179,7 +180,7 @@ def replace_a_checkpoint(run: Path, random: Random) -> None:
 
 def odd_value(random: Random) -> Any:
     """Return a value that nobody expects."""
-    value = random.choice(ODD_VALUES)
+    value = copy.deepcopy(random.choice(ODD_VALUES))  # the tree that it is put into may be changed again
     for _ in range(random.choice([0, 0, 0, 3, 50])):
         value = random.choice([[value], {"type": value}, {"a": value}])
     return value
