@@ -9,8 +9,6 @@ from http_servers import PATIENT, listening, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.server import connections, protocol
-
 METHODS = st.sampled_from(
     [b"GET", b"POST", b"POST", b"POST", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT", b"get", b"", b"PRI"]
 )
@@ -74,7 +72,7 @@ def check(examples, **options):
         async def run():
             failures = []
             asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failures.append(context))
-            limits = replace(PATIENT, queued_requests=2, body_seconds=0.03, header_seconds=0.03, idle_seconds=0.03)
+            limits = replace(PATIENT, queued_requests=2)
             async with listening(limits) as server, asyncio.timeout(60):
                 for received in await asyncio.gather(*(send_in_pieces(server, *client) for client in clients)):
                     assert not received or RESPONSE.match(received), received[:100]
@@ -90,12 +88,6 @@ def check(examples, **options):
         asyncio.run(run())
 
     one()
-
-
-@pytest.fixture(autouse=True)
-def short_times(monkeypatch):
-    monkeypatch.setattr(connections, "_CHECK_INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr(protocol, "_LINGER_SECONDS", 0.03)
 
 
 def test_generated_input_is_answered_or_dropped():

@@ -113,8 +113,9 @@ def test_a_head_just_within_the_bounds_is_accepted():
     assert received.startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_refused_client_sees_the_response_although_it_is_still_sending():
+def test_a_refused_client_sees_the_response_although_it_is_still_sending(monkeypatch):
     """The head is refused after 32 KiB; the client sends 20 MB before it reads."""
+    monkeypatch.setattr(protocol, "_LINGER_SECONDS", 600)
 
     async def send():
         async with listening() as server, asyncio.timeout(60):
