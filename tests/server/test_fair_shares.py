@@ -235,6 +235,15 @@ def test_a_request_that_costs_too_much_is_refused_before_anything_is_decoded(reg
     assert channel.problems[-1][1] == "too_much_work"
 
 
+def test_a_sentence_that_is_too_long_to_read_at_once_is_refused(registry):
+    worker, channel = worker_of(registry, Limits(sentence_tokens=4))
+    for number, text in enumerate(["a b c", "a b c d e f"]):
+        worker.handle_messages([{**TRANSLATE, "id": number, "texts": [text]}])
+        work_through(worker)
+    assert len(channel.results) == 1
+    assert "A sentence has 7 tokens; this server accepts at most 4." in channel.problems[0][2]
+
+
 def test_settings_of_a_recipe_are_subject_to_the_limits_of_the_server(run, monkeypatch):
     warnings = []
     monkeypatch.setattr(

@@ -17,6 +17,7 @@ class Limits:
     texts: int = 32  # per request
     beam: int = 8  # also of n_best
     request_work: int = 250_000  # tokens times beam width, and details
+    sentence_tokens: int = 1024  # that a model reads at once
     queued_requests: int = 64  # admitted and not yet answered
     queued_work: int = 2_000_000  # in all of them together
     requests_per_client: int = 8  # queued, from one address

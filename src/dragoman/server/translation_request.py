@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.search import Beam
+from dragoman.errors import UserError
 from dragoman.processes import Message
 from dragoman.recipe import DecodingConfig
 from dragoman.server.details import merge_details
 from dragoman.server.inspection import Details, check_details_length, record_details
+from dragoman.server.limits import Limits
 from dragoman.server.registry import ServedModel
 from dragoman.server.stage import Look, Request, Stage
 from dragoman.server.work import check_work, described_hypotheses, search_work
@@ -46,7 +48,7 @@ class TranslationRequest:
 
     model: ServedModel
     message: Message
-    max_work: int
+    limits: Limits
     on_part: OnPart | None = None  # given: segments are translated one after the other, step by step
 
     @property
@@ -65,8 +67,7 @@ class TranslationRequest:
         segments = [tokens for text in texts for tokens in text.tokens]
         prefix = self.model.translator.prefix_tokens(self.message.get("prefix", ""))
         sizes = [len(tokens) for tokens in segments]
-        described = described_hypotheses(self.message)
-        check_work(search_work([*sizes, len(prefix)], self.config.beam, described), self.max_work)
+        self._check_sizes(sizes, len(prefix))
         first = len(segments) if self.on_part else 1 if prefix else 0
         hypotheses: list[list[Hypothesis]] = []
         sent = [[""] * len(text.tokens) for text in texts]
@@ -81,6 +82,16 @@ class TranslationRequest:
         predictions = yield from self._predictions(hypotheses)
         details = yield from self._details(texts, hypotheses)
         return (yield from self._answer(texts, hypotheses, predictions, details))
+
+    def _check_sizes(self, sizes: Sequence[int], prefix: int) -> None:
+        """Refuse what costs too much; a sentence is read in one step, whose time grows with its length squared."""
+        work = search_work([*sizes, prefix], self.config.beam, described_hypotheses(self.message))
+        check_work(work, self.limits.request_work)
+        longest, limit = max(sizes, default=0), self.limits.sentence_tokens
+        if longest > limit:
+            raise UserError(
+                f"A sentence has {longest:,} tokens; this server accepts at most {limit:,}. Send shorter sentences."
+            )
 
     def _split_texts(self) -> Generator[Stage, list[Any], list[_SplitText]]:
         chunks = _chunks(self.message["texts"], len, _CHUNK_CHARACTERS)

@@ -86,12 +86,12 @@ class DecodingWorker:
 
     def translate(self, message: Message) -> Request:
         """Translate texts, in batches with those of other requests."""
-        return TranslationRequest(self._model(message), message, self.limits.request_work).stages()
+        return TranslationRequest(self._model(message), message, self.limits).stages()
 
     def stream(self, message: Message) -> Request:
         """Translate texts segment by segment and send the output so far after each step."""
         on_part = self._part_sender(message)
-        return TranslationRequest(self._model(message), message, self.limits.request_work, on_part).stages()
+        return TranslationRequest(self._model(message), message, self.limits, on_part).stages()
 
     def generate(self, message: Message) -> Request:
         """Continue texts with a language model; send the text so far if `send_parts` is set."""
