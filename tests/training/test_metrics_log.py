@@ -51,7 +51,7 @@ def test_curves_that_cannot_be_drawn_are_reported_once_and_do_not_end_the_traini
     assert notices == [f"{tmp_path}/run/curves.png could not be written ({reason}); everything else goes on."]
 
 
-@pytest.mark.parametrize("module", ["tensorboardX", "tensorboardX.summary"])
+@pytest.mark.parametrize("module", ["tensorboardX.event_file_writer", "tensorboardX.summary"])
 def test_event_files_that_cannot_be_written_are_reported_once(toy_recipe, tmp_path, notices, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     run = train(toy_recipe(tmp_path / "run"), notices)
