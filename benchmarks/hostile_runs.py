@@ -33,7 +33,6 @@ sys.path.insert(0, str(ROOT / "tests" / "hostile"))
 
 from mutations import make_hostile  # noqa: E402
 
-SECRET = {("secret", b"a secret\n")}
 RUNS = {"run", "runs"}  # names of parameters
 RELEASED = ROOT / "tests" / "released" / "0.1.0"
 SECONDS, KILL_SECONDS, MEMORY, SPARE_ADDRESSES = 5.0, 20.0, 1 << 30, 4 << 30
@@ -194,7 +193,7 @@ def be_a_program(calls: list[tuple[str, list[str]]], folder: Path, results: Path
     os.chdir(folder / "current")
     os.environ.update(TMPDIR=str(folder / "tmp"), DRAGOMAN_CACHE=str(folder / "cache"))
     tempfile.tempdir = None
-    watch = Watch(folder)
+    watch, before = Watch(folder), set(snapshot(folder / "outside"))
     record = os.open(results, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for command, words in calls:
         watch.busy = True
@@ -206,7 +205,7 @@ def be_a_program(calls: list[tuple[str, list[str]]], folder: Path, results: Path
         watch.busy = True
         seconds = time.monotonic() - started
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        found = judge_output(code, folder, watch.heard) + (["memory"] if used > MEMORY else [])
+        found = judge_output(code, folder, watch.heard, before) + (["memory"] if used > MEMORY else [])
         row = {"command": command, "found": found, "processor": time.process_time() - processor, "memory": used}
         os.write(record, f"{json.dumps(row | {'seconds': seconds, 'code': code})}\n".encode())
     os._exit(0)
@@ -236,7 +235,7 @@ def call(command: str, words: list[str], messages: Path) -> int:
     return code
 
 
-def judge_output(code: int, folder: Path, heard: list[str]) -> list[str]:
+def judge_output(code: int, folder: Path, heard: list[str], before: set[tuple[str, bytes]]) -> list[str]:
     """Return what went wrong in a call that has ended."""
     text = (folder / "messages").read_text(encoding="utf-8", errors="replace")
     found = []
@@ -244,7 +243,7 @@ def judge_output(code: int, folder: Path, heard: list[str]) -> list[str]:
         found.append(f"traceback: {text[-1500:]}")
     if heard:
         found.append(f"outside: {heard[:3]}"[:500])
-    changed = set(snapshot(folder / "outside")) ^ SECRET | set(snapshot(folder / "current"))
+    changed = set(snapshot(folder / "outside")) ^ before | set(snapshot(folder / "current"))
     if changed:
         found.append(f"written: {changed}"[:200])
     return found
