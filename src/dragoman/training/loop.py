@@ -5,6 +5,7 @@ training makes exactly the updates of one that was never stopped. Logging, valid
 """
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
+from dragoman.cache import default_cache_dir
 from dragoman.errors import TrainingDiverged
 from dragoman.models.layers import dropout_seed
 from dragoman.models.transducer import Source, Transducer
@@ -226,6 +228,8 @@ def measure_seconds_per_step(
 
 def build_adam(model: Transducer, config: TrainingConfig) -> torch.optim.Adam:
     """Return the optimiser of section 5.3."""
+    # It imports torch's compiler, which creates a directory for its results, in /tmp unless told otherwise.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(default_cache_dir() / "torchinductor"))
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=config.betas, eps=config.epsilon, fused=True)
 
 
