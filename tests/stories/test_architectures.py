@@ -11,7 +11,7 @@ from dragoman.errors import UserError
 from dragoman.interop.ctranslate2 import export_run
 from dragoman.models.architectures import ARCHITECTURES
 from dragoman.models.weights import running_statistics
-from dragoman.server.inspection import translation_details
+from dragoman.server.inspection import record_details
 from dragoman.server.registry import _NO_WEIGHTS, ServedModel
 
 CHOICES = {
@@ -139,8 +139,6 @@ def test_the_service_describes_it_and_links_the_words_that_it_can(run, choice):
     assert served.describe()["attention"].keys() == kinds
     assert (served.describe()["heads"] > 0) == bool(kinds)
     best = translator.build_engine(translator.decoding_config()).search([translator.source_tokens("a b c")])[0][0]
-    details = translation_details(
-        translator, "a b c", ["a b c"], [best], translator.target_tokenizer.decode(best.tokens)
-    )
+    (details,) = record_details(translator, [("a b c", best.tokens)], None)
     assert len(details["tokens"]) == len(best.tokens)
     assert "cross" in kinds or details["alignment"] == []
