@@ -157,3 +157,13 @@ def test_a_state_of_the_optimizer_of_another_shape_is_refused(command, run, key,
     renew_manifest(file)
     refused = command("train", run / "recipe.toml", "--run", run, "--resume", "--set", "training.steps=9")
     assert (refused.code, "optimizer.safetensors: " in refused.err) == (2, True)
+
+
+def test_weights_whose_products_overflow_are_an_error_where_attention_is_shown(command, run, tmp_path):
+    """Finite weights can give attention weights that are not; the generator found the traceback."""
+    file = run / "model.safetensors"
+    header, data = read_tensors(file)
+    text = json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(text)) + text + struct.pack("<f", 3e38) * (len(data) // 4))
+    refused = command("attention", run, "a b", "-o", tmp_path / "page.html")
+    assert (refused.code, "attention weights that are not finite" in refused.err) == (2, True)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from dragoman.errors import UserError
 from dragoman.model_config import AttentionKind
 from dragoman.models.transducer import Source, Transducer
 from dragoman.tasks.events import OnEvent, ProgressUpdate
@@ -45,6 +46,8 @@ def build_record(
     sizes = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
     arrays = {kind: np.zeros((0, 0, *sizes[kind]), np.float32) for kind in ATTENTION_KINDS}
     arrays |= {kind: array[:, :, : sizes[kind][0], : sizes[kind][1]] for kind, array in weights.items()}
+    if not all(np.isfinite(array).all() for array in arrays.values()):
+        raise UserError(f"{model.name} computes attention weights that are not finite; its weights are damaged.")
     pieces = model.source_tokenizer.pieces(text) if text else []
     source_spans: list[CharSpan] = [*((piece.start, piece.end) for piece in pieces), (len(text), len(text))]
     target_text = model.target_tokenizer.decode(target)
