@@ -366,7 +366,8 @@ def test_case(number: int, seed: int, bases: list[Path], folder: Path) -> list[d
 
 
 def work(share: range, seed: int, bases: list[Path], folder: Path, record: Path) -> None:
-    """Test a share of the cases, one after the other."""
+    """Test a share of the cases, one after the other; making them must not take the machine's memory either."""
+    resource.setrlimit(resource.RLIMIT_AS, (2 * SPARE_ADDRESSES, resource.RLIM_INFINITY))
     with record.open("w") as file:
         for number in share:
             try:

@@ -57,13 +57,14 @@ class Bomb:
         return os.system, ("touch owned",)
 
 
+def can_be_read(path: Path) -> bool:
+    """Return whether a path is a regular file and not one of those that an earlier change has made enormous."""
+    return path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_BYTES
+
+
 def files_of(run: Path) -> list[Path]:
     """Return the regular files of a run, those that are always read most often."""
-    found = [
-        path
-        for path in sorted(run.rglob("*"))
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_BYTES
-    ]
+    found = [path for path in sorted(run.rglob("*")) if can_be_read(path)]
     return found + 3 * [path for path in found if path.name in FILES]
 
 
@@ -76,11 +77,13 @@ def pick(run: Path, random: Random, *suffixes: str) -> Path | None:
 def renew_manifest(path: Path) -> None:
     """Make the manifest of a checkpoint right again, so that the change is read and not only noticed."""
     manifest = path.parent / "manifest.json"
-    if path == manifest or not manifest.is_file():
+    if path == manifest or not can_be_read(manifest):
         return
     try:
         content = json.loads(manifest.read_bytes())
         for name in content["files"]:
+            if not can_be_read(manifest.parent / name):
+                return
             data = (manifest.parent / name).read_bytes()
             content["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         manifest.write_bytes((json.dumps(content, ensure_ascii=False) + "\n").encode())
@@ -237,7 +240,7 @@ def change_json(run: Path, random: Random) -> None:
 def change_recipe(run: Path, random: Random) -> None:
     """Change settings of the recipe."""
     path = run / "recipe.toml"
-    if not path.is_file() or path.is_symlink() or path.stat().st_size > MAX_BYTES:
+    if not can_be_read(path):
         return
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     settings = [index for index, line in enumerate(lines) if " = " in line]
@@ -321,6 +324,7 @@ def add_files(run: Path, random: Random) -> None:
         path = run / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("x").close()  # neither through a link nor into a FIFO
             path.write_text(names[name])
         except OSError:
             continue
