@@ -54,7 +54,7 @@ async function search(request, onChoose) {
   const first = shown[0];
   if (first === undefined) showEntries([], "The model has no alternatives here.");
   else showEntries(buttons, differsAtWord(first, request) ? "" : "No alternatives for this word; alternatives for later words:");
-  buttons[0]?.focus({ preventScroll: true });
+  if (document.activeElement !== ownWord) buttons[0]?.focus({ preventScroll: true }); // the user may be typing
 }
 
 /**
