@@ -150,6 +150,19 @@ def test_a_translation_continues_from_the_users_own_word(page, model):
     assert page.evaluate("document.activeElement.textContent").startswith("Lampe")
 
 
+def test_alternatives_that_arrive_leave_the_focus_to_a_user_who_types(page, model):
+    type_and_wait(page, SENTENCE, model.translate(SENTENCE))
+    held = []
+    page.route("**/v1/translate", lambda route: held.append(route))
+    with page.expect_request("**/v1/translate"):
+        page.locator("#target .word").nth(1).click()
+    page.fill("#own", "Lam")
+    held[0].fallback()
+    page.wait_for_selector("#others-list button, #others-status:has-text('no alternative')")
+    page.keyboard.type("pe")
+    assert page.input_value("#own") == "Lampe"
+
+
 def test_the_alternatives_of_a_word_begin_with_the_text_before_it(page, model):
     type_and_wait(page, SENTENCE, model.translate(SENTENCE))
     with page.expect_request("**/v1/translate") as asked:
