@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -48,7 +49,7 @@ async def send_in_pieces(server, content, pieces, ending):
     """Send bytes in pieces, end the connection in some way, and return what came back."""
     reader, writer = await server.connect()
     received = b""
-    try:
+    with suppress(OSError):  # the server has closed the connection
         for size in [*pieces, len(content)]:
             writer.write(content[:size])
             content = content[size:]
@@ -57,8 +58,6 @@ async def send_in_pieces(server, content, pieces, ending):
         if ending == "shut down":
             writer.write_eof()
             received = await reader.read()
-    except OSError:
-        pass  # the server has closed the connection
     writer.transport.abort() if ending == "reset" else writer.close()
     return received
 
