@@ -96,5 +96,7 @@ def _select_groups(counts: npt.NDArray[np.int64], limit: int) -> list[int]:
 def pair_hash(seed: int, source: str, target: str) -> int:
     """Return a 64-bit hash of the seed and the text of a pair."""
     # No line has a newline, so the boundary between source and target is unambiguous.
-    digest = hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8, key=seed.to_bytes(8, "big"))
+    digest = hashlib.blake2b(
+        f"{source}\n{target}".encode("utf-8", "surrogateescape"), digest_size=8, key=seed.to_bytes(8, "big")
+    )
     return int.from_bytes(digest.digest(), "big")
