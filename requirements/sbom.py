@@ -15,7 +15,7 @@ from urllib.parse import quote
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-EXTRAS = ("bench", "notebook", "serve")
+EXTRAS = ("audio", "bench", "notebook", "serve")
 # Packages without a License-Expression name their licence in a classifier or in a free text.
 _SPDX = {
     "Apache 2.0": "Apache-2.0",
