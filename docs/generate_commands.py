@@ -13,7 +13,7 @@ import typer
 from dragoman.cli.init import init
 from dragoman.cli.main import app
 from dragoman.model_config import DEFAULT_ARCHITECTURE, MODEL_CONFIGS
-from dragoman.recipe import section_lines
+from dragoman.recipe import AudioConfig, section_lines
 
 PAGE = Path(__file__).with_name("commands.md")
 COLUMNS = 100
@@ -31,6 +31,11 @@ RECIPE = """\
 
 The output of `dragoman init translate`: every setting with its default (here those of the preset `tiny`) and its
 description. `--set section.key=value` changes a setting for one training.
+"""
+AUDIO = """\
+### [audio] of task transcribe
+
+Recipes of other tasks do not have this section.
 """
 ARCHITECTURES = """\
 ### [model] of the other architectures
@@ -50,6 +55,8 @@ def page() -> str:
             *verbs,
             RECIPE,
             fenced("toml", recipe()),
+            AUDIO,
+            fenced("toml", "\n".join(section_lines("audio", AudioConfig(), comments=True))),
             ARCHITECTURES,
             fenced("toml", models()),
         ]

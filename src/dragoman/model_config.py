@@ -123,6 +123,20 @@ class TransformerConfig(SelfAttentionConfig, DecoderLayersConfig):
     architecture: Literal["transformer"] = Field("transformer", description=_ARCHITECTURES)
     normalisation: Literal["layer", "batch"] = Field("layer", description="normalise over each vector or the batch")
     next_word: bool = Field(False, description="add the next source word to the decoder's input (task parse)")
+    frame_width: int = Field(
+        0, ge=0, le=4096, description="numbers per frame if the source is a signal, such as mel bands; 0: text"
+    )
+    ctc_weight: Probability = Field(
+        0.0, description="share of CTC on the encoder's output in the loss (0: no CTC); for sources longer than outputs"
+    )
+
+    def conflicts(self) -> Iterator[str]:
+        """Yield a sentence for settings that a source of frames cannot have."""
+        yield from super().conflicts()
+        if self.frame_width and not self.share_embeddings:
+            yield "frame_width is set, so there is no source vocabulary; set share_embeddings = true"
+        if self.frame_width and self.next_word:
+            yield "frame_width is set, so there are no source words; set next_word = false"
 
 
 class DecoderOnlyConfig(SelfAttentionConfig):

@@ -72,7 +72,9 @@ class TaskSpec:
     corpus_keys: tuple[str, ...] = ("label", "file")  # settings of [[data.corpora]] tables
     planning: PlanningRules = field(default_factory=PlanningRules)
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of its recipes, below a preset and the user's settings
-    requirements: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # section and key: values
+    requirements: Mapping[tuple[str, str], tuple[str | bool, ...]] = field(
+        default_factory=dict
+    )  # section and key: values
     has_word_tokens: bool = False  # whether an output has one token per source word, as [model] next_word needs
     evaluator: str = "dragoman.cli.evaluators:evaluate_examples"  # of `dragoman evaluate`
 
@@ -174,6 +176,43 @@ TASKS: dict[str, TaskSpec] = {
             ("tokenizer", "kind"): ("characters", "bytes", "bpe", "wordpiece"),
         },
         evaluator="dragoman.cli.evaluators:evaluate_language_model",
+    ),
+    # A recording has 25 positions per second, and transcripts are spelled in characters.
+    "transcribe": TaskSpec(
+        task="dragoman.tasks.transcribe:TranscriptionTask",
+        data_keys=("file",),
+        planning=PlanningRules(
+            sizes=(
+                SizeRule({"layers": 6, "decoder_layers": 2, "width": 144, "inner_width": 576, "heads": 4}),
+                SizeRule(
+                    {"layers": 8, "decoder_layers": 3, "width": 256, "inner_width": 1024, "heads": 4},
+                    min_pairs=10_000,
+                    min_tokens=60e6,
+                ),
+            ),
+            rate=0.002,
+            batch_tokens=(2048, 4096),
+            max_dropout=0.2,
+            min_tokens=1_000_000,
+            enough_tokens=8_000_000,
+            amounts=(
+                (500, "too few recordings to understand other voices; more recordings help most"),
+                (5000, "short utterances like those in the recordings; more recordings help most"),
+                (1 << 62, "usable transcripts of speech like that in the recordings"),
+            ),
+        ),
+        defaults={
+            "audio": {},
+            "data": {"longest": 1500},
+            "tokenizer": {"kind": "characters"},
+            "model": {"frame_width": 80, "ctc_weight": 0.3, "rotary": True},
+            "decoding": {"beam": 8, "extra_length": 10},
+        },
+        requirements={
+            ("model", "architecture"): ("transformer",),
+            ("tokenizer", "joint"): (True,),
+        },
+        evaluator="dragoman.cli.evaluators:evaluate_transcripts",
     ),
 }
 DEFAULT_TASK = "translate"

@@ -33,7 +33,7 @@ from dragoman.model_config import (
     upgrade_model_table,
 )
 from dragoman.presets import DATA_FILE_KEYS, DEFAULT_TASK, PLANNED_SETTINGS, PRESETS, TASKS
-from dragoman.recipe_errors import find_field, format_errors
+from dragoman.recipe_errors import find_field, format_errors, section_classes
 from dragoman.tokens import RESERVED_TOKENS
 from dragoman.toml import MAX_DEPTH, display_value, parse_value, read_toml, toml_value
 
@@ -169,6 +169,25 @@ class TokenizerConfig(Config):
         return self, self.model_copy(update={"kind": self.target_kind, "lowercase": False})
 
 
+class AudioConfig(Config):
+    """Sound as a source: how a recording becomes frames, and how it is varied in training."""
+
+    rate: int = Field(16_000, ge=2000, le=96_000, description="sampling rate in Hz; recordings are converted to it")
+    speeds: tuple[Annotated[float, Field(ge=0.5, le=2)], ...] = Field(
+        (0.9, 1.0, 1.1),
+        strict=False,  # TOML has lists only
+        min_length=1,
+        max_length=9,
+        description="speeds at which each training recording is heard",
+    )
+    mask_frames: int = Field(
+        40, ge=0, le=1000, description="longest stretch of frames hidden in training (SpecAugment); 0: none"
+    )
+    mask_bands: int = Field(
+        20, ge=0, le=1000, description="widest stretch of mel bands hidden in training (SpecAugment); 0: none"
+    )
+
+
 class TrainingConfig(Config):
     """Training (section 5 of the paper)."""
 
@@ -240,6 +259,7 @@ class DecodingConfig(Config):
     )
     precision: DecodingPrecision = Field("float32", description="precision of the weights; int8 is faster")
     shortlist: bool = Field(False, description="restrict outputs to likely tokens; run `dragoman shortlist RUN` first")
+    ctc_weight: Probability = Field(0.3, description="weight of CTC in the search, for models with [model] ctc_weight")
 
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence if a search that never ends by itself would take too long."""
@@ -257,6 +277,7 @@ class Recipe(Config):
     task: Annotated[str, AfterValidator(_check_task)] = Field(DEFAULT_TASK, description=f"the task: {', '.join(TASKS)}")
     run: StorableText = Field("runs/model", description="the run directory")
     data: DataConfig = Field(default_factory=DataConfig)
+    audio: AudioConfig | None = Field(None, description="sound as a source, for task transcribe")
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     model: AnyModelConfig = Field(default_factory=TransformerConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
@@ -278,6 +299,8 @@ class Recipe(Config):
                 "change the task or the files"
             )
         yield from self._corpora_conflicts()
+        if self.audio is not None and "audio" not in TASKS[self.task].defaults:
+            yield f'task "{self.task}" reads no sound; remove [audio]'
         for (part, name), fitting in TASKS[self.task].requirements.items():
             value = getattr(getattr(self, part), name)
             if value not in fitting:
@@ -531,10 +554,12 @@ def recipe_differences(before: Recipe, after: Recipe) -> list[str]:
 
 
 def flatten_settings(branch: Config, prefix: str = "") -> list[tuple[str, Any]]:
-    """Return all settings of a config with their dotted names."""
+    """Return all settings of a config with their dotted names; a section that the task does not have has none."""
     settings: list[tuple[str, Any]] = []
     for name in type(branch).model_fields:
         value = getattr(branch, name)
+        if value is None and section_classes(type(branch), name):
+            continue
         settings += (
             flatten_settings(value, f"{prefix}{name}.") if isinstance(value, Config) else [(prefix + name, value)]
         )

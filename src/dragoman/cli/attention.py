@@ -18,7 +18,7 @@ _PICTURE_FORMATS = (".png", ".svg", ".pdf")
 
 def attention(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(help="The model's input, for example a sentence or a word.")],
+    text: Annotated[str, typer.Argument(help="The model's input: a sentence, a word, or a recording.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File to write: a page (.html) or a picture (.png, .svg, .pdf).")
     ] = Path("attention.html"),
@@ -77,10 +77,13 @@ def _write_output(
     from dragoman.viewer.line_picture import save_line_picture
     from dragoman.viewer.page import render_page
     from dragoman.viewer.picture import save_attention_picture
+    from dragoman.viewer.spectrogram import save_spectrogram
 
     if output.suffix.lower() == ".html":
         output.write_text(render_page(record, other), encoding="utf-8")
     elif lines:
         save_line_picture(record, output, lines, word)
+    elif record.frames is not None:
+        save_spectrogram(record, output)
     else:
         save_attention_picture(record, output)

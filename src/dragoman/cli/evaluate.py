@@ -37,7 +37,9 @@ def evaluate(
     label: LabelOption = None,
     task: Annotated[
         str | None,
-        typer.Option(help="Without RUN: the task to score, one of translate (default), parse, pronounce, inflect."),
+        typer.Option(
+            help="Without RUN: the task to score, one of translate (default), parse, pronounce, inflect, transcribe."
+        ),
     ] = None,
     hypotheses: Annotated[
         str | None, typer.Option(help="Score the outputs in this file instead of those of a RUN.")

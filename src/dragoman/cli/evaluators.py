@@ -306,6 +306,42 @@ def _evaluate_words(options: EvaluateOptions, manner: "ScoringScheme") -> None:
     print_report("\n\n".join(filter(None, parts)))
 
 
+def evaluate_transcripts(options: EvaluateOptions) -> None:
+    """Print word and character error rates of a run's transcripts or of --hypotheses."""
+    from dragoman.data.lines import read_lines
+    from dragoman.evaluation import error_rates, tables
+    from dragoman.tasks.registry import get_task
+    from dragoman.tasks.transcribe import TranscriptionTask
+
+    options.reject("source", *_PAIR_OPTIONS, "against", "parameters", "sentences", "ignore_stress")
+    if options.reference is None:
+        raise UserError("--reference is missing: give a manifest with a recording and its text on each line.")
+    if (options.run is None) == (options.hypotheses is None):
+        raise UserError("Give either a RUN, which transcribes, or --task transcribe and --hypotheses, an output file.")
+    model = dragoman.load(options.run, device=options.device) if options.run else None
+    task = model.task if model else get_task(options.task)
+    assert isinstance(task, TranscriptionTask), f"{task.name} is not transcription"
+    examples = task.read_examples(None, options.reference, print_stderr)
+    outputs = (
+        options.model_outputs(model, examples) if model else list(read_lines(str(options.hypotheses), print_stderr))
+    )
+    if len(outputs) != len(examples):
+        raise UserError(
+            f"{options.hypotheses} has {format_count(len(outputs), 'line')} but {options.reference} has "
+            f"{format_count(len(examples), 'recording')}; line n must be the transcript of recording n."
+        )
+    options.write_outputs(outputs)
+    with status_spinner("Scoring"):
+        rates = task.score(examples, outputs)
+    if options.as_json:
+        print(json.dumps(error_rates.to_json(rates, worst=options.worst), ensure_ascii=False, indent=2))
+        return
+    parts = [tables.rates_table(rates)]
+    if options.worst:
+        parts += [tables.confusions_table(rates.confusions()), tables.worst_words_table(rates.worst(options.worst))]
+    print_report("\n\n".join(parts))
+
+
 def _check_word_options(options: EvaluateOptions) -> None:
     """Raise a UserError for missing, unsupported or conflicting options."""
     options.reject("source", *_PAIR_OPTIONS, "against", "parameters", "sentences")

@@ -12,7 +12,9 @@ _EXAMPLE_FILES = {"source": "train.source.txt", "target": "train.target.txt", "f
 
 
 def init(
-    task: Annotated[str, typer.Argument(help="Task: translate, pronounce, inflect, parse or generate.")] = "translate",
+    task: Annotated[
+        str, typer.Argument(help="Task: translate, pronounce, inflect, parse, generate or transcribe.")
+    ] = "translate",
     preset: PresetOption = None,
 ) -> None:
     """Print a commented recipe with every setting and its default: dragoman init translate > recipe.toml"""

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 MAX_INPUT_BYTES = 64 << 20  # longer lines or prompts are no text, and might not fit into memory
 _MAX_NAME_BYTES = 255  # of a text that may be the name of a file
 _TAB = "\t"
-_TASK_COMMANDS = ("generate", "inflect", "parse", "pronounce")  # `dragoman translate` is for all other tasks
+_TASK_COMMANDS = (
+    "generate",
+    "inflect",
+    "parse",
+    "pronounce",
+    "transcribe",
+)  # `dragoman translate` is for all other tasks
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 

@@ -26,6 +26,7 @@ from dragoman.cli.quickstart import quickstart
 from dragoman.cli.serve import serve
 from dragoman.cli.shortlist import shortlist
 from dragoman.cli.train import plan, train
+from dragoman.cli.transcribe import transcribe
 from dragoman.cli.translate import translate
 from dragoman.cli.verify import verify
 from dragoman.cli.watch import watch
@@ -38,7 +39,7 @@ app = typer.Typer(
     name="dragoman", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 _SUMMARIES: dict[Callable[..., None], str] = {
-    quickstart: "Train, score and inspect a small translator in a few minutes.",
+    quickstart: "Train, score and inspect a small model in a few minutes.",
     check: "Check a parallel corpus before training.",
     plan: "Print the recipe that a training would plan.",
     init: "Print a commented recipe to edit.",
@@ -49,6 +50,7 @@ _SUMMARIES: dict[Callable[..., None], str] = {
     pronounce: "Convert words to phonemes.",
     inflect: "Inflect lemmas.",
     generate: "Continue a text with a language model.",
+    transcribe: "Write down what is said in recordings.",
     evaluate: "Score a model with the metrics of its task.",
     attention: "Write a page or picture of all attention weights.",
     heads: "Report what each attention head does.",

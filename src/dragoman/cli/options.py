@@ -62,8 +62,12 @@ ValidPairsOption = Annotated[str | None, typer.Option(help="Validation set in on
 RecipeArgument = Annotated[
     Path | None, typer.Argument(metavar="[RECIPE]", help="Recipe file; `dragoman plan` and `dragoman init` print one.")
 ]
-TaskOption = Annotated[str | None, typer.Option(help="Task: translate, pronounce, inflect, parse or generate.")]
-FileOption = Annotated[str | None, typer.Option(help="Lexicon, treebank or text, for tasks other than translate.")]
+TaskOption = Annotated[
+    str | None, typer.Option(help="Task: translate, pronounce, inflect, parse, generate or transcribe.")
+]
+FileOption = Annotated[
+    str | None, typer.Option(help="Lexicon, treebank, text or manifest of recordings, for tasks other than translate.")
+]
 ValidFileOption = Annotated[str | None, typer.Option(help="Validation file for --file.")]
 RunOption = Annotated[str | None, typer.Option(help="Run directory to write.")]
 StepsOption = Annotated[

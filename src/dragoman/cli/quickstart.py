@@ -1,7 +1,7 @@
-"""`dragoman quickstart`: train, score and inspect a small translation model in a few minutes."""
+"""`dragoman quickstart`: train, score and inspect a small model in a few minutes, on data that the program makes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,28 +21,50 @@ _ATTENTION_SENTENCE = "The lamp is old, but it works."
 
 
 def quickstart(
-    run: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("runs/quickstart"),
+    task: Annotated[
+        Literal["translate", "transcribe"],
+        typer.Argument(help="translate: English to German; transcribe: Morse code from sound."),
+    ] = "translate",
+    run: Annotated[
+        Path | None, typer.Option(help="Run directory to write; default: runs/quickstart, or runs/quickstart-TASK.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Train again even if the run is complete.")] = False,
 ) -> None:
     """Train a small English–German model on the built-in phrasebook, translate unseen sentences, score them, and write
-    an attention page.
+    an attention page; or, with "transcribe", learn to copy Morse code from synthesised recordings.
 
     A second call reuses the trained model; an interrupted training run is resumed."""
+    if task == "transcribe":
+        from dragoman.cli.morse_quickstart import transcribe_morse
+
+        transcribe_morse(run or Path("runs/quickstart-transcribe"), overwrite=overwrite)
+    else:
+        _translate_phrasebook(run or Path("runs/quickstart"), overwrite=overwrite)
+
+
+def train_unless_done(recipe: Recipe, *, overwrite: bool) -> None:
+    """Train, or resume an interrupted training; a finished run is kept unless `overwrite` says otherwise."""
+    run = Run(recipe.run)
+    if overwrite or not run.card_file.exists():
+        train_with_display(
+            recipe,
+            resume=run.exists and not overwrite,
+            overwrite=overwrite,
+            resume_hint="Run the same command to continue.",
+        )
+    else:
+        print_stderr(f"{run} is already trained; use --overwrite to train it again.")
+
+
+def _translate_phrasebook(run: Path, *, overwrite: bool) -> None:
+    """Train a translator on the phrasebook and show what it does."""
     from dragoman.tasks.translate import Translator
 
     corpus = run / "corpus"
     Run(run).check_files()
     if overwrite or not (corpus / "test.de").exists():
         _write_corpus(corpus)
-    if overwrite or not (run / "README.md").exists():
-        train_with_display(
-            _quickstart_recipe(run, corpus),
-            resume=Run(run).exists and not overwrite,
-            overwrite=overwrite,
-            resume_hint="Run the same command to continue.",
-        )
-    else:
-        print_stderr(f"{run} is already trained; use --overwrite to train it again.")
+    train_unless_done(_quickstart_recipe(run, corpus), overwrite=overwrite)
     model = Translator.load(run)
     _print_translations(model, corpus)
     page = run / "attention.html"

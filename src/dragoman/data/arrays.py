@@ -24,7 +24,7 @@ from dragoman.data.corpus import TextPairs
 from dragoman.data.split import SplitPart
 from dragoman.errors import UserError
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.tokens import END
+from dragoman.tokens import END, PAD
 
 ARRAY_FORMAT = 1
 _FILES = ("source.tokens", "source.offsets", "target.tokens", "target.offsets", "lines")
@@ -37,6 +37,7 @@ _MAX_CHARACTERS_PER_TOKEN = 100
 _MIN_LONG_LINE_CHARACTERS = 10_000
 
 Array = npt.NDArray[Any]
+IndexArray = npt.NDArray[np.int64]
 OnLinesDone = Callable[[int], None]
 
 
@@ -88,6 +89,25 @@ class TokenPairs:
     def target(self, index: int) -> Array:
         """Return the tokens of a target, END included."""
         return self.target_tokens[self.target_offsets[index] : self.target_ends[index]]
+
+    def pad_sources(self, indices: IndexArray, seed: Sequence[int] | None = None) -> tuple[Array, IndexArray]:
+        """Return the sources of some pairs, padded (B S), and their lengths (B); text is not varied by the seed."""
+        del seed
+        starts, ends = self.source_offsets[indices], self.source_offsets[indices + 1]
+        return _pad_rows(self.source_tokens, starts, ends), ends - starts
+
+    def pad_targets(self, indices: IndexArray) -> IndexArray:
+        """Return the targets of some pairs, padded with PAD (B T)."""
+        return _pad_rows(self.target_tokens, self.target_offsets[indices], self.target_ends[indices])
+
+
+def _pad_rows(tokens: Array, starts: Array, ends: Array) -> IndexArray:
+    """Return stretches of a token array as rows, padded with PAD."""
+    positions = starts[:, None] + np.arange((ends - starts).max())  # B S
+    inside = positions < ends[:, None]
+    rows = np.full(positions.shape, PAD, dtype=np.int64)
+    rows[inside] = tokens[positions[inside]]
+    return rows
 
 
 def tokenize_corpus(

@@ -135,8 +135,12 @@ def _mel_to_hz(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def normalise(features: Features) -> Features:
-    """Return the features of a recording with each band shifted and scaled to mean 0 and variance 1 over time."""
+    """Return the features of a recording with each band shifted to mean 0 over time, and all scaled to variance 1.
+
+    Bands keep their relative strengths: those with nothing but noise stay weak.
+    """
     mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
-    deviation = features.std(axis=0, dtype=np.float64).astype(np.float32)
-    normalised: Features = (features - mean) / np.maximum(deviation, _MIN_DEVIATION)
+    shifted: Features = features - mean
+    deviation = np.float32(shifted.std(dtype=np.float64))
+    normalised: Features = shifted / np.maximum(deviation, _MIN_DEVIATION)
     return normalised

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.data.arrays import TokenPairs
+from dragoman.data.arrays import IndexArray, TokenPairs
 from dragoman.tokens import END, PAD, START
 
-IndexArray = npt.NDArray[np.int64]
 _CostArray = npt.NDArray[Any]
 
 _TIE_STREAM, _BATCH_STREAM = 0, 1  # two independent random streams per epoch
@@ -22,32 +21,26 @@ _TIE_STREAM, _BATCH_STREAM = 0, 1  # two independent random streams per epoch
 
 @dataclass(frozen=True)
 class ArrayBatch:
-    """Collated pairs, padded with PAD."""
+    """Collated pairs, padded."""
 
-    source: IndexArray  # B S
+    source: npt.NDArray[Any]  # B S, tokens; or B S F, the frames of a signal
+    source_lengths: IndexArray  # B
     prefix: IndexArray  # B T  the decoder's input: START, then the target without its END
     target: IndexArray  # B T  the decoder's expected output
     tokens: int  # of the target, without padding
     indices: IndexArray  # B  of the pairs
 
 
-def collate(pairs: TokenPairs, indices: Sequence[int] | IndexArray) -> ArrayBatch:
-    """Return some pairs as one padded batch."""
+def collate(pairs: TokenPairs, indices: Sequence[int] | IndexArray, *, seed: Sequence[int] | None = None) -> ArrayBatch:
+    """Return some pairs as one padded batch; signals are varied at random if there is a seed, as in training."""
     indices = np.asarray(indices, dtype=np.int64)
-    source = _pad(pairs.source_tokens, pairs.source_offsets[indices], pairs.source_offsets[indices + 1])
-    target = _pad(pairs.target_tokens, pairs.target_offsets[indices], pairs.target_ends[indices])
+    source, source_lengths = pairs.pad_sources(indices, seed)
+    target = pairs.pad_targets(indices)
     prefix = np.full_like(target, START)
     prefix[:, 1:] = target[:, :-1]
     prefix[prefix == END] = PAD  # nothing follows END
-    return ArrayBatch(source, prefix, target, tokens=int((target != PAD).sum()), indices=indices)
-
-
-def _pad(tokens: npt.NDArray[Any], starts: npt.NDArray[Any], ends: npt.NDArray[Any]) -> IndexArray:
-    positions = starts[:, None] + np.arange((ends - starts).max())  # B S
-    inside = positions < ends[:, None]
-    rows = np.full(positions.shape, PAD, dtype=np.int64)
-    rows[inside] = tokens[positions[inside]]
-    return rows
+    tokens = int((target != PAD).sum())
+    return ArrayBatch(source, source_lengths, prefix, target, tokens=tokens, indices=indices)
 
 
 def batch_boundaries(costs: _CostArray, max_cost: int) -> IndexArray:

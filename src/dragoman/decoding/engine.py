@@ -10,8 +10,10 @@ from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from dragoman.decoding.hypothesis import EMPTY_HYPOTHESIS, Hypothesis, output_tokens
 from dragoman.decoding.sampling import sample
@@ -19,8 +21,9 @@ from dragoman.decoding.sampling_options import OUTPUT_SAMPLING, SamplingOptions
 from dragoman.decoding.scoring import score_targets
 from dragoman.decoding.search import OnStep, beam_search
 from dragoman.decoding.shortlist import Shortlist, ShortlistedTransducer
+from dragoman.decoding.source import to_source
 from dragoman.models.attention import unfused_attention
-from dragoman.models.transducer import IncrementalDecoder, Source, Transducer
+from dragoman.models.transducer import FRAMES_PER_POSITION, IncrementalDecoder, Source, Transducer
 from dragoman.native.model import compile_model
 from dragoman.parallel import SINGLE_THREAD, ThreadPool
 from dragoman.recipe import DecodingConfig
@@ -28,6 +31,7 @@ from dragoman.tokens import END, PAD, START
 
 _Result = TypeVar("_Result")
 _TokenIds = Sequence[int]
+SourceItem = _TokenIds | npt.NDArray[np.float32]  # the tokens of a text, or the frames (L F) of a signal
 _OnSentencesDone = Callable[[int], None]
 
 _EXACT_ROWS = 16  # a matrix product of fewer than 12 rows uses another kernel and rounds differently
@@ -68,7 +72,7 @@ class Engine:
 
     def search(
         self,
-        sources: Sequence[_TokenIds],
+        sources: Sequence[SourceItem],
         *,
         n_best: int = 1,
         exact: bool = False,
@@ -92,7 +96,7 @@ class Engine:
 
     def sample(
         self,
-        sources: Sequence[_TokenIds],
+        sources: Sequence[SourceItem],
         options: SamplingOptions = OUTPUT_SAMPLING,
         *,
         n: int = 1,
@@ -105,7 +109,7 @@ class Engine:
 
     def score(
         self,
-        sources: Sequence[_TokenIds],
+        sources: Sequence[SourceItem],
         targets: Sequence[_TokenIds],
         *,
         exact: bool = False,
@@ -126,7 +130,7 @@ class Engine:
 
     def run_batches(
         self,
-        sources: Sequence[_TokenIds],
+        sources: Sequence[SourceItem],
         work: Callable[..., list[_Result]],
         *,
         empty: _Result,
@@ -140,17 +144,17 @@ class Engine:
         `width` is the number of hypotheses per sentence, `empty` the result for a source without tokens, which is not
         decoded. `progress` is called after each batch with its number of sentences.
         """
-        columns = [sources] if targets is None else [sources, targets]
+        columns: list[Sequence[SourceItem]] = [sources] if targets is None else [sources, targets]
         results = [empty] * len(sources)
         decoded = [index for index, source in enumerate(sources) if not _is_empty(source)]
         notify = progress or (lambda _: None)
         notify(len(sources) - len(decoded))
-        shapes = {index: tuple(len(column[index]) for column in columns) for index in decoded}
+        shapes = {index: tuple(_positions(column[index]) for column in columns) for index in decoded}
 
         def decode(batch: list[int]) -> list[_Result]:
             with _inference_context(exact):
                 source, *rest = (self._pad_batch([column[n] for n in batch], exact) for column in columns)
-                return work(Source.from_ids(source), *rest)
+                return work(source, *(target.values for target in rest))
 
         jobs = list(exact_batches(shapes) if exact else batches_by_length(shapes, self._batch_budget(shapes, width)))
         with _eval_mode(self.model):
@@ -165,10 +169,15 @@ class Engine:
         share = sum(map(max, shapes.values())) // (_BATCHES_PER_THREAD * self.pool.size)
         return min(self.config.batch_tokens // width, max(share, _MIN_BATCH_TOKENS))
 
-    def _pad_batch(self, rows: Sequence[_TokenIds], exact: bool) -> Tensor:
-        """Return rows of tokens as a tensor, padded with PAD."""
+    def _pad_batch(self, rows: Sequence[SourceItem], exact: bool) -> Source:
+        """Return rows of tokens, padded with PAD, or of frames, padded with zeros."""
         longest = _round_up_length(max(map(len, rows))) if exact else max(map(len, rows))
-        return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], device=self.device)
+        lengths = np.array([len(row) for row in rows])
+        first = np.asarray(rows[0])
+        values = np.full((len(rows), longest, *first.shape[1:]), PAD, dtype=first.dtype)
+        for padded, row in zip(values, rows, strict=True):
+            padded[: len(row)] = row
+        return to_source(values, lengths, self.device)
 
 
 @contextmanager
@@ -191,9 +200,14 @@ def _eval_mode(model: Transducer) -> Iterator[None]:
         model.train()
 
 
-def _is_empty(tokens: _TokenIds) -> bool:
-    """Return whether there is no token before END."""
-    return all(token in (PAD, END) for token in tokens)
+def _is_empty(source: SourceItem) -> bool:
+    """Return whether there is no frame, or no token before END."""
+    return len(source) == 0 if isinstance(source, np.ndarray) else all(token in (PAD, END) for token in source)
+
+
+def _positions(source: SourceItem) -> int:
+    """Return the number of positions that an encoder makes of a source."""
+    return -(-len(source) // FRAMES_PER_POSITION) if isinstance(source, np.ndarray) else len(source)
 
 
 def _round_up_length(length: int) -> int:

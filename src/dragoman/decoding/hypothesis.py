@@ -31,7 +31,7 @@ FAILED_HYPOTHESIS = Hypothesis(
 
 def max_output_lengths(source: Source, config: DecodingConfig) -> Tensor:
     """Return the maximum number of output tokens of each sentence (B), END included."""
-    return source.lengths - 1 + config.extra_length  # the source's END is not counted
+    return source.positions - 1 + config.extra_length  # the END of a text is not counted
 
 
 def output_log_probabilities(logits: Tensor, *, first: bool) -> Tensor:

@@ -119,7 +119,7 @@ class ErrorRates:
 
 
 def _split_phones(text: str) -> list[str]:
-    """Split a pronunciation at spaces."""
+    """Split a pronunciation, or a transcript, at spaces."""
     return normalize("NFC", text).split()
 
 
@@ -133,6 +133,10 @@ def _split_letters(text: str) -> list[str]:
     return [_SPACE_SYMBOL if letter == _UNIT_SEPARATOR else letter for letter in normalize("NFC", text)]
 
 
+_TRANSCRIPT_WORD_ERROR_RATE = replace(_PHONE_ERROR_RATE, name="WER")
+_TRANSCRIPT_CHARACTER_ERROR_RATE = replace(_PHONE_ERROR_RATE, name="CER")
+_TRANSCRIPT_WORDS = ScoringScheme("words", _split_phones, (_TRANSCRIPT_WORD_ERROR_RATE,))
+_TRANSCRIPT_CHARACTERS = ScoringScheme("characters", _split_letters, (_TRANSCRIPT_CHARACTER_ERROR_RATE,))
 PRONUNCIATION = ScoringScheme("phones", _split_phones, (_WORD_ERROR_RATE, _PHONE_ERROR_RATE, _ACCURACY, _EDIT_DISTANCE))
 UNSTRESSED = replace(PRONUNCIATION, units="phones without stress", split_units=split_unstressed_phones)
 INFLECTION = ScoringScheme("letters", _split_letters, (_ACCURACY, _EDIT_DISTANCE))
@@ -155,6 +159,22 @@ def score_words(
     signature = _signature(results, scheme, seed if intervals else None)
     rates = tuple(_error_rate(metric, counts, resamples, scheme.units, signature) for metric in scheme.metrics)
     return ErrorRates(rates, results)
+
+
+def score_transcripts(
+    sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], *, intervals: bool = True
+) -> ErrorRates:
+    """Score transcripts by word and character error rate: edits divided by the length of the references.
+
+    Runs of spaces count as one. The results, worst recordings and confusions are those of words.
+    """
+    cleaned = [" ".join(output.split()) for output in outputs]
+    expected = [[" ".join(reference.split()) for reference in several] for several in references]
+    words, characters = (
+        score_words(sources, cleaned, expected, scheme, intervals=intervals)
+        for scheme in (_TRANSCRIPT_WORDS, _TRANSCRIPT_CHARACTERS)
+    )
+    return ErrorRates((*words.rates, *characters.rates), words.word_results)
 
 
 def _compare_words(

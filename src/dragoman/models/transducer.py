@@ -12,18 +12,25 @@ from torch import Tensor, nn
 
 from dragoman.tokens import token_mask
 
+FRAMES_PER_POSITION = 4  # frames of a signal that a front end turns into one position of the encoder
+
 
 @dataclass(frozen=True)
 class Source:
-    """A padded batch of what an encoder reads: token ids or feature vectors."""
+    """A padded batch of what an encoder reads: token ids, or the frames of a signal."""
 
-    values: Tensor  # B S, ids; or B S F, vectors
+    values: Tensor  # B S, ids; or B S F, frames, zero at padding
     mask: Tensor  # B S, False at padding
 
     @classmethod
     def from_ids(cls, ids: Tensor) -> "Source":
         """Return the source of token ids (B S) padded with PAD."""
         return cls(ids, token_mask(ids))
+
+    @classmethod
+    def from_frames(cls, frames: Tensor, lengths: Tensor) -> "Source":
+        """Return the source of frames (B S F) of which the first `lengths` (B) of each row are not padding."""
+        return cls(frames, torch.arange(frames.shape[1], device=frames.device) < lengths[:, None])
 
     def __len__(self) -> int:
         return len(self.mask)
@@ -39,8 +46,13 @@ class Source:
 
     @property
     def lengths(self) -> Tensor:
-        """The number of positions (B) that are not padding."""
+        """The number of tokens or frames (B) that are not padding."""
         return self.mask.sum(dim=1)
+
+    @property
+    def positions(self) -> Tensor:
+        """The number of positions (B) that an encoder makes of them."""
+        return self.lengths if self.values.dim() == 2 else -(-self.lengths // FRAMES_PER_POSITION)
 
     def to(self, device: torch.device) -> "Source":
         """Return the source on a device."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dragoman.model_config import SelfAttentionConfig, TransformerConfig
 from dragoman.models.attention import SCORE_FUNCTIONS, AttentionPattern, MultiHeadAttention, causal_mask
+from dragoman.models.front_end import FrontEnd
 from dragoman.models.layers import (
     NORMS,
     Dropout,
@@ -206,6 +207,9 @@ class Transformer(VocabularyModel):
 
     def __init__(self, config: TransformerConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__(config, source_vocabulary, target_vocabulary)
+        # With a front end there are no source tokens, and the source embedding is that of the target, which is shared.
+        self.front_end = FrontEnd(config.frame_width, config.width) if config.frame_width else None
+        self.ctc = nn.Linear(config.width, target_vocabulary) if config.ctc_weight else None
         self.source_positions = build_positions(config)
         self.target_positions = build_positions(config)
         self.next_word = build_next_word_feature(config, source_vocabulary, target_vocabulary)
@@ -223,8 +227,14 @@ class Transformer(VocabularyModel):
         return {**self.__dict__, "native_models": {}}
 
     def encode(self, source: Source) -> Memory:
-        """Encode a batch of token ids."""
+        """Encode a batch of token ids or frames."""
         return self.run_encoder(source)[0]
+
+    def ctc_log_probabilities(self, memory: Memory) -> Tensor:
+        """Return the log-probabilities (B S V) of the tokens that CTC hears at each position; PAD is the blank."""
+        assert self.ctc is not None, "the model has no CTC output"
+        logits: Tensor = self.ctc(memory.states)
+        return logits.float().log_softmax(dim=-1)
 
     def hidden_states(self, prefix: Tensor, memory: Memory) -> Tensor:
         """Return the decoder's last hidden states (B T D) over `prefix` (B T)."""
@@ -238,15 +248,22 @@ class Transformer(VocabularyModel):
 
     def run_encoder(self, source: Source, *, record: bool = False) -> tuple[Memory, list[Tensor]]:
         """Return the encoder's output and, if recorded, the attention weights of each layer (B H S S)."""
-        positions = self.source_positions(0, source.mask.shape[1])
-        x = self.dropout(self.source_embedding(source.values) + positions)  # B S D
+        x, mask = self.embed_source(source)
+        x = self.dropout(x + self.source_positions(0, mask.shape[1]))  # B S D
         recorded: list[Tensor] = []
-        with norm_mask(source.mask):
+        with norm_mask(mask):
             for layer in self.encoder:
-                x, weights = layer(x, source.mask[:, None, None], record=record)
+                x, weights = layer(x, mask[:, None, None], record=record)
                 recorded += [weights] if record else []
-            memory = Memory(self.encoder_norm(x), source.mask, word_starts=self.next_word.word_starts(source))
+            memory = Memory(self.encoder_norm(x), mask, word_starts=self.next_word.word_starts(source))
         return memory, recorded
+
+    def embed_source(self, source: Source) -> tuple[Tensor, Tensor]:
+        """Return the encoder's input (B S D) and its mask (B S), which a front end shortens."""
+        if self.front_end is None:
+            return self.source_embedding(source.values), source.mask
+        vectors, mask = self.front_end(source)
+        return vectors, mask
 
     def run_decoder(
         self, prefix: Tensor, memory: Memory, *, record: bool = False

@@ -166,7 +166,9 @@ class NativeTransformer:
         return tensor.detach()
 
     def encode(self, source: Source) -> Memory:
-        """Encode a batch of token ids."""
+        """Encode a batch of token ids; what has a front end is encoded by PyTorch."""
+        if self.model.front_end is not None:
+            return self.model.encode(source)
         size, ids = len(self.model.source_embedding.weight), source.values
         assert int(ids.max()) < size, f"token id {int(ids.max())} is out of range for a vocabulary of {size}"
         states = torch.empty(*ids.shape, self.model.output_weight.shape[1])

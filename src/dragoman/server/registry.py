@@ -142,6 +142,8 @@ class ModelRegistry:
         """Load one run."""
         stamp = _newest_weights(run)
         translator = self._load(run)
+        if translator.task.reads_signals:
+            raise UserError(f"{run} is a {translator.task.noun}; the server serves models that read text.")
         source = target = ""  # of a model that does not translate
         if translator.task.has_language_pair:
             source, target = languages.get(translator.name) or guess_languages(translator.recipe.data, run.name)

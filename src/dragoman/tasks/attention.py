@@ -24,11 +24,11 @@ _BATCH_SIZE = 32  # pairs
 @torch.inference_mode()
 def attention_weights(
     model: Transducer,
-    source: Tensor,  # B S
+    source: Source,  # of B inputs
     prefix: Tensor,  # B T
 ) -> dict[AttentionKind, AttentionWeights]:
     """Return the weights of a batch (B L H T S) for each kind of attention that the architecture has."""
-    maps = model.eval().attention_maps(Source.from_ids(source), prefix)
+    maps = model.eval().attention_maps(source, prefix)
     layers = {kind: getattr(maps, kind) for kind in ATTENTION_KINDS}
     return {kind: torch.stack(weights, dim=1).float().cpu().numpy() for kind, weights in layers.items() if weights}
 
@@ -74,7 +74,7 @@ def record_batch(
     """Return the records of some pairs, with the weights of these kinds, computed at once."""
     sources = _pad([source for _, source, _ in pairs]).to(model.device)
     prefixes = _pad([[START, *target] for _, _, target in pairs]).to(model.device)
-    weights = attention_weights(model.model, sources, prefixes)
+    weights = attention_weights(model.model, Source.from_ids(sources), prefixes)
     return [
         build_record(model, *pair, {kind: array[row] for kind, array in weights.items() if kind in kinds})
         for row, pair in enumerate(pairs)

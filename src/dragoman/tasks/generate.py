@@ -276,8 +276,11 @@ class GenerationTask(Task):
         longest: int,
         part: SplitPart | None,
         on_progress: OnLinesDone,
+        *,
+        for_training: bool = False,
     ) -> TokenPairs:
         """Tokenize the text and cut it into windows."""
+        del for_training
         return tokenize_stream(cast(RunningText, corpus), tokenizers[1], longest, on_lines_done=on_progress, part=part)
 
     def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example[str]]:

@@ -19,11 +19,12 @@ from dragoman.data.batches import ArrayBatch, Order, collate
 from dragoman.data.corpus import ParallelCorpus, TextPairs
 from dragoman.data.split import SplitPart
 from dragoman.decoding.scoring import token_log_probabilities
+from dragoman.decoding.source import to_source
 from dragoman.errors import UserError
 from dragoman.ibm1 import likely_links
 from dragoman.model_config import AttentionKind, HeadIndex
 from dragoman.models.head_ablation import ablate_heads, can_ablate_heads
-from dragoman.models.transducer import Memory, Source, Transducer
+from dragoman.models.transducer import Memory, Transducer
 from dragoman.recipe import Recipe
 from dragoman.run import Run
 from dragoman.tasks.attention import attention_weights
@@ -74,7 +75,9 @@ def make_head_report(
 
 
 def _check_has_attention(run: Run, sequence_model: SequenceModel) -> None:
-    """Raise an error for a model without attention."""
+    """Raise an error for a model without attention, or whose source has no pieces to attend to."""
+    if sequence_model.task.reads_signals:
+        raise UserError(f"{run} is a {sequence_model.task.noun}; heads are reported for models that read text.")
     if not attention_sizes(sequence_model.model, sequence_model.device):
         architecture = sequence_model.recipe.model.architecture
         raise UserError(f'{run} has no attention to measure: architecture "{architecture}" does not use attention.')
@@ -250,7 +253,8 @@ def _head_statistics(
     sums: dict[AttentionKind, HeadStatistics] = {}
     done = 0
     for batch in batches:
-        source, prefix = (torch.from_numpy(part).to(sequence_model.device) for part in (batch.source, batch.prefix))
+        source = to_source(batch.source, batch.source_lengths, sequence_model.device)
+        prefix = torch.from_numpy(batch.prefix).to(sequence_model.device)
         recorded = attention_weights(sequence_model.model, source, prefix)
         weights = {kind: array for kind, array in recorded.items() if array.size}  # a language model has no source
         sums = sums or {kind: HeadStatistics(*array.shape[1:3]) for kind, array in weights.items()}
@@ -282,7 +286,7 @@ class _AblationLoss:
 
     @torch.inference_mode()
     def _encode_batches(self, model: Transducer) -> list[Memory]:
-        return [model.encode(Source.from_ids(torch.from_numpy(batch.source).to(self.device))) for batch in self.batches]
+        return [model.encode(to_source(batch.source, batch.source_lengths, self.device)) for batch in self.batches]
 
     @torch.inference_mode()
     def _mean_loss(self, model: Transducer, memories: list[Memory]) -> float:

@@ -154,14 +154,21 @@ def _record_attention(
 ) -> AttentionRecord:
     """Record the weights of a source and a target, and the probability of each target token."""
     source_ids, prefix = sequence_model.batch_of_one(source), sequence_model.batch_of_one([START, *target])
-    weights = {kind: array[0] for kind, array in attention_weights(model, source_ids, prefix).items()}
-    with torch.inference_mode():
-        logits = model.decode(prefix, model.encode(Source.from_ids(source_ids)))[0]
-    steps = _decoding_steps(logits, (*target, END), sequence_model.target_tokenizer)
+    weights, logits = record_pass(model, Source.from_ids(source_ids), prefix)
+    steps = decoding_steps(logits, (*target, END), sequence_model.target_tokenizer)
     return build_record(sequence_model, text, source, target, weights, steps)
 
 
-def _decoding_steps(logits: Tensor, target: Sequence[int], tokenizer: Tokenizer) -> tuple[DecodingStep, ...]:
+def record_pass(
+    model: Transducer, source: Source, prefix: Tensor
+) -> tuple[dict[AttentionKind, AttentionWeights], Tensor]:
+    """Return the weights (L H T S) of each kind of attention and the logits (T V) for one source and prefix (1 T)."""
+    weights = {kind: array[0] for kind, array in attention_weights(model, source, prefix).items()}
+    with torch.inference_mode():
+        return weights, model.decode(prefix, model.encode(source))[0]
+
+
+def decoding_steps(logits: Tensor, target: Sequence[int], tokenizer: Tokenizer) -> tuple[DecodingStep, ...]:
     """Return the log-probability of each token and the likeliest tokens of each step, from logits (T V)."""
     log_probabilities = logits.float().log_softmax(-1)
     top_values, top_tokens = log_probabilities.topk(min(_TOP_TOKENS, logits.shape[-1]))

@@ -24,8 +24,8 @@ def get_task(name: str) -> Task:
 
 
 def task_for(recipe: Recipe) -> Task:
-    """Return the task of a recipe, configured for the recipe's files."""
-    return get_task(recipe.task).configure(recipe.data)
+    """Return the task of a recipe, configured for it."""
+    return get_task(recipe.task).configure(recipe)
 
 
 def model_class_for(recipe: Recipe) -> "type[SequenceModel]":

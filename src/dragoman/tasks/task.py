@@ -74,10 +74,11 @@ class DataReader(ABC):
     """How the data of a task is read."""
 
     unit = "pair"  # noun for what the model is trained on
+    reads_signals = False  # whether a source is a file with a signal, such as a recording, and not text
 
-    def configure(self, config: DataConfig) -> Self:
-        """Return the task configured for a recipe's files; most tasks do not depend on them."""
-        del config
+    def configure(self, recipe: Recipe) -> Self:
+        """Return the task configured for a recipe; most tasks do not depend on it."""
+        del recipe
         return self
 
     @abstractmethod
@@ -100,8 +101,11 @@ class DataReader(ABC):
         longest: int,
         part: SplitPart | None,
         on_progress: OnLinesDone,
+        *,
+        for_training: bool = False,
     ) -> TokenPairs:
-        """Return the pairs as token arrays."""
+        """Return the pairs as token arrays; a task may vary what it is trained on."""
+        del for_training
         return tokenize_corpus(corpus, *tokenizers, longest, on_lines_done=on_progress, part=part)
 
     @abstractmethod

@@ -9,7 +9,7 @@ from dragoman.data.corpus_check import check_corpus, format_finding
 from dragoman.data.lines import read_lines
 from dragoman.errors import UserError, did_you_mean, format_count
 from dragoman.evaluation import scores
-from dragoman.recipe import DataConfig
+from dragoman.recipe import DataConfig, Recipe
 from dragoman.tasks.sequence_model import SequenceModel
 from dragoman.tasks.task import DataWarning, Example, OnNotice, TransductionTask
 
@@ -51,9 +51,11 @@ class TranslationTask(TransductionTask):
     never_split = False
     has_language_pair = True
 
-    def configure(self, config: DataConfig) -> Self:
+    def configure(self, recipe: Recipe) -> Self:
         """Return the task with the labels of the recipe's corpora."""
-        return replace(self, labels=tuple(dict.fromkeys(corpus.label for corpus in config.corpora if corpus.label)))
+        return replace(
+            self, labels=tuple(dict.fromkeys(corpus.label for corpus in recipe.data.corpora if corpus.label))
+        )
 
     def open_corpora(self, config: DataConfig) -> tuple[AnyParallelCorpus, AnyParallelCorpus | None]:
         """Open the files that the recipe names."""

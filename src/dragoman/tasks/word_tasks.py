@@ -49,9 +49,11 @@ class WordTask(TransductionTask):
     input_example: ClassVar[str]  # an example of an input
     output_column: ClassVar[int] = 1  # the column of the files that the model writes
 
-    def configure(self, config: DataConfig) -> Self:
+    def configure(self, recipe: Recipe) -> Self:
         """Return the task with the labels of the recipe's files."""
-        return replace(self, labels=tuple(dict.fromkeys(corpus.label for corpus in config.corpora if corpus.label)))
+        return replace(
+            self, labels=tuple(dict.fromkeys(corpus.label for corpus in recipe.data.corpora if corpus.label))
+        )
 
     @abstractmethod
     def encode_columns(self, columns: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from torch.autograd.graph import increment_version
 from dragoman.cache import default_cache_dir
 from dragoman.errors import TrainingDiverged
 from dragoman.models.layers import dropout_seed
-from dragoman.models.transducer import Source, Transducer
+from dragoman.models.transducer import FRAMES_PER_POSITION, Source, Transducer
 from dragoman.models.weights import clone_tensors, restore_tensors, running_statistics
 from dragoman.parallel import SINGLE_THREAD, ThreadPool
 from dragoman.recipe import TrainingConfig
@@ -43,7 +43,9 @@ class TensorBatch:
 
     def split_rows(self, count: int) -> list["TensorBatch"]:
         """Return at most `count` shards of about equal size with at least `MIN_SHARD_TOKENS` tokens each."""
-        count = max(1, min(count, self.target.numel() // MIN_SHARD_TOKENS, len(self.target)))
+        is_signal = self.source.values.dim() == 3  # whose transcript is much shorter
+        size = self.source.mask.numel() // FRAMES_PER_POSITION if is_signal else self.target.numel()
+        count = max(1, min(count, size // MIN_SHARD_TOKENS, len(self.target)))
         return [self.select_rows(slice(first, None, count)) for first in range(count)] if count > 1 else [self]
 
     def select_rows(self, rows: slice) -> "TensorBatch":

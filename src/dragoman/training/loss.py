@@ -12,8 +12,9 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 from dragoman import native
-from dragoman.models.transducer import Transducer
-from dragoman.tokens import token_mask
+from dragoman.models.transducer import Memory, Transducer
+from dragoman.models.transformer import Transformer
+from dragoman.tokens import PAD, token_mask
 from dragoman.training.loop import LossSums, Objective, TensorBatch
 
 CHUNK_LOGITS = 1 << 21  # per chunk: 8 MB, about a core's share of the cache
@@ -38,6 +39,40 @@ def cross_entropy_objective(label_smoothing: float) -> Objective:
         )
 
     return objective
+
+
+def joint_objective(label_smoothing: float, ctc_weight: float) -> Objective:
+    """Return the objective of section 5.4 mixed with that of CTC on the encoder's output (arXiv 1609.06773).
+
+    On little data, attention alone does not find out that a signal is read from its beginning to its end; CTC, which
+    can read it no other way, shows it.
+    """
+    cross_entropy = cross_entropy_objective(label_smoothing)
+    if not ctc_weight:
+        return cross_entropy
+
+    def objective(model: Transducer, batch: TensorBatch) -> LossSums:
+        assert isinstance(model, Transformer), f"{type(model).__name__} has no CTC output"
+        memory = model.encode(batch.source)
+        hidden = model.hidden_states(batch.prefix, memory)
+        loss, nll = projected_cross_entropy(
+            hidden, model.output_weight, batch.target, label_smoothing, bias=model.output_bias
+        )
+        return LossSums((1 - ctc_weight) * loss + ctc_weight * ctc_loss(model, memory, batch.target), nll)
+
+    return objective
+
+
+def ctc_loss(model: Transformer, memory: Memory, target: Tensor) -> Tensor:
+    """Return the CTC loss (Graves et al. 2006) of targets (B T), summed; those longer than their source count nothing.
+
+    PAD is the blank. The END of a target is not heard, so it is left out.
+    """
+    log_probabilities = model.ctc_log_probabilities(memory).transpose(0, 1)  # S B V
+    return F.ctc_loss(
+        log_probabilities, target, memory.mask.sum(dim=1), token_mask(target).sum(dim=1) - 1,
+        blank=PAD, reduction="sum", zero_infinity=True,
+    )  # fmt: skip
 
 
 def projected_cross_entropy(

@@ -140,8 +140,11 @@ def prepare_data(
     source, target = _load_or_train_tokenizers(run, recipe, corpus, train_part, on_event)
 
     def tokenize(text: TextPairs, part: SplitPart | None, name: str) -> TokenPairs:
-        on_lines_done = progress_callback(on_event, f"Tokenizing the {name} text", text.count_pairs())
-        pairs = task.tokenize_corpus(text, (source, target), recipe.data.longest, part, on_lines_done)
+        verb = "Reading the {} recordings" if task.reads_signals else "Tokenizing the {} text"
+        on_lines_done = progress_callback(on_event, verb.format(name), text.count_pairs())
+        pairs = task.tokenize_corpus(
+            text, (source, target), recipe.data.longest, part, on_lines_done, for_training=name == "training"
+        )
         _report_dropped_pairs(pairs, text, recipe.data.longest, on_event)
         return pairs
 
@@ -182,7 +185,7 @@ def _load_or_train_tokenizers(
         return Tokenizer.train(lines(sides), config.sides[sides[0]], on_lines_done)
 
     if config.joint:
-        source = target = train_tokenizer((0, 1), "tokenizer")
+        source = target = train_tokenizer((1,) if task_for(recipe).reads_signals else (0, 1), "tokenizer")
     else:
         source, target = train_tokenizer((0,), "source tokenizer"), train_tokenizer((1,), "target tokenizer")
     names = ("",) if config.joint else ("source ", "target ")

@@ -18,12 +18,13 @@ import torch
 
 from dragoman import checkpoints
 from dragoman.checkpoints import TrainingProgress
-from dragoman.data.arrays import TokenPairs
-from dragoman.data.batches import IndexArray, Order, collate
+from dragoman.data.arrays import IndexArray, TokenPairs
+from dragoman.data.batches import Order, collate
+from dragoman.decoding.source import to_source
 from dragoman.errors import TrainingStopped, UserError, did_you_mean_path, format_count
 from dragoman.malloc import keep_freed_memory
+from dragoman.model_config import TransformerConfig
 from dragoman.model_files import copy_weights
-from dragoman.models.transducer import Source
 from dragoman.models.weights import named_weights, running_statistics
 from dragoman.parallel import ThreadPool
 from dragoman.processes import available_cores
@@ -52,7 +53,7 @@ from dragoman.training.events import (
 )
 from dragoman.training.loop import TensorBatch, TrainingStep, autocast, build_adam, measure_seconds_per_step
 from dragoman.training.loop import train as train_loop
-from dragoman.training.loss import cross_entropy_objective
+from dragoman.training.loss import cross_entropy_objective, joint_objective
 from dragoman.training.metrics_log import MetricsLog, draw_curves
 from dragoman.training.planner import (
     finishing_seconds,
@@ -173,7 +174,8 @@ class Trainer:
         single = self.device.type != "cpu" or bool(running_statistics(self.model))
         self.pool = ThreadPool(1 if single else threads)
         self.optimizer = build_adam(self.model, config)
-        self.objective = cross_entropy_objective(config.label_smoothing)
+        ctc_weight = recipe.model.ctc_weight if isinstance(recipe.model, TransformerConfig) else 0.0
+        self.objective = joint_objective(config.label_smoothing, ctc_weight)
         pairs = data.train_pairs
         self.order = Order(
             pairs.costs, config.batch_tokens, config.accumulate, config.seed, tie_break=pairs.target_lengths
@@ -337,17 +339,16 @@ class Trainer:
 
     def batches_of_step(self, step: int) -> list[TensorBatch]:
         """Return the micro-batches of a step (counted from 1) that this process works on."""
-        rank_batches = self.order.update(step - 1)[self.world.rank :: self.world.size]
-        return [self.tensor_batch(self.data.train_pairs, indices) for indices in rank_batches]
+        update = list(enumerate(self.order.update(step - 1)))[self.world.rank :: self.world.size]
+        pairs = self.data.train_pairs
+        return [self.tensor_batch(pairs, indices, seed=(self.config.seed, step, index)) for index, indices in update]
 
-    def tensor_batch(self, pairs: TokenPairs, indices: IndexArray) -> TensorBatch:
-        """Return pairs as a batch of tensors on the device."""
-        batch = collate(pairs, indices)
-        source, prefix, target = (
-            torch.from_numpy(array).to(self.device) for array in (batch.source, batch.prefix, batch.target)
-        )
-        line_numbers = pairs.line_numbers[batch.indices].tolist()
-        return TensorBatch(Source.from_ids(source), prefix, target, batch.tokens, line_numbers)
+    def tensor_batch(self, pairs: TokenPairs, indices: IndexArray, *, seed: Sequence[int] | None = None) -> TensorBatch:
+        """Return pairs as a batch of tensors on the device; signals are varied at random if there is a seed."""
+        batch = collate(pairs, indices, seed=seed)
+        prefix, target = (torch.from_numpy(array).to(self.device) for array in (batch.prefix, batch.target))
+        source = to_source(batch.source, batch.source_lengths, self.device)
+        return TensorBatch(source, prefix, target, batch.tokens, pairs.line_numbers[batch.indices].tolist())
 
     def _train_and_save(self) -> Iterator[TrainingEvent]:
         self._last_saved_step = self.progress.step

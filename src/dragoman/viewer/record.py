@@ -94,6 +94,8 @@ class AttentionRecord:
     gold_alignment: str | None = None  # gold word alignment in Pharaoh format, as "0-0 1-2"
     report: Mapping[str, Any] | None = None  # the head report of the run
     skin: str = "text"
+    frames: NDArray[np.float32] | None = None  # L F: the signal, if the source is one, as the model reads it
+    seconds: float = 0.0  # its length
     # Recomputes the record with some options changed; None if the model is not available.
     rerun: "Callable[..., AttentionRecord] | None" = field(default=None, repr=False)
 

@@ -1,0 +1,387 @@
+"""Transcription: from sound to text."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.data.arrays import OnLinesDone
+from dragoman.data.audio import HOP_SECONDS, log_mel, normalise, resample
+from dragoman.data.corpus import Pair, TextPairs
+from dragoman.data.frames import FrameArrays, FrameMasking, FrameMatrix, FramePairs, cache_frames, pair_frames
+from dragoman.data.signal_corpus import SignalCorpus, open_signal
+from dragoman.data.silence import split_at_silence
+from dragoman.data.sound_files import Samples, read_sound, stream_sound
+from dragoman.data.split import SplitPart
+from dragoman.decoding.ctc import JointDecoder, align
+from dragoman.decoding.hypothesis import Hypothesis
+from dragoman.decoding.source import to_source
+from dragoman.errors import UserError
+from dragoman.evaluation.error_rates import ErrorRates, score_transcripts
+from dragoman.model_config import AttentionKind, HeadIndex, TransformerConfig
+from dragoman.models.transducer import FRAMES_PER_POSITION, IncrementalDecoder
+from dragoman.models.transformer import Transformer
+from dragoman.native.model import NativeTransformer
+from dragoman.processes import available_cores
+from dragoman.recipe import AudioConfig, DataConfig, DecodingConfig, DecodingPrecision, Recipe
+from dragoman.tasks.inspection import decoding_steps, record_pass
+from dragoman.tasks.sequence_model import Prediction, SequenceModel
+from dragoman.tasks.task import Example, OnNotice, TransductionTask
+from dragoman.text.sentences import SegmentedText
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.tokens import END, START
+from dragoman.viewer.record import END_PIECE, AttentionRecord, AttentionWeights
+
+_BLOCK_SECONDS = 10.0  # of a recording that are read at once
+_SEGMENTS_TOGETHER = 64  # that are searched together
+_FEATURES_VERSION = 1  # of what `_sound_frames` computes, for the cache
+
+
+class Sound(NamedTuple):
+    """A recording in memory."""
+
+    samples: Samples
+    rate: int
+
+
+Recording = str | PathLike[str] | Sound  # a file, a member of a zip archive (archive.zip/name.wav), or samples
+
+
+def _sound_frames(sound: Sound, config: AudioConfig, bands: int, *, speed: float = 1.0) -> FrameMatrix:
+    """Return the normalised log-mel frames of a recording, as it sounds at a speed."""
+    samples = resample(sound.samples, sound.rate, round(config.rate / speed))
+    frames = normalise(log_mel(samples, config.rate, bands=bands))
+    return frames.astype(np.float16).astype(np.float32)  # as training reads them from the cache
+
+
+def _read_recording(recording: Recording) -> Sound:
+    """Return the samples of a recording."""
+    if isinstance(recording, Sound):
+        return recording
+    with open_signal(fspath(recording)) as file:
+        return Sound(*read_sound(file, fspath(recording)))
+
+
+def segment_recording(recording: Recording, max_seconds: float) -> Iterator[tuple[float, Sound]]:
+    """Yield a recording, or its parts between silences if it is longer than `max_seconds`, each with its start."""
+    if isinstance(recording, Sound):
+        parts = split_at_silence([recording.samples], recording.rate, max_seconds=max_seconds)
+        yield from ((start, Sound(samples, recording.rate)) for start, samples in parts)
+        return
+    name = fspath(recording)
+    with open_signal(name) as file:
+        blocks = stream_sound(file, name, _BLOCK_SECONDS)
+        for start, samples in split_at_silence(blocks, blocks.rate, max_seconds=max_seconds):
+            yield start, Sound(samples, blocks.rate)
+
+
+@dataclass(frozen=True)
+class TimedWord:
+    """A word of a transcript, and when it was heard."""
+
+    text: str
+    start_seconds: float
+    end_seconds: float
+
+
+@dataclass(frozen=True)
+class TranscriptSegment:
+    """The transcript of a stretch of a recording between two silences."""
+
+    text: str
+    start_seconds: float
+    end_seconds: float
+    score: float
+    words: tuple[TimedWord, ...] = ()  # none if the model has no CTC output
+
+
+@dataclass(frozen=True)
+class _HeardSegment:
+    """A stretch of a recording as the model reads it."""
+
+    recording: int  # its number among those that are transcribed
+    start_seconds: float
+    end_seconds: float
+    frames: FrameMatrix
+
+
+class Transcriber(SequenceModel):
+    """A model of speech: `transcribe` returns the text of a recording, or of each of a list of recordings."""
+
+    def transcribe(
+        self, recording: Recording | Sequence[Recording], *, n_best: int = 1, details: bool = False, **options: Any
+    ) -> Any:
+        """Return the transcript of a recording, or a list of transcripts for a list of recordings.
+
+        A recording is a file, a member of a zip archive (`archive.zip/name.wav`), or a `Sound` with samples and rate. A
+        long one is cut at silences. With `n_best` above 1 there is a list of transcripts, the best first, for each.
+        With `details` each is a `Prediction` with its score. Options: `beam`, `length_penalty`, `precision`,
+        `progress`.
+        """
+        if isinstance(recording, str | PathLike | Sound):
+            return self.transcribe([recording], n_best=n_best, details=details, **options)[0]
+        ranked = self.search(recording, n_best=n_best, **options)
+        results = [row if details else [prediction.text for prediction in row] for row in ranked]
+        return results if n_best > 1 else [row[0] for row in results]
+
+    def transcribe_segments(
+        self,
+        recording: Recording,
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        precision: DecodingPrecision | None = None,
+    ) -> Iterator[TranscriptSegment]:
+        """Yield the transcript of a recording segment by segment, with times; a long one is not read as a whole."""
+        engine = self.build_engine(self.decoding_config(beam, length_penalty, 1, precision))
+        for heard in _groups(self._hear([recording]), _SEGMENTS_TOGETHER):
+            found = engine.search([segment.frames for segment in heard])
+            for segment, (hypothesis, *_) in zip(heard, found, strict=True):
+                yield TranscriptSegment(
+                    self.target_tokenizer.decode(hypothesis.tokens).strip(),
+                    segment.start_seconds,
+                    segment.end_seconds,
+                    hypothesis.score,
+                    self._time_words(segment, hypothesis),
+                )
+
+    def search(self, texts: Sequence[Any], *, n_best: int = 1, **options: Any) -> list[list[Prediction]]:
+        """Return the `n_best` transcripts of each recording, the best first.
+
+        The n-th best of a recording that was cut consists of the n-th best of every segment; its log-probability is
+        the sum and its score the mean of theirs.
+        """
+        for name in ("sampling", "prefix", "shortlist"):
+            if options.get(name):
+                raise UserError(f"{name} is not supported by a {self.task.noun}.")
+        names = ("beam", "length_penalty", "precision")
+        given = {name: options.get(name) for name in names}
+        engine = self.build_engine(self.decoding_config(n_best=n_best, **given))
+        progress: Callable[[int], None] = options.get("progress") or (lambda _count: None)
+        rows: list[list[list[Prediction]]] = [[] for _ in texts]
+        for heard in _groups(self._hear(texts), _SEGMENTS_TOGETHER):
+            found = engine.search(
+                [segment.frames for segment in heard], n_best=n_best, exact=bool(options.get("exact"))
+            )
+            for segment, ranked in zip(heard, found, strict=True):
+                rows[segment.recording].append(list(map(self.to_prediction, ranked)))
+            progress(len({segment.recording for segment in heard}))
+        return [self._join_predictions(row, n_best) for row in rows]
+
+    def inspect(
+        self,
+        text: Any,
+        *,
+        target: str | None = None,
+        prefix: str = "",
+        ablate_heads: Iterable[HeadIndex] = (),
+        beam: int | None = None,
+        trace: bool = False,
+        on_step: Callable[[], None] | None = None,
+    ) -> AttentionRecord:
+        """Record every attention weight while the model reads a recording and writes its transcript.
+
+        The pieces of the source are the times of the encoder's positions. With `target` this text is read instead of an
+        output of the model's own.
+        """
+        if prefix or list(ablate_heads):
+            raise UserError(f"prefix and ablate_heads are not supported by a {self.task.noun}.")
+        del trace, on_step  # there is no tree of hypotheses
+        heard = list(islice(self._hear([text]), 2))
+        if len(heard) != 1:
+            raise UserError(f"{text} is longer than any recording of the training; inspect a shorter part of it.")
+        frames = heard[0].frames
+        tokens = self.build_engine(self.decoding_config(beam)).search([frames])[0][0].tokens
+        if target is not None:
+            tokens = tuple(self.target_tokenizer.encode(target))
+        source = to_source(frames[None], np.array([len(frames)]), self.device)
+        weights, logits = record_pass(self.model, source, self.batch_of_one([START, *tokens]))
+        record = self._build_record(fspath(text), int(source.positions[0]), tokens, weights, logits)
+        return replace(record, frames=frames, seconds=heard[0].end_seconds)
+
+    def _build_record(
+        self,
+        name: str,
+        positions: int,
+        tokens: tuple[int, ...],
+        weights: Mapping[AttentionKind, AttentionWeights],
+        logits: Tensor,
+    ) -> AttentionRecord:
+        """Return the record of one recording, whose pieces are the times of its positions."""
+        times = [f"{position * FRAMES_PER_POSITION * HOP_SECONDS:.2f}" for position in range(positions)]
+        starts = np.cumsum([0, *(len(time) + 1 for time in times)]).tolist()
+        text, tokenizer = self.target_tokenizer.decode(tokens), self.target_tokenizer
+        return AttentionRecord(
+            source_pieces=tuple(times),
+            target_pieces=(*tokenizer.spell(tokens), END_PIECE),
+            source_text=" ".join(times),
+            target_text=text,
+            encoder=weights["encoder"],
+            decoder=weights["decoder"],
+            cross=weights["cross"],
+            title=f"{self.name}: {Path(name).name}",
+            source_spans=tuple((start, start + len(time)) for start, time in zip(starts, times, strict=False)),
+            target_spans=(*tokenizer.spans(tokens), (len(text), len(text))),
+            steps=decoding_steps(logits, (*tokens, END), tokenizer),
+            can_ablate=False,
+        )
+
+    def _hear(self, recordings: Iterable[Recording]) -> Iterator[_HeardSegment]:
+        """Yield the segments of recordings as frames."""
+        assert self.recipe.audio is not None, "the recipe of a transcriber has an [audio] section"
+        config, bands = self.recipe.audio, _frame_width(self.recipe)
+        longest = self.max_length * FRAMES_PER_POSITION * HOP_SECONDS
+        for number, recording in enumerate(recordings):
+            for start, sound in segment_recording(recording, longest):
+                seconds = len(sound.samples) / sound.rate
+                yield _HeardSegment(number, start, start + seconds, _sound_frames(sound, config, bands))
+
+    def _join_predictions(self, segments: list[list[Prediction]], n_best: int) -> list[Prediction]:
+        """Return the transcripts of a recording from those of its segments."""
+        text = SegmentedText(("",) * len(segments), ("", *[" "] * (len(segments) - 1), "") if segments else ("",))
+        return self.join_segments(text, segments, n_best)
+
+    @torch.inference_mode()
+    def _time_words(self, segment: _HeardSegment, hypothesis: Hypothesis) -> tuple[TimedWord, ...]:
+        """Return the words of a hypothesis with the times at which CTC hears them."""
+        model, tokens = self.model, list(hypothesis.tokens)
+        if not (isinstance(model, Transformer) and model.ctc is not None and tokens):
+            return ()
+        frames = segment.frames[None]
+        source = to_source(frames, np.array([frames.shape[1]]), self.device)
+        heard = model.ctc_log_probabilities(model.encode(source))[0]
+        try:
+            spans = align(heard, tokens)
+        except ValueError:  # more tokens than positions
+            return ()
+        seconds = FRAMES_PER_POSITION * HOP_SECONDS
+        words: dict[int, list[tuple[int, int]]] = {}
+        texts = [self.target_tokenizer.decode(tokens[: index + 1]) for index in range(len(tokens))]
+        for before, text, span in zip(["", *texts], texts, spans, strict=False):
+            if text.split() and text.rstrip() != before.rstrip():
+                words.setdefault(len(text.split()) - 1, []).append(span)
+        return tuple(
+            TimedWord(
+                word,
+                round(segment.start_seconds + seconds * words[number][0][0], 3),
+                round(segment.start_seconds + seconds * words[number][-1][1], 3),
+            )
+            for number, word in enumerate(texts[-1].split())
+            if number in words
+        )
+
+
+def _groups(items: Iterable[_HeardSegment], size: int) -> Iterator[list[_HeardSegment]]:
+    remaining = iter(items)
+    while group := list(islice(remaining, size)):
+        yield group
+
+
+def _frame_width(recipe: Recipe) -> int:
+    assert isinstance(recipe.model, TransformerConfig), "the task requires a Transformer"
+    return recipe.model.frame_width
+
+
+@dataclass(frozen=True)
+class TranscriptionTask(TransductionTask):
+    """From recordings to transcripts."""
+
+    audio: AudioConfig = field(default_factory=AudioConfig)
+    frame_width: int = 80
+
+    name, noun, gerund, validation_metric = "transcribe", "transcriber", "Transcribing", "WER"
+    unit = "recording"
+    reads_signals = True
+    higher_is_better = False
+    model_class = "dragoman.tasks.transcribe:Transcriber"
+    input_hint = "Choose a recording"
+    usage_examples = ("dragoman transcribe {run} recording.wav", "dragoman evaluate {run} --reference MANIFEST")
+
+    def configure(self, recipe: Recipe) -> Self:
+        """Return the task with the recipe's settings of sound."""
+        return replace(self, audio=recipe.audio or AudioConfig(), frame_width=_frame_width(recipe))
+
+    @property
+    def raw_text_io(self) -> bool:
+        """Whether the model reads and writes text: it reads sound."""
+        return False
+
+    def open_corpora(self, config: DataConfig) -> tuple[SignalCorpus, SignalCorpus | None]:
+        """Open the manifests that the recipe names."""
+        if not config.file:
+            raise UserError(
+                "The recipe has no recordings: set [data] file to a manifest, or to a folder of recordings."
+            )
+        valid = SignalCorpus(Path(config.valid_file)) if config.valid_file else None
+        return SignalCorpus(Path(config.file)), valid
+
+    def tokenize_corpus(
+        self,
+        corpus: TextPairs,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        longest: int,
+        part: SplitPart | None,
+        on_progress: OnLinesDone,
+        *,
+        for_training: bool = False,
+    ) -> FramePairs:
+        """Return the recordings as frames, for training at each speed and with masks."""
+        speeds = self.audio.speeds if for_training else (1.0,)
+        versions = [self._cache_frames(corpus, speed, on_progress) for speed in speeds]
+        masking = FrameMasking(self.audio.mask_frames, self.audio.mask_bands) if for_training else None
+        return pair_frames(
+            corpus, versions, tokenizers[1], longest,
+            frames_per_position=FRAMES_PER_POSITION, masking=masking, part=part,
+        )  # fmt: skip
+
+    def _cache_frames(self, corpus: TextPairs, speed: float, on_progress: OnLinesDone) -> FrameArrays:
+        settings = {"features": "log-mel", "version": _FEATURES_VERSION, "rate": self.audio.rate, "speed": speed}
+
+        def read_frames(source: str) -> FrameMatrix:
+            return _sound_frames(_read_recording(source), self.audio, self.frame_width, speed=speed)
+
+        return cache_frames(
+            corpus, read_frames, settings, self.frame_width, threads=available_cores(), on_signals_done=on_progress
+        )
+
+    def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example[str]]:
+        """Make an example of each recording."""
+        return [Example(path, (text,)) for path, text in pairs]
+
+    def read_examples(self, source: str | None, reference: str | None, on_notice: OnNotice) -> list[Example[str]]:
+        """Read a manifest."""
+        if source is not None or reference is None:
+            raise UserError("Give --reference without --source: a manifest with a recording and its text on each line.")
+        corpus = SignalCorpus(Path(reference))
+        corpus.count_pairs()
+        for notice in corpus.notices():
+            on_notice(notice)
+        return self.examples_from_pairs(corpus.pairs())
+
+    def constrain(
+        self, model: IncrementalDecoder, tokenizers: tuple[Tokenizer, Tokenizer], config: DecodingConfig
+    ) -> IncrementalDecoder:
+        """Return the model with the probabilities of CTC mixed into its own, if it has a CTC output."""
+        del tokenizers
+        transformer = model.model if isinstance(model, NativeTransformer) else model
+        if not (isinstance(transformer, Transformer) and transformer.ctc is not None and config.ctc_weight):
+            return model
+        return JointDecoder(model, config.ctc_weight, transformer.ctc_log_probabilities)
+
+    def validation_score(self, examples: Sequence[Example[str]], outputs: Sequence[str]) -> float:
+        """Return the word error rate."""
+        return self._error_rates(examples, outputs, intervals=False).rates[0].value
+
+    def score(self, examples: Sequence[Example[str]], outputs: Sequence[str]) -> ErrorRates:
+        """Return word and character error rates with confidence intervals."""
+        return self._error_rates(examples, outputs, intervals=True)
+
+    def _error_rates(self, examples: Sequence[Example[str]], outputs: Sequence[str], *, intervals: bool) -> ErrorRates:
+        sources, references = [example.source for example in examples], [example.references for example in examples]
+        return score_transcripts(sources, outputs, references, intervals=intervals)

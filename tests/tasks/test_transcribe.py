@@ -1,0 +1,212 @@
+"""Transcription, from recordings to text: in Python and on the command line, with a model that has hardly learned."""
+
+import json
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dragoman
+from dragoman.corpora.morse import draw_recording, write_morse_corpus
+from dragoman.data.sound_files import read_sound
+from dragoman.model_files import read_tensors
+from dragoman.recipe import Recipe
+from dragoman.tasks.transcribe import Sound, Transcriber, segment_recording
+
+pytest.importorskip("soundfile", reason="needs soundfile")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("morse")
+    write_morse_corpus(folder, {"train": 16, "valid": 4})
+    return folder
+
+
+def recipe(corpus: Path, run: Path, *overrides: str) -> Recipe:
+    table = {
+        "task": "transcribe",
+        "run": str(run),
+        "data": {"file": str(corpus / "train.tsv"), "valid_file": str(corpus / "valid.tsv")},
+        "audio": {"rate": 8000, "speeds": [0.9, 1.0]},
+        "model": {
+            "layers": 1, "decoder_layers": 1, "width": 16, "inner_width": 16, "heads": 2, "dropout": 0.1,
+            "norm": "pre", "frame_width": 16, "ctc_weight": 0.3,
+        },
+        "training": {
+            "steps": 4, "batch_tokens": 300, "accumulate": 1, "schedule": "linear", "rate": 0.001, "warmup": 1,
+            "clip": 1.0, "validate_every": 4, "checkpoint_every": 2, "patience": 0, "threads": 1, "average": 1,
+            "validation_sample": 2,
+        },
+        "decoding": {"beam": 2},
+    }  # fmt: skip
+    return Recipe.from_table(table, overrides)
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory) -> Path:
+    return dragoman.train(recipe(corpus, tmp_path_factory.mktemp("runs") / "morse")).folder
+
+
+@pytest.fixture(scope="module")
+def model(run) -> Transcriber:
+    return Transcriber.load(run)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory) -> Path:
+    """A recording of some seconds."""
+    path = tmp_path_factory.mktemp("recordings") / "message.wav"
+    write_wav(path, draw_recording("test", 0)[2], 8000)
+    return path
+
+
+def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((samples * 32767).astype("<i2").tobytes())
+
+
+def weights(run: Path) -> dict[str, bytes]:
+    return {name: tensor.numpy().tobytes() for name, tensor in read_tensors(run / "model.safetensors")[0].items()}
+
+
+def test_a_file_samples_and_a_member_of_an_archive_are_transcribed_alike(model, recording, tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.write(recording, "a.wav")
+    text = model.transcribe(recording)
+    assert isinstance(text, str)
+    samples, rate = read_sound(recording, "message")
+    assert model.transcribe(Sound(samples, rate)) == text
+    assert model.transcribe([str(recording), f"{tmp_path}/all.zip/a.wav"]) == [text, text]
+    best = model.transcribe(recording, n_best=2, details=True)
+    assert best[0].text == text and best[0].score >= best[1].score
+
+
+def test_a_resumed_training_ends_with_the_same_bits(corpus, run, tmp_path):
+    stopped = recipe(corpus, tmp_path / "stopped")
+    for step, event in enumerate(iterate_training(stopped, stop_after=2)):
+        del step, event
+    dragoman.train(stopped, resume=True)
+    assert weights(tmp_path / "stopped") == weights(run)
+
+
+def iterate_training(planned: Recipe, stop_after: int):
+    """Train until a step, then stop as Ctrl-C does."""
+    from dragoman.errors import TrainingStopped
+    from dragoman.training.events import StopRequest
+    from dragoman.training.loop import TrainingStep
+
+    stop, events = StopRequest(), []
+
+    def on_event(event):
+        events.append(event)
+        if isinstance(event, TrainingStep) and event.number == stop_after:
+            stop.requested = True
+
+    with pytest.raises(TrainingStopped):
+        dragoman.train(planned, on_event=on_event, stop=stop)
+    return events
+
+
+def test_a_long_recording_is_cut_and_none_of_it_is_lost(model, recording, tmp_path):
+    samples, rate = read_sound(recording, "message")
+    long = np.concatenate([samples, np.zeros(rate // 2, np.float32)] * 6)
+    write_wav(tmp_path / "long.wav", long, rate)
+
+    parts = [sound.samples for _, sound in segment_recording(tmp_path / "long.wav", 3.0)]
+    assert len(parts) > 3
+    assert np.array_equal(np.concatenate(parts), read_sound(tmp_path / "long.wav", "long")[0])
+
+    model.max_length, kept = 75, model.max_length  # 3 seconds
+    try:
+        segments = list(model.transcribe_segments(tmp_path / "long.wav"))
+        text = model.transcribe(tmp_path / "long.wav")
+    finally:
+        model.max_length = kept
+    assert len(segments) == len(parts)
+    assert segments[0].start_seconds == 0.0
+    assert segments[-1].end_seconds == pytest.approx(len(long) / rate)
+    assert text.split() == [word for segment in segments for word in segment.text.split()]
+
+
+def test_words_have_times_in_order_within_their_segment(model, recording):
+    for segment in model.transcribe_segments(recording):
+        assert " ".join(word.text for word in segment.words) == " ".join(segment.text.split())
+        times = [time for word in segment.words for time in (word.start_seconds, word.end_seconds)]
+        assert times == sorted(times)
+        assert all(0 <= time <= segment.end_seconds + 0.04 for time in times)
+
+
+def test_the_command_prints_a_line_per_recording_subtitles_or_json(run, recording, command, model):
+    text = model.transcribe(recording)
+    assert command("transcribe", run, recording, recording).out == f"{text}\n{text}\n"
+    told = json.loads(command("transcribe", run, recording, "--format", "json").out)
+    assert told["text"] == text and told["segments"][0]["start_seconds"] == 0.0
+    assert command("transcribe", run, recording, "--format", "vtt").out.startswith("WEBVTT")
+    two = command("transcribe", run, recording, recording, "--format", "srt")
+    assert two.code == 2 and "is for one recording" in two.err
+
+
+def test_evaluate_prints_both_error_rates_and_the_worst_recordings(run, corpus, command, tmp_path):
+    result = command("evaluate", run, "--reference", corpus / "valid.tsv", "--worst", "1", "-o", tmp_path / "out.txt")
+    assert result.code == 0
+    assert "WER" in result.out and "CER" in result.out and "unit:words" in result.out
+    again = command(
+        "evaluate", "--task", "transcribe", "--hypotheses", tmp_path / "out.txt", "--reference", corpus / "valid.tsv"
+    )
+    assert again.out.splitlines()[0] == result.out.splitlines()[0]
+    (tmp_path / "short.txt").write_text("A\n")
+    short = command(
+        "evaluate", "--task", "transcribe", "--hypotheses", tmp_path / "short.txt", "--reference", corpus / "valid.tsv"
+    )
+    assert short.code == 2 and "has 1 line but" in short.err
+
+
+def test_attention_is_shown_over_the_recording(run, recording, command, tmp_path):
+    assert command("attention", run, recording, "-o", tmp_path / "look.png").code == 0
+    assert (tmp_path / "look.png").read_bytes().startswith(b"\x89PNG")
+    assert command("attention", run, recording, "-o", tmp_path / "look.html").code == 0
+    record = dragoman.load(run).inspect(recording)
+    assert record.cross.shape[-1] == len(record.source_pieces) == -(-len(record.frames) // 4)
+    assert record.source_pieces[:3] == ("0.00", "0.04", "0.08")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["transcribe", "RUN", "missing.wav"], "missing.wav"),
+        (["heads", "RUN"], "is a transcriber; heads are reported for models that read text"),
+        (["translate", "RUN", "text"], "is a transcriber; use `dragoman transcribe`"),
+        (["export", "RUN", "-o", "out"], "transcriber"),
+        (["shortlist", "RUN"], "is a transcriber"),
+        (["evaluate", "RUN"], "--reference is missing"),
+    ],
+)
+def test_what_a_transcriber_cannot_do_is_refused(arguments, message, run, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = command(*[run if part == "RUN" else part for part in arguments])
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_a_recording_that_cannot_be_read_is_named_with_its_line_before_training(corpus, tmp_path, command):
+    (tmp_path / "list.tsv").write_text("a.wav\tA\nb.wav\tB\n")
+    (tmp_path / "a.wav").write_bytes(b"this is text")
+    result = command("train", "--task", "transcribe", "--file", tmp_path / "list.tsv", "--run", tmp_path / "run")
+    assert result.code == 2
+    assert "line 2" in result.err and "b.wav" in result.err
+
+
+def test_a_text_task_has_no_audio_section():
+    with pytest.raises(dragoman.UserError, match=r'task "translate" reads no sound; remove \[audio\]'):
+        Recipe.from_table({"audio": {"rate": 8000}})
+    assert Recipe(task="transcribe").audio is not None
+    assert "[audio]" in Recipe(task="transcribe").to_toml()
+    assert "[audio]" not in Recipe().to_toml()
