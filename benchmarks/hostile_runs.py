@@ -61,6 +61,7 @@ ARGUMENTS = {
     "quickstart": ["--run", "{run}"],
     "serve": ["{run}", "--port", "0"],
     "train": ["{run}/recipe.toml", "--run", "{run}", "--resume"],
+    "transcribe": ["{run}", "a.wav"],
     "watch": ["{run}", "--port", "0"],
 }
 WRITING = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}

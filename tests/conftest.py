@@ -35,7 +35,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 ROOT = Path(__file__).parent
 # `make check` leaves out what starts Python processes or a browser, or trains a model.
 SLOW_FOLDERS = ("browser", "lab", "learning", "promises", "released", "server", "stories", "watch")
-SLOW_FIXTURES = {"browser", "nursery", "other_runs", "start", "toy_recipe", "trained"}
+SLOW_FIXTURES = {"browser", "nursery", "other_runs", "start", "toy_recipe", "trained", "transcriber"}
 ONE_GROUP = ("browser", "server")  # the tests of such a folder share servers, so one process runs all of them
 
 TOY = {
@@ -165,6 +165,50 @@ def other_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         }  # fmt: skip
         runs[task] = dragoman.train(Recipe.from_table(table)).folder
     return runs
+
+
+@pytest.fixture(scope="session")
+def morse_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a few recordings of Morse code: train.tsv, valid.tsv and their archives."""
+    from dragoman.corpora.morse import write_morse_corpus
+
+    folder = tmp_path_factory.mktemp("morse")
+    write_morse_corpus(folder, {"train": 16, "valid": 4})
+    return folder
+
+
+@pytest.fixture(scope="session")
+def transcriber_recipe(morse_corpus: Path) -> Callable[..., Recipe]:
+    """Return a recipe that trains on the recordings within seconds: transcriber_recipe(run, "training.steps=9", …)."""
+    table = {
+        "task": "transcribe",
+        "data": {"file": str(morse_corpus / "train.tsv"), "valid_file": str(morse_corpus / "valid.tsv")},
+        "audio": {"rate": 8000, "speeds": [0.9, 1.0]},
+        "model": {
+            "layers": 1, "decoder_layers": 1, "width": 16, "inner_width": 16, "heads": 2, "dropout": 0.1,
+            "norm": "pre", "frame_width": 16, "ctc_weight": 0.3,
+        },
+        "training": {
+            "steps": 4, "batch_tokens": 300, "accumulate": 1, "schedule": "linear", "rate": 0.001, "warmup": 1,
+            "clip": 1.0, "validate_every": 4, "checkpoint_every": 2, "patience": 0, "threads": 1, "average": 1,
+            "validation_sample": 2,
+        },
+        "decoding": {"beam": 2},
+    }  # fmt: skip
+
+    def recipe(run: Path, *overrides: str) -> Recipe:
+        return Recipe.from_table({**table, "run": str(run)}, overrides)
+
+    return recipe
+
+
+@pytest.fixture(scope="session")
+def transcriber(transcriber_recipe: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a transcriber, hardly trained, to be read and not to be changed."""
+    pytest.importorskip("soundfile", reason="needs soundfile")
+    import dragoman
+
+    return dragoman.train(transcriber_recipe(tmp_path_factory.mktemp("runs") / "transcriber")).folder
 
 
 @dataclass(frozen=True)

@@ -297,7 +297,8 @@ def test_an_unknown_setting_names_the_nearest_known_one_or_where_it_belongs(tabl
         ("[model]\nnorm = 'first'", '[model] norm is "first"; it must be one of "post", "pre".'),
         (
             "task = 'paint'",
-            'task is "paint"; it must be one of "translate", "pronounce", "inflect", "parse", "generate", "transcribe".',
+            'task is "paint"; it must be one of "translate", "pronounce", "inflect", "parse", "generate", '
+            '"transcribe".',
         ),
     ],
 )

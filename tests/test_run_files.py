@@ -23,7 +23,7 @@ ARGUMENTS = {  # besides the run
     "attention": ["a b"], "bench": ["--only", "decoding", "--quick"],
     "evaluate": ["--source", "text", "--reference", "text"], "export": ["--output", "exported"],
     "generate": ["a"], "inflect": ["a\tV"], "parse": ["a b"], "pronounce": ["a"], "serve": ["--port", "0"],
-    "translate": ["a b"], "watch": ["--port", "0"],
+    "transcribe": ["a.wav"], "translate": ["a b"], "watch": ["--port", "0"],
 }  # fmt: skip
 WITH_RUN_OPTION = {"train": ["--resume"], "quickstart": [], "lab": ["heads", "--corpus", "text"]}
 VERBS = {command.callback.__name__: inspect.signature(command.callback) for command in app.registered_commands}

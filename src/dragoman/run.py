@@ -77,6 +77,8 @@ RUN_FILES = (
     _RunFile("heads/*.json", "heads", 64 * _MIB),
     _RunFile("corpus/*", "quickstart", _GIB),
     _RunFile("attention.html", "quickstart", 64 * _MIB),
+    _RunFile("example.wav", "quickstart", 64 * _MIB),
+    _RunFile("example.png", "quickstart", 64 * _MIB),
     _RunFile(".lock", "train, average", 4 * _KIB),
 )
 

@@ -15,8 +15,8 @@ from dragoman.cli.main import app
 
 # Options that are strings, some of which name files; whoever adds one says which it is.
 FILES = {
-    "file", "hypotheses", "pairs", "parameters", "reference", "source", "target", "valid_file", "valid_pairs",
-    "valid_source", "valid_target",
+    "file", "hypotheses", "pairs", "parameters", "recording", "reference", "source", "target", "valid_file",
+    "valid_pairs", "valid_source", "valid_target",
 }  # fmt: skip
 TEXTS = {
     "allow_host", "attention target", "budget", "columns", "corpus", "device", "experiment", "form", "gold", "host",
@@ -57,6 +57,7 @@ NEEDED = {
     "lab folder": ["masks"],
     "parse output": [str(Path(__file__).parents[1] / "released" / "0.1.0" / "parse"), "the dog sees a cat"],
     "train run": PAIR,
+    "transcribe run": ["{source}"],
     "lab run": ["alignment", "--folder", "{new}"],
     **{
         f"{verb} {name}": [*needed, "--run", "{new}"]
@@ -73,6 +74,7 @@ NEEDED = {
         }.items()
     },
 }
+BEFORE = {"transcribe recording": ["{transcriber}"]}  # arguments before the file
 # A page of a run that need not exist yet.
 SERVED = ("missing", "escape", "loop", "empty directory", "bytes in a directory")
 ACCEPTED = {("watch run", kind) for kind in SERVED}
@@ -125,12 +127,13 @@ def bad_files(folder, *, is_run):
 
 
 @pytest.fixture
-def words(trained, toy_files, tmp_path):
+def words(trained, transcriber, toy_files, tmp_path):
     """What the words in braces stand for."""
     trees = tmp_path / "trees"
     trees.write_text("(TOP (NN dog))\n")
     source, target = toy_files
-    return {"run": trained, "source": source, "target": target, "trees": trees, "new": tmp_path / "new"}
+    runs = {"run": trained, "transcriber": transcriber}
+    return {**runs, "source": source, "target": target, "trees": trees, "new": tmp_path / "new"}
 
 
 @pytest.mark.parametrize("name, parameter, option", parameters_that_name_files(written=False))
@@ -140,7 +143,7 @@ def test_a_bad_file_is_refused_by_name_with_exit_code_2(name, parameter, option,
     for kind, path in bad_files(tmp_path, is_run=parameter in RUNS).items():
         if (both, kind) in ACCEPTED:
             continue
-        given = [option, path] if option else [path]
+        given = [option, path] if option else [*(word.format(**words) for word in BEFORE.get(both, [])), path]
         outcome = command(name, *(given + needed if option is None else needed + given))
         said = outcome.out if name == "check" else outcome.err  # what `check` finds is its result
         assert outcome.code == 2, f"{kind}: {outcome}"

@@ -48,6 +48,7 @@ USES = {
     "serve": ["{run}", "--port", "0"],
     "shortlist": ["{run}"],
     "train": ["{recipe}"],
+    "transcribe": ["{transcriber}", "{recordings}/valid.zip/valid-00000.wav"],
     "translate": ["{run}", "a b"],
     "watch": ["{run}", "--port", "0"],
 }
@@ -80,14 +81,15 @@ def writers(path):
 
 
 @pytest.fixture
-def names(trained, toy_files, toy_recipe, tmp_path):
+def names(trained, transcriber, morse_corpus, toy_files, toy_recipe, tmp_path):
     """What the words in braces stand for."""
     (tmp_path / "out").mkdir()
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(toy_recipe(tmp_path / "out" / "run", *TINY).to_toml())
     run = shutil.copytree(trained, tmp_path / "out" / "copy")
     source, target = toy_files
-    return {"run": run, "out": tmp_path / "out", "source": source, "target": target, "recipe": recipe}
+    speech = {"transcriber": transcriber, "recordings": morse_corpus}
+    return {**speech, "run": run, "out": tmp_path / "out", "source": source, "target": target, "recipe": recipe}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

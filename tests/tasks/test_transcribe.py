@@ -8,51 +8,21 @@ import numpy as np
 import pytest
 
 import dragoman
-from dragoman.corpora.morse import draw_recording, write_morse_corpus
+from dragoman.corpora.morse import draw_recording
 from dragoman.data.sound_files import read_sound
+from dragoman.errors import TrainingStopped
 from dragoman.model_files import read_tensors
 from dragoman.recipe import Recipe
 from dragoman.tasks.transcribe import Sound, Transcriber, segment_recording
+from dragoman.training.events import StopRequest
+from dragoman.training.loop import TrainingStep
 
-pytest.importorskip("soundfile", reason="needs soundfile")
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("morse")
-    write_morse_corpus(folder, {"train": 16, "valid": 4})
-    return folder
-
-
-def recipe(corpus: Path, run: Path, *overrides: str) -> Recipe:
-    table = {
-        "task": "transcribe",
-        "run": str(run),
-        "data": {"file": str(corpus / "train.tsv"), "valid_file": str(corpus / "valid.tsv")},
-        "audio": {"rate": 8000, "speeds": [0.9, 1.0]},
-        "model": {
-            "layers": 1, "decoder_layers": 1, "width": 16, "inner_width": 16, "heads": 2, "dropout": 0.1,
-            "norm": "pre", "frame_width": 16, "ctc_weight": 0.3,
-        },
-        "training": {
-            "steps": 4, "batch_tokens": 300, "accumulate": 1, "schedule": "linear", "rate": 0.001, "warmup": 1,
-            "clip": 1.0, "validate_every": 4, "checkpoint_every": 2, "patience": 0, "threads": 1, "average": 1,
-            "validation_sample": 2,
-        },
-        "decoding": {"beam": 2},
-    }  # fmt: skip
-    return Recipe.from_table(table, overrides)
-
-
-@pytest.fixture(scope="module")
-def run(corpus, tmp_path_factory) -> Path:
-    return dragoman.train(recipe(corpus, tmp_path_factory.mktemp("runs") / "morse")).folder
-
-
-@pytest.fixture(scope="module")
-def model(run) -> Transcriber:
-    return Transcriber.load(run)
+def model(transcriber) -> Transcriber:
+    return Transcriber.load(transcriber)
 
 
 @pytest.fixture(scope="module")
@@ -89,30 +59,18 @@ def test_a_file_samples_and_a_member_of_an_archive_are_transcribed_alike(model, 
     assert best[0].text == text and best[0].score >= best[1].score
 
 
-def test_a_resumed_training_ends_with_the_same_bits(corpus, run, tmp_path):
-    stopped = recipe(corpus, tmp_path / "stopped")
-    for step, event in enumerate(iterate_training(stopped, stop_after=2)):
-        del step, event
-    dragoman.train(stopped, resume=True)
-    assert weights(tmp_path / "stopped") == weights(run)
+def test_a_resumed_training_ends_with_the_same_bits(transcriber, transcriber_recipe, tmp_path):
+    stopped, stop = transcriber_recipe(tmp_path / "stopped"), StopRequest()
 
-
-def iterate_training(planned: Recipe, stop_after: int):
-    """Train until a step, then stop as Ctrl-C does."""
-    from dragoman.errors import TrainingStopped
-    from dragoman.training.events import StopRequest
-    from dragoman.training.loop import TrainingStep
-
-    stop, events = StopRequest(), []
-
-    def on_event(event):
-        events.append(event)
-        if isinstance(event, TrainingStep) and event.number == stop_after:
+    def stop_after_two_steps(event):
+        if isinstance(event, TrainingStep) and event.number == 2:
             stop.requested = True
 
     with pytest.raises(TrainingStopped):
-        dragoman.train(planned, on_event=on_event, stop=stop)
-    return events
+        dragoman.train(stopped, on_event=stop_after_two_steps, stop=stop)
+    dragoman.train(stopped, resume=True)
+
+    assert weights(tmp_path / "stopped") == weights(transcriber)
 
 
 def test_a_long_recording_is_cut_and_none_of_it_is_lost(model, recording, tmp_path):
@@ -144,36 +102,50 @@ def test_words_have_times_in_order_within_their_segment(model, recording):
         assert all(0 <= time <= segment.end_seconds + 0.04 for time in times)
 
 
-def test_the_command_prints_a_line_per_recording_subtitles_or_json(run, recording, command, model):
+def test_the_command_prints_a_line_per_recording_subtitles_or_json(transcriber, recording, command, model):
     text = model.transcribe(recording)
-    assert command("transcribe", run, recording, recording).out == f"{text}\n{text}\n"
-    told = json.loads(command("transcribe", run, recording, "--format", "json").out)
+    assert command("transcribe", transcriber, recording, recording).out == f"{text}\n{text}\n"
+    told = json.loads(command("transcribe", transcriber, recording, "--format", "json").out)
     assert told["text"] == text and told["segments"][0]["start_seconds"] == 0.0
-    assert command("transcribe", run, recording, "--format", "vtt").out.startswith("WEBVTT")
-    two = command("transcribe", run, recording, recording, "--format", "srt")
+    assert command("transcribe", transcriber, recording, "--format", "vtt").out.startswith("WEBVTT")
+    two = command("transcribe", transcriber, recording, recording, "--format", "srt")
     assert two.code == 2 and "is for one recording" in two.err
 
 
-def test_evaluate_prints_both_error_rates_and_the_worst_recordings(run, corpus, command, tmp_path):
-    result = command("evaluate", run, "--reference", corpus / "valid.tsv", "--worst", "1", "-o", tmp_path / "out.txt")
+def test_evaluate_prints_both_error_rates_and_the_worst_recordings(transcriber, morse_corpus, command, tmp_path):
+    result = command(
+        "evaluate", transcriber, "--reference", morse_corpus / "valid.tsv", "--worst", "1", "-o", tmp_path / "out.txt"
+    )
     assert result.code == 0
     assert "WER" in result.out and "CER" in result.out and "unit:words" in result.out
     again = command(
-        "evaluate", "--task", "transcribe", "--hypotheses", tmp_path / "out.txt", "--reference", corpus / "valid.tsv"
+        "evaluate",
+        "--task",
+        "transcribe",
+        "--hypotheses",
+        tmp_path / "out.txt",
+        "--reference",
+        morse_corpus / "valid.tsv",
     )
     assert again.out.splitlines()[0] == result.out.splitlines()[0]
     (tmp_path / "short.txt").write_text("A\n")
     short = command(
-        "evaluate", "--task", "transcribe", "--hypotheses", tmp_path / "short.txt", "--reference", corpus / "valid.tsv"
+        "evaluate",
+        "--task",
+        "transcribe",
+        "--hypotheses",
+        tmp_path / "short.txt",
+        "--reference",
+        morse_corpus / "valid.tsv",
     )
     assert short.code == 2 and "has 1 line but" in short.err
 
 
-def test_attention_is_shown_over_the_recording(run, recording, command, tmp_path):
-    assert command("attention", run, recording, "-o", tmp_path / "look.png").code == 0
+def test_attention_is_shown_over_the_recording(transcriber, recording, command, tmp_path):
+    assert command("attention", transcriber, recording, "-o", tmp_path / "look.png").code == 0
     assert (tmp_path / "look.png").read_bytes().startswith(b"\x89PNG")
-    assert command("attention", run, recording, "-o", tmp_path / "look.html").code == 0
-    record = dragoman.load(run).inspect(recording)
+    assert command("attention", transcriber, recording, "-o", tmp_path / "look.html").code == 0
+    record = dragoman.load(transcriber).inspect(recording)
     assert record.cross.shape[-1] == len(record.source_pieces) == -(-len(record.frames) // 4)
     assert record.source_pieces[:3] == ("0.00", "0.04", "0.08")
 
@@ -189,14 +161,14 @@ def test_attention_is_shown_over_the_recording(run, recording, command, tmp_path
         (["evaluate", "RUN"], "--reference is missing"),
     ],
 )
-def test_what_a_transcriber_cannot_do_is_refused(arguments, message, run, command, tmp_path, monkeypatch):
+def test_what_a_transcriber_cannot_do_is_refused(arguments, message, transcriber, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = command(*[run if part == "RUN" else part for part in arguments])
+    result = command(*[transcriber if part == "RUN" else part for part in arguments])
     assert result.code == 2
     assert message in result.err
 
 
-def test_a_recording_that_cannot_be_read_is_named_with_its_line_before_training(corpus, tmp_path, command):
+def test_a_recording_that_cannot_be_read_is_named_with_its_line_before_training(tmp_path, command):
     (tmp_path / "list.tsv").write_text("a.wav\tA\nb.wav\tB\n")
     (tmp_path / "a.wav").write_bytes(b"this is text")
     result = command("train", "--task", "transcribe", "--file", tmp_path / "list.tsv", "--run", tmp_path / "run")
