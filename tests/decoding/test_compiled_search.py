@@ -67,6 +67,29 @@ def test_it_finds_what_the_search_step_by_step_finds(beam, n_best, penalty, prec
 
 
 @torch.inference_mode()
+def test_a_search_that_pauses_finds_the_same(monkeypatch):
+    """One row between two pauses is one step of all active sentences."""
+    monkeypatch.setattr("dragoman.native.model._ROWS_BETWEEN_PAUSES", 1)
+    config, fast, pauses = DecodingConfig(beam=4, extra_length=12), compile_model(model(), "float32"), []
+    expected = beam_search(fast, Source.from_ids(source()), config)
+    paused = native_beam_search(
+        fast, Source.from_ids(source()), config, 1, active_sentences=1, pause=lambda: pauses.append(1)
+    )
+    alike(paused, expected)
+    assert len(pauses) >= sum(len(row[0].tokens) for row in expected)
+
+
+@torch.inference_mode()
+def test_what_a_pause_raises_ends_the_search(monkeypatch):
+    monkeypatch.setattr("dragoman.native.model._ROWS_BETWEEN_PAUSES", 1)
+    pauses = iter([None, None])
+    with pytest.raises(StopIteration):
+        beam_search(
+            compile_model(model(), "float32"), Source.from_ids(source()), DecodingConfig(), pause=lambda: next(pauses)
+        )
+
+
+@torch.inference_mode()
 def test_the_greedy_hypothesis_goes_on_beside_the_beam():
     """Some model must lose its greedy hypothesis, or the place beside the beam was never needed."""
     lost = 0

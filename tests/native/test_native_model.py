@@ -84,6 +84,16 @@ def test_what_the_encoder_leaves_is_that_of_the_model():
     torch.testing.assert_close(mine.states[mine.mask], expected.states[mine.mask], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("tokens", "pauses"), [(10, 15), (40, 3), (1000, 1)])
+@torch.inference_mode()
+def test_an_encoder_that_pauses_between_sentences_and_layers_leaves_the_same_bits(tokens, pauses, monkeypatch):
+    """Of five sentences of 19 tokens: one layer of one, two sentences, or all between two pauses."""
+    monkeypatch.setattr("dragoman.native.model._ENCODED_TOKENS", tokens)
+    fast, rows, called = compile_model(model(layers=3), "float32"), Source.from_ids(source()), []
+    assert torch.equal(fast.encode(rows, lambda: called.append(1)).states, fast.encode(rows).states)
+    assert len(called) == pauses
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
 def test_weights_of_one_byte_come_close(kind):

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 import dragoman
+from dragoman import native
 from dragoman.server.limits import Limits
 from dragoman.server.registry import ModelRegistry
 from dragoman.server.scheduler import MAX_SHORT_TOKENS, BatchScheduler, Job
@@ -190,6 +191,43 @@ def test_a_short_request_comes_between_two_slices_of_details(registry):
     work_through(worker, ask)
     assert done.count(details) > 10
     assert [len(result) for result in channel.results] == [1, 512]
+
+
+def interrupt_first_search(worker, monkeypatch, message):
+    """Let a message arrive when the first search has made a step, and interrupt brief work at once."""
+    monkeypatch.setattr("dragoman.server.worker._BRIEF_SECONDS", 0.0)
+    monkeypatch.setattr("dragoman.native.model._ROWS_BETWEEN_PAUSES", 1)
+    charge, arriving = BatchScheduler.charge, [message]
+
+    def charge_and_receive(self, batch, seconds):
+        charge(self, batch, 1.0)
+        if batch.lane == "short" and arriving:
+            worker.handle_messages([arriving.pop()])
+
+    monkeypatch.setattr(BatchScheduler, "charge", charge_and_receive)
+
+
+@pytest.mark.skipif(not native.is_available(), reason="built without kernels")
+def test_a_batch_of_short_sentences_lets_other_clients_go_first(registry, monkeypatch):
+    """A batch of sentences that are not long was once decoded to its end: 90 ms with a wide beam."""
+    worker, channel = worker_of(registry)
+    interrupt_first_search(worker, monkeypatch, {**TRANSLATE, "id": 2, "texts": ["a b c"], "client": "b"})
+    worker.handle_messages([{**TRANSLATE, "texts": ["a b c d e f g h"] * 8, "client": "a"}])
+    assert work_through(worker) == 1, "the batch of the other client is a part of it"
+    assert [len(result) for result in channel.results] == [1, 8]
+    assert is_idle(worker.scheduler)
+
+
+@pytest.mark.skipif(not native.is_available(), reason="built without kernels")
+def test_a_batch_of_short_sentences_stops_when_its_request_is_cancelled(registry, monkeypatch):
+    worker, channel = worker_of(registry)
+    interrupt_first_search(worker, monkeypatch, {"id": 1, "operation": "cancel"})
+    worker.handle_messages([{**TRANSLATE, "texts": ["a b c d e f g h"] * 8}])
+    batch = worker.scheduler.next_batch()
+    worker.decode_batch(batch)
+    assert batch.jobs[0].remaining == len(batch.jobs[0].sizes)
+    assert not channel.results and not channel.problems
+    assert is_idle(worker.scheduler)
 
 
 STOPPED = {

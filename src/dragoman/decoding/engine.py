@@ -79,8 +79,13 @@ class Engine:
         progress: _OnSentencesDone | None = None,
         prefix: _TokenIds = (),
         on_step: OnStep | None = None,
+        pause: Callable[[], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the `n_best` best hypotheses for each source, the best first; each begins with `prefix`."""
+        """Return the `n_best` best hypotheses for each source, the best first; each begins with `prefix`.
+
+        `on_step` is called with the beam after each step. `pause` is called from time to time; what it raises ends the
+        search.
+        """
         work = partial(
             beam_search,
             self.search_model,
@@ -89,6 +94,7 @@ class Engine:
             compact=not exact,
             prefix=prefix,
             on_step=on_step,
+            pause=pause,
         )
         return self.run_batches(
             sources, work, empty=[EMPTY_HYPOTHESIS], width=self.config.beam, exact=exact, progress=progress

@@ -108,11 +108,13 @@ def beam_search(
     compact: bool = True,
     prefix: Sequence[int] = (),
     on_step: OnStep | None = None,
+    pause: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return for each sentence of `source` (B S) its `n_best` best hypotheses, the best first.
 
     With `compact`, finished sentences leave the batch; otherwise every step has the same shape. All hypotheses begin
-    with `prefix`. `on_step` is called with the beam after each step, before finished hypotheses leave it.
+    with `prefix`. `on_step` is called with the beam after each step, before finished hypotheses leave it. `pause` is
+    called after each step or every few steps; what it raises ends the search.
     """
     if n_best < 1:
         raise UserError(f"n_best must be at least 1, got {n_best}.")
@@ -124,10 +126,16 @@ def beam_search(
         else (model, None)
     )
     if not prefix and on_step is None:
-        native_results = native_beam_search(plain, source, config, n_best, allowed=allowed)
+        native_results = native_beam_search(plain, source, config, n_best, allowed=allowed, pause=pause)
         if native_results is not None:
             return native_results
-    notify = on_step or (lambda _: None)
+
+    def notify(beam: Beam) -> None:
+        if pause:
+            pause()
+        if on_step:
+            on_step(beam)
+
     beam = _initial_beam(model, source, config, n_best, prefix_length=len(prefix))
     for token in prefix:
         notify(beam := _force_token(beam, model, token))

@@ -11,7 +11,7 @@ There is one entry point per use; other packages import nothing else of this fol
 - `native.attend`, `native.dropout`, `native.cross_entropy` … (this module): PyTorch functions with gradients, used by
   the models and the loss. `native.can_attend` and `native.is_supported` tell whether they accept some tensors.
 - `native.model.compile_model`: a Transformer whose encoder and decoder step are one C call each, in float32 or int8.
-- `native.search.native_beam_search`: the beam search of decoding/search.py in one C call for many sentences.
+- `native.search.native_beam_search`: the beam search of decoding/search.py in C, for many sentences at once.
 """
 
 from dragoman.native.functions import (

@@ -10,7 +10,7 @@ V vocabulary, W beam.
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref
 from dataclasses import dataclass, replace
@@ -40,6 +40,9 @@ from dragoman.recipe import DecodingPrecision
 _CACHE_BYTES = 4 << 20  # weights that stay in a core's cache from step to step
 _ROWS_IN_CACHE, _ROWS_BEYOND_CACHE = 32, 128  # rows computed together if the weights fit into the cache, or not
 _MAX_PREFIX_BYTES = 1 << 30  # of the key and value caches
+_ROWS_BETWEEN_PAUSES = 32  # that a search decodes: about a millisecond of a small model
+_ALL_ROWS = (1 << 63) - 1
+_ENCODED_TOKENS = 256  # between two pauses
 
 
 def compile_model(model: Any, precision: DecodingPrecision) -> Any:
@@ -165,18 +168,32 @@ class NativeTransformer:
         self.references.append(tensor)
         return tensor.detach()
 
-    def encode(self, source: Source) -> Memory:
-        """Encode a batch of token ids; what has a front end is encoded by PyTorch."""
+    def encode(self, source: Source, pause: Callable[[], None] | None = None) -> Memory:
+        """Encode a batch of token ids; `pause` is called between parts of a large batch.
+
+        What has a front end is encoded by PyTorch.
+        """
         if self.model.front_end is not None:
             return self.model.encode(source)
         size, ids = len(self.model.source_embedding.weight), source.values
         assert int(ids.max()) < size, f"token id {int(ids.max())} is out of range for a vocabulary of {size}"
         states = torch.empty(*ids.shape, self.model.output_weight.shape[1])
         position = self.model.source_positions(0, ids.shape[1])
-        stack = self.copy_stack(self.encoder_stack, source.mask)
-        with self.use_rotary_table(stack, ids.shape[1]):
-            _call("encode", stack, ids, position, source.mask, states)
+        for rows, first, end in self._encoding_steps(ids) if pause else [(slice(None), 0, len(self.model.encoder))]:
+            stack = self.copy_stack(self.encoder_stack, source.mask[rows])
+            with self.use_rotary_table(stack, ids.shape[1]):
+                _call("encode", stack, first, end, ids[rows], position, source.mask[rows], states[rows])
+            if pause:
+                pause()
         return Memory(states, source.mask, word_starts=self.model.next_word.word_starts(source))
+
+    def _encoding_steps(self, ids: Tensor) -> Iterator[tuple[slice, int, int]]:
+        """Yield some sentences of a batch (B S) and the layers to apply to them: all at once, or one if it is long."""
+        batch, length = ids.shape
+        layers, together = len(self.model.encoder), max(1, _ENCODED_TOKENS // length)
+        layer_steps = [(layer, layer + 1) for layer in range(layers)] if length > _ENCODED_TOKENS else [(0, layers)]
+        for first_row in range(0, batch, together):
+            yield from ((slice(first_row, first_row + together), first, end) for first, end in layer_steps)
 
     def initial_state(self, memory: Memory) -> DecoderState:
         """Return the state before the first token; the memory's keys are stored as B H K P, its values as B S H K."""
@@ -236,11 +253,13 @@ class NativeTransformer:
         n_best: int,
         active_sentences: int,
         allowed: Tensor | None = None,
+        pause: Callable[[], None] | None = None,
     ) -> SearchResults:
         """Return the `n_best` best outputs of each sentence; decoding/search.py describes the algorithm.
 
         `max_lengths` (B) limits the tokens of each output, `penalties` are the length penalties of 0, 1, 2 … tokens;
-        `allowed` (B V) restricts the tokens of each sentence, and includes the reserved ones.
+        `allowed` (B V) restricts the tokens of each sentence, and includes the reserved ones. `pause` is called every
+        few steps; what it raises ends the search.
         """
         capacity, mask = int(max_lengths.max()), memory.mask
         shape = (active_sentences, beam + 1, capacity, self.heads, self.width)
@@ -261,7 +280,7 @@ class NativeTransformer:
         )
         pointers = CSearchResults(*(tensor.data_ptr() for tensor in vars(results).values()))
         with self.use_rotary_table(stack, capacity):
-            raise_if_failed(kernels.stack_library().search_beams(byref(stack), byref(options), byref(pointers)))
+            _run_search(stack, options, pointers, pause)
         return results
 
     @contextmanager
@@ -306,8 +325,24 @@ def _allowed_lists(allowed: Tensor) -> tuple[Tensor, Tensor]:
     return starts, allowed.nonzero()[:, 1].int()
 
 
-def _call(name: str, stack: CStack, *tensors: Tensor) -> None:
-    """Call a function of stack.c."""
-    contiguous = [tensor.contiguous() for tensor in tensors]
-    pointers = [tensor.data_ptr() for tensor in contiguous]
-    raise_if_failed(getattr(kernels.stack_library(), name)(byref(stack), *pointers))
+def _run_search(
+    stack: CStack, options: CSearchOptions, results: CSearchResults, pause: Callable[[], None] | None
+) -> None:
+    library = kernels.stack_library()
+    search = library.start_search(byref(stack), byref(options), byref(results))
+    raise_if_failed(search is None)
+    rows = _ROWS_BETWEEN_PAUSES if pause else _ALL_ROWS
+    try:
+        while (unfinished := library.continue_search(search, rows)) > 0:
+            if pause:
+                pause()
+        raise_if_failed(unfinished < 0)
+    finally:
+        library.end_search(search)
+
+
+def _call(name: str, stack: CStack, *arguments: Tensor | int) -> None:
+    """Call a function of stack.c with tensors and numbers."""
+    contiguous = [part.contiguous() if isinstance(part, Tensor) else part for part in arguments]
+    values = [part.data_ptr() if isinstance(part, Tensor) else part for part in contiguous]
+    raise_if_failed(getattr(kernels.stack_library(), name)(byref(stack), *values))

@@ -1,4 +1,5 @@
-/* Beam search for the native Transformer, in one call for many sentences; decoding/search.py describes the algorithm.
+/* Beam search for the native Transformer, for many sentences at once; decoding/search.py describes the algorithm. The
+   caller may pause it: each call of continue_search decodes so many rows.
 
    So many sentences are worked on at once, each at a length of its own; when one is done the next takes its slot.
    Only live hypotheses are computed. Position t of a hypothesis, its token as well as its keys and values, lies where
@@ -55,6 +56,8 @@ typedef struct {
     int64_t *tokens;        /* those tokens */
     double *candidate_sums;          /* C: log-probabilities of the best continuations */
     int64_t *candidates;        /* C: the continuations: parent × W + rank among the parent's best */
+    char *arena;
+    int64_t count, next; /* active sentences; the sentence that is started next */
 } Search;
 
 static void start_item(const Search *search, Item *item, int64_t sentence) {
@@ -186,32 +189,32 @@ static void score_rows(const Search *search, const float *states, int64_t rows) 
 }
 
 /* Decode one more position of every active sentence; return the number of rows, or -1 on failure. */
-static int64_t decode_active(const Search *search, int64_t count) {
+static int64_t decode_active(const Search *search) {
     const int64_t D = search->stack->layer->joint.inputs, L = search->stack->caches.capacity;
     int64_t rows = 0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < search->count; i++) {
         const Item *item = search->items + i;
         const float *position = search->options->positions + (item->length - 1) * D;
         search->beams[i] = (BeamRows){item->slot, item->sentence, item->live, item->length, item->ancestors};
         for (int64_t w = 0; w < item->live; w++)
             embed(search->stack, search->workspace.x + rows++ * D, item->tokens[w * L + item->length - 1], position);
     }
-    const float *states = decode_positions(search->stack, &search->workspace, search->beams, count, search->options->mask);
+    const float *states = decode_positions(search->stack, &search->workspace, search->beams, search->count, search->options->mask);
     if (!states) return -1;
     score_rows(search, states, rows);
     return rows;
 }
 
-/* Extend all active sentences; a finished one is replaced by the next. Return the number of active sentences. */
-static int64_t extend_all(const Search *search, int64_t count, int64_t *next) {
+/* Extend all active sentences; a finished one is replaced by the next. */
+static void extend_all(Search *search) {
     int64_t first = 0, continuing = 0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < search->count; i++) {
         Item *item = search->items + i;
         const int64_t rows = item->live;
         int continues = extend_item(search, item, search->values + first, search->tokens + first);
         first += rows * search->options->beam;
-        if (!continues && *next < search->options->sentences) {
-            start_item(search, item, (*next)++);
+        if (!continues && search->next < search->options->sentences) {
+            start_item(search, item, search->next++);
             continues = 1;
         }
         if (!continues) continue;
@@ -219,7 +222,7 @@ static int64_t extend_all(const Search *search, int64_t count, int64_t *next) {
         *item = search->items[continuing];
         search->items[continuing++] = moved;
     }
-    return continuing;
+    search->count = continuing;
 }
 
 /* Allocate a part of the arena in whole cache lines; without an arena only count the bytes. */
@@ -253,19 +256,39 @@ static size_t lay_out(Search *search, char *arena) {
     return used;
 }
 
-/* Search B sentences with projected memory; the caches hold `active` sentences of C = W + 1 slots. */
-int search_beams(const Stack *stack, const Options *options, const Results *results) {
-    Search search = {.stack = stack, .options = options, .results = results};
-    char *arena = aligned_alloc(64, lay_out(&search, NULL));
-    int64_t next = 0, count = 0, rows = 0;
-    if (arena && !allocate_workspace(&search.workspace, stack, options->active * stack->caches.slots)) {
-        lay_out(&search, arena);
-        while (count < options->active && next < options->sentences) start_item(&search, search.items + count++, next++);
-        while (count && (rows = decode_active(&search, count)) >= 0) count = extend_all(&search, count, &next);
-    } else {
-        rows = -1;
+/* Free a search; NULL is allowed. */
+void end_search(Search *search) {
+    if (!search) return;
+    free(search->workspace.x);
+    free(search->arena);
+    free(search);
+}
+
+/* Begin to search B sentences with projected memory; the caches hold `active` sentences of C = W + 1 slots. What the
+   arguments point to must stay until the search is freed. Return NULL if out of memory. */
+Search *start_search(const Stack *stack, const Options *options, const Results *results) {
+    Search *search = calloc(1, sizeof(Search));
+    if (!search) return NULL;
+    *search = (Search){.stack = stack, .options = options, .results = results};
+    search->arena = aligned_alloc(64, lay_out(search, NULL));
+    if (!search->arena || allocate_workspace(&search->workspace, stack, options->active * stack->caches.slots)) {
+        end_search(search);
+        return NULL;
     }
-    free(search.workspace.x);
-    free(arena);
-    return rows < 0;
+    lay_out(search, search->arena);
+    while (search->count < options->active && search->next < options->sentences)
+        start_item(search, search->items + search->count++, search->next++);
+    return search;
+}
+
+/* Go on until all sentences are finished, or at least so many rows have been decoded. Return the number of sentences
+   that are being searched, 0 at the end, or -1 on failure. */
+int64_t continue_search(Search *search, int64_t rows) {
+    while (search->count && rows > 0) {
+        const int64_t decoded = decode_active(search);
+        if (decoded < 0) return -1;
+        extend_all(search);
+        rows -= decoded;
+    }
+    return search->count;
 }

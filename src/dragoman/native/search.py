@@ -1,4 +1,6 @@
-"""Beam search in C: what `decoding.search` does, in one call for all sentences (search.c)."""
+"""Beam search in C: what `decoding.search` does, for all sentences at once (search.c)."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -18,10 +20,12 @@ def native_beam_search(
     *,
     allowed: Tensor | None = None,
     active_sentences: int | None = None,
+    pause: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]] | None:
     """Return the `n_best` best hypotheses of each sentence, or None if the model cannot be searched natively.
 
-    `allowed` (B V) restricts the tokens of each sentence; `active_sentences` are searched at the same time.
+    `allowed` (B V) restricts the tokens of each sentence; `active_sentences` are searched at the same time. `pause` is
+    called from time to time; what it raises ends the search.
     """
     if not isinstance(model, NativeTransformer):
         return None
@@ -32,13 +36,14 @@ def native_beam_search(
         return None
     lengths = torch.arange(int(max_lengths.max()) + 1, dtype=torch.float64)
     results = model.search(
-        model.encode(source),
+        model.encode(source, pause),
         max_lengths,
         length_penalty(lengths, config.length_penalty),
         beam=config.beam,
         n_best=n_best,
         active_sentences=active_sentences,
         allowed=allowed,
+        pause=pause,
     )
     rows = zip(*(part.tolist() for part in vars(results).values()), strict=True)
     return [

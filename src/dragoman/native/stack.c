@@ -163,17 +163,24 @@ void embed(const Stack *stack, float *x, int64_t token, const float *position) {
     }
 }
 
-/* tokens and mask are B S, position S D; states is B S D, zero at padding. All widths are multiples of 16. */
-int encode(const Stack *stack, const int64_t *tokens, const float *position, const uint8_t *mask, float *states) {
+/* Encode tokens with the layers from `first` up to `end`, which may be a part of all. tokens and mask are B S, position
+   S D; states is B S D, read if there are layers before, and zero at padding after the last. All widths are multiples of
+   16. */
+int encode(const Stack *stack, int64_t first, int64_t end, const int64_t *tokens, const float *position,
+           const uint8_t *mask, float *states) {
     const int64_t rows = stack->caches.batch * stack->sources, D = stack->layer->joint.inputs;
     Workspace workspace;
     if (allocate_workspace(&workspace, stack, rows)) return 1;
-    for (int64_t r = 0; r < rows; r++) embed(stack, workspace.x + r * D, tokens[r], position + r % stack->sources * D);
+    if (first)
+        memcpy(workspace.x, states, sizeof(float) * (size_t)(rows * D));
+    else
+        for (int64_t r = 0; r < rows; r++) embed(stack, workspace.x + r * D, tokens[r], position + r % stack->sources * D);
     int failed = 0;
-    for (int64_t l = 0; l < stack->layers; l++) failed |= encoder_layer(stack, stack->layer + l, &workspace, mask);
-    const float *last = stack->final_norm.gain ? pre_norm(stack, &stack->final_norm, &workspace, rows, D) : workspace.x;
+    for (int64_t l = first; l < end; l++) failed |= encoder_layer(stack, stack->layer + l, &workspace, mask);
+    const int is_last = end == stack->layers;
+    const float *last = is_last && stack->final_norm.gain ? pre_norm(stack, &stack->final_norm, &workspace, rows, D) : workspace.x;
     for (int64_t r = 0; r < rows; r++)
-        if (mask[r])
+        if (mask[r] || !is_last)
             memcpy(states + r * D, last + r * D, sizeof(float) * (size_t)D);
         else
             memset(states + r * D, 0, sizeof(float) * (size_t)D);

@@ -89,10 +89,13 @@ class CSearchResults(Structure):
 def stack_library() -> Any:
     """Return the library with the functions of stack.c and search.c declared, too."""
     library = functions.native_library()
-    library.encode.argtypes = [POINTER(CStack), *[c_void_p] * 4]
+    library.encode.argtypes = [POINTER(CStack), c_int64, c_int64, *[c_void_p] * 4]
     library.project_memory.argtypes = [POINTER(CStack), c_void_p]
     library.decode_step.argtypes = [POINTER(CStack), *[c_void_p] * 5]
-    library.search_beams.argtypes = [POINTER(CStack), POINTER(CSearchOptions), POINTER(CSearchResults)]
+    library.start_search.argtypes = [POINTER(CStack), POINTER(CSearchOptions), POINTER(CSearchResults)]
+    library.continue_search.argtypes = [c_void_p, c_int64]
+    library.end_search.argtypes = [c_void_p]
+    library.start_search.restype, library.continue_search.restype, library.end_search.restype = c_void_p, c_int64, None
     return library
 
 

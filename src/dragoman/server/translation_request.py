@@ -116,14 +116,8 @@ class TranslationRequest:
         prefix: Sequence[int] = (),
         on_beam: Callable[[Beam], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        def on_step(beam: Beam) -> None:
-            assert look is not None, "called only if there is something to look at"
-            look()
-            if on_beam:
-                on_beam(beam)
-
         engine = self.model.engine(self.config)
-        return engine.search(segments, n_best=self.n_best, prefix=prefix, on_step=on_step if look else None)
+        return engine.search(segments, n_best=self.n_best, prefix=prefix, on_step=on_beam, pause=look)
 
     def _part_sender(self, texts: list[_SplitText], sent: list[list[str]], index: int) -> Callable[[Beam], None]:
         """Return a function that sends what there is of a text after each step of a search in which it has changed.

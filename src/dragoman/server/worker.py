@@ -39,6 +39,8 @@ _SWITCH_SECONDS = (
 )
 _SIGN_OF_LIFE_SECONDS = 1.0  # between two messages while a task takes many steps
 _FILE_READING_SIZE = 1024  # what reading small files of a run counts for
+_BRIEF_SECONDS = 0.004  # after which brief work lets others go first, too
+_MAX_NESTED = 3  # batches that interrupt one another; the innermost is not interrupted
 
 
 class _RequestAbandoned(Exception):
@@ -148,14 +150,17 @@ class DecodingWorker:
         while batch := self.scheduler.next_batch():
             self.decode_batch(batch)
 
-    def decode_batch(self, batch: DecodingBatch) -> None:
-        """Work on one batch and send the answers of all requests that it completes, in one message."""
+    def decode_batch(self, batch: DecodingBatch, interrupted: int = 0) -> None:
+        """Work on one batch and send the answers of all requests that it completes, in one message.
+
+        `interrupted` is the number of batches of this thread that wait for this one.
+        """
         meter = _Meter()
         try:
             if batch.is_wanted:
                 stage: Stage = batch.units[0][0].payload[0]
                 items = [job.payload[0].items[index] for job, index in batch.units]
-                results = stage.run(items, None if batch.lane in BRIEF_LANES else self._look(batch, meter))
+                results = stage.run(items, self._look(batch, meter, interrupted))
                 complete = self.scheduler.record_results(batch, results)
                 answers = [message for job in complete if (message := self._continue(job))]
                 decoded = len(batch.units) if batch.lane in ("short", "long") else 0
@@ -180,17 +185,23 @@ class DecodingWorker:
             self._fail(job, error)
         return None
 
-    def _look(self, batch: DecodingBatch, meter: "_Meter") -> Callable[[], None]:
-        """Return a function that stops an abandoned batch and lets the brief work of others overtake it."""
+    def _look(self, batch: DecodingBatch, meter: "_Meter", interrupted: int) -> Callable[[], None]:
+        """Return a function that stops an abandoned batch and lets the brief work of others overtake it.
+
+        Brief work is not worth an interruption at first: who came first would often be last.
+        """
+        brief_seconds = _BRIEF_SECONDS if batch.lane in BRIEF_LANES else 0.0
 
         def look() -> None:
             if not batch.is_wanted:
                 raise _RequestAbandoned
             self.scheduler.charge(batch, meter.lap())
             self._send_sign_of_life()
+            if meter.total < brief_seconds or interrupted == _MAX_NESTED:
+                return
             while brief := self.scheduler.next_brief_batch(batch):
-                self.decode_batch(brief)
-                meter.lap()
+                self.decode_batch(brief, interrupted + 1)
+                meter.skip()
 
         return look
 
@@ -211,11 +222,18 @@ class _Meter:
 
     def __init__(self) -> None:
         self.started_at = time.thread_time()
+        self.total = 0.0  # of all laps
 
     def lap(self) -> float:
         """Return the seconds since the last lap."""
-        started_at, self.started_at = self.started_at, time.thread_time()
+        started_at = self.started_at
+        self.skip()
+        self.total += self.started_at - started_at
         return self.started_at - started_at
+
+    def skip(self) -> None:
+        """Begin a lap now; the time since the last one was spent on something else."""
+        self.started_at = time.thread_time()
 
 
 def _read_files(read: Callable[[ServedModel], Any], model: ServedModel) -> Request:
