@@ -8,10 +8,13 @@ import pytest
 
 import dragoman
 from dragoman import native
+from dragoman.server.details import merge_sentences
+from dragoman.server.encoding import encode_json
 from dragoman.server.limits import Limits
 from dragoman.server.registry import ModelRegistry
 from dragoman.server.scheduler import MAX_SHORT_TOKENS, BatchScheduler, Job
 from dragoman.server.worker import DecodingWorker
+from dragoman.text.sentences import SegmentedText
 
 LONG = " ".join("abcdefgh" * 40)  # longer than the sentences of the training: it is read in several segments
 
@@ -92,6 +95,18 @@ def test_between_two_steps_the_work_of_those_who_have_used_less_is_done():
     assert scheduler.next_brief_batch(long) is None, "of the same client, which has a thread already"
     scheduler.submit(job(3, "third"))
     assert scheduler.next_brief_batch(long).only_client == "third"
+
+
+def test_an_idle_thread_takes_what_would_interrupt_another():
+    scheduler = BatchScheduler(threads=2)
+    scheduler.submit(job(1, "busy", units=100))
+    running = scheduler.next_batch()
+    scheduler.charge(running, 1.0)
+    scheduler.submit(job(2, "other"))
+    scheduler.idle_threads = 1
+    assert scheduler.next_brief_batch(running) is None
+    scheduler.idle_threads = 0
+    assert scheduler.next_brief_batch(running).only_client == "other"
 
 
 def test_a_batch_of_several_clients_has_few_units_of_each():
@@ -228,6 +243,62 @@ def test_a_batch_of_short_sentences_stops_when_its_request_is_cancelled(registry
     assert batch.jobs[0].remaining == len(batch.jobs[0].sizes)
     assert not channel.results and not channel.problems
     assert is_idle(worker.scheduler)
+
+
+def slices_of(worker, monkeypatch):
+    """Interrupt brief work at every look; return a list that gets the function of each slice."""
+    monkeypatch.setattr("dragoman.server.worker._BRIEF_SECONDS", 0.0)
+    charge, slices = BatchScheduler.charge, []
+
+    def count(self, batch, seconds):
+        slices.append(batch.units[0][0].payload[0].run)
+        charge(self, batch, seconds)
+
+    monkeypatch.setattr(BatchScheduler, "charge", count)
+    return slices
+
+
+def test_a_text_without_sentence_ends_is_split_and_tokenized_in_slices(registry, monkeypatch):
+    worker, channel = worker_of(registry)
+    slices = slices_of(worker, monkeypatch)
+    worker.handle_messages([{**TRANSLATE, "texts": [LONG], "beam": 1}])
+    work_through(worker)
+    assert sum(getattr(run, "__name__", "") == "_split_chunks" for run in slices) > 100
+    assert len(channel.results) == 1
+
+
+def test_an_answer_for_a_layout_is_merged_and_encoded_in_slices(registry, monkeypatch):
+    """The HTTP process once merged and encoded megabytes, and nobody else was answered meanwhile."""
+    worker, channel = worker_of(registry)
+    sentences, gaps = ["a b c", "d e", "f g", "h"], [["", "\n", " ", ""], ["  ", "\n"]]
+    texts = [SegmentedText(("a b c", "d e", "f g"), tuple(gaps[0])), SegmentedText(("h",), tuple(gaps[1]))]
+    options = {"n_best": 3, "beam": 3, "details": True, "details_of": "all"}
+    worker.handle_messages([{**TRANSLATE, "texts": sentences, **options}])
+    work_through(worker)
+    slices = slices_of(worker, monkeypatch)
+    monkeypatch.setattr("dragoman.server.stage._BRIEF_SIZE", 0)
+    worker.handle_messages([{**TRANSLATE, "texts": sentences, "layout": gaps, **options}])
+    work_through(worker)
+    ranked, encoded = channel.results
+    merged = [
+        [merge_sentences(text, [row[rank] for row in rows]) for rank in range(3)]
+        for text, rows in zip(texts, [ranked[:3], ranked[3:]], strict=True)
+    ]
+    assert encoded == encode_json(merged)
+    assert (
+        Counter(run.__qualname__ for run in slices if hasattr(run, "__qualname__"))[
+            "TranslationRequest._encode.<locals>.run"
+        ]
+        > 6 + 9
+    ), "after each translation, and after each sentence with details"
+
+
+def test_an_empty_text_of_a_layout_is_one_empty_translation(registry):
+    worker, channel = worker_of(registry)
+    worker.handle_messages([{**TRANSLATE, "texts": [], "layout": [["\n"]]}])
+    work_through(worker)
+    (encoded,) = channel.results
+    assert json.loads(encoded) == [[{"text": "\n", "score": 0.0, "log_probability": 0, "truncated": False}]]
 
 
 STOPPED = {

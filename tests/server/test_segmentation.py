@@ -52,5 +52,5 @@ def test_details_of_equal_sentences_are_shifted_one_after_the_other():
     }
     merged = merge_details([("Yes", "Ja", details), ("Yes", "Ja", details)], "Yes Yes", "Ja Ja")
     assert [(token["start"], token["end"]) for token in merged["tokens"]] == [(0, 2), (3, 5)]
-    assert merged["source_words"] == [[0, 3], [4, 7]]
-    assert merged["alignment"] == [[0, 0], [1, 1]]
+    assert merged["source_words"] == [(0, 3), (4, 7)]
+    assert merged["alignment"] == [(0, 0), (1, 1)]

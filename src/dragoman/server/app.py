@@ -168,7 +168,7 @@ def _state_response(name: str, is_true: bool) -> Response:
     return JSONResponse({name: is_true}, 200 if is_true else 503, headers={} if is_true else {"retry-after": "2"})
 
 
-async def _event_stream_response(events: AsyncIterator[dict[str, Any]]) -> Response:
+async def _event_stream_response(events: AsyncIterator[dict[str, Any] | bytes]) -> Response:
     """Return a stream of server-sent events; an error before the first event is an ordinary error response."""
     first = await anext(events)
 
@@ -183,9 +183,11 @@ async def _event_stream_response(events: AsyncIterator[dict[str, Any]]) -> Respo
     return StreamingResponse(encoded_events(), media_type="text/event-stream")
 
 
-def _encode_event(content: dict[str, Any]) -> bytes:
-    name = b"event: done\n" if "translations" in content else b""
-    return name + b"data: " + json.dumps(content, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
+def _encode_event(content: dict[str, Any] | bytes) -> bytes:
+    """Return an event; the last one, the response, is encoded already."""
+    if isinstance(content, bytes):
+        return b"event: done\ndata: " + content + b"\n\n"
+    return b"data: " + json.dumps(content, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
 
 
 def _render_api_docs(description: dict[str, Any]) -> str:

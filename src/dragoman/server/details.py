@@ -1,9 +1,30 @@
-"""Merges the details of a translation: tokens, words and word alignment of the parts of a text."""
+"""Merges translations of the parts of a text, and their details: tokens, words and word alignment."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dragoman.server.stage import Look, looking
+from dragoman.text.sentences import SegmentedText
+
 _DETAILS = ("tokens", "source_words", "target_words", "alignment")
+
+
+def merge_sentences(text: SegmentedText, sentences: Sequence[dict[str, Any]], look: Look = None) -> dict[str, Any]:
+    """Return the translation of a text that consists of these translations of its sentences."""
+    if len(sentences) == 1 and not any(text.gaps):
+        return sentences[0]
+    merged: dict[str, Any] = {
+        "text": text.fill([sentence["text"] for sentence in sentences]),
+        "score": sum(sentence["score"] for sentence in sentences) / max(1, len(sentences)),
+        "log_probability": sum(sentence["log_probability"] for sentence in sentences),
+        "truncated": any(sentence["truncated"] for sentence in sentences),
+    }
+    if sentences and "pictures" in sentences[0]:
+        merged["pictures"] = [picture for sentence in sentences for picture in sentence["pictures"]]
+    if sentences and all("tokens" in sentence for sentence in sentences):
+        parts = [(source, part["text"], part) for source, part in zip(text.sentences, sentences, strict=True)]
+        merged |= merge_details(looking(parts, look), text.fill(text.sentences), merged["text"])
+    return merged
 
 
 def merge_details(
@@ -23,9 +44,10 @@ def merge_details(
             {**token, "start": max(0, token["start"] + target_shift), "end": max(0, token["end"] + target_shift)}
             for token in details["tokens"]
         ]
-        merged["source_words"] += [[start + source_shift, end + source_shift] for start, end in details["source_words"]]
-        merged["target_words"] += [[start + target_shift, end + target_shift] for start, end in details["target_words"]]
-        merged["alignment"] += [[left + first_source, right + first_target] for left, right in details["alignment"]]
+        # Tuples: unlike lists they cost the garbage collector, which stops all threads, nothing.
+        merged["source_words"] += [(start + source_shift, end + source_shift) for start, end in details["source_words"]]
+        merged["target_words"] += [(start + target_shift, end + target_shift) for start, end in details["target_words"]]
+        merged["alignment"] += [(left + first_source, right + first_target) for left, right in details["alignment"]]
     return merged
 
 

@@ -7,7 +7,7 @@ from dragoman.errors import UserError
 from dragoman.processes import Message
 from dragoman.run import Run
 from dragoman.server.registry import ServedModel
-from dragoman.server.stage import Look
+from dragoman.server.stage import Look, looking
 from dragoman.tasks.attention import record_batch
 from dragoman.tasks.head_cache import cached_head_history, cached_head_report, saved_checkpoints
 from dragoman.tasks.sequence_model import SequenceModel
@@ -68,7 +68,7 @@ def check_details_length(source_tokens: int, target_tokens: int) -> None:
 
 
 def record_details(
-    translator: SequenceModel, segments: Sequence[tuple[str, tuple[int, ...]]], _look: Look
+    translator: SequenceModel, segments: Sequence[tuple[str, tuple[int, ...]]], look: Look
 ) -> list[Details]:
     """Return the tokens, words and word alignment of segments and their outputs, as character offsets in both."""
     targets = [translator.target_tokenizer.encode(translator.target_tokenizer.decode(tokens)) for _, tokens in segments]
@@ -77,7 +77,10 @@ def record_details(
         (segments[number][0], translator.source_tokens(segments[number][0]), targets[number]) for number in written
     ]
     records = dict(zip(written, record_batch(translator, pairs, ("decoder", "cross")) if pairs else (), strict=True))
-    return [_segment_details(translator, tokens, records.get(number)) for number, (_, tokens) in enumerate(segments)]
+    return [
+        _segment_details(translator, tokens, records.get(number))
+        for number, (_, tokens) in looking(enumerate(segments), look)
+    ]
 
 
 def _segment_details(translator: SequenceModel, tokens: tuple[int, ...], record: AttentionRecord | None) -> Details:

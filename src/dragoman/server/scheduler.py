@@ -3,8 +3,8 @@
 A job is one stage of a request; its units are sentences, or other bounded parts. Whoever has used the least time is
 next: first the client, then its job, so a client with eight requests gets no more than one with a single request. A
 batch takes one unit of each client in turn. Long sentences and tasks that take many steps have lanes of their own,
-because a batch lasts as long as its longest unit. While others wait, at most one thread works in these lanes, and
-between two steps it does the work of clients that have used less. Knows threads and numbers, no tensors.
+because a batch lasts as long as its longest unit. While others wait, at most one thread works in these lanes. Between
+two steps, a thread does the brief work of clients that have used less. Knows threads and numbers, no tensors.
 """
 
 import math
@@ -15,8 +15,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-# short: sentences that are decoded together without a pause. slice: other bounded work. long: sentences that are
-# decoded step by step. single: a task that pauses between its steps. inspect: one of these at a time.
+# short: sentences that are decoded together. slice: other bounded work. long: long sentences. single: a task of many
+# steps. inspect: one of these at a time. All of them pause between steps, those that are not brief at each.
 Lane = Literal["short", "slice", "long", "single", "inspect"]
 BRIEF_LANES: tuple[Lane, ...] = ("short", "slice")
 _STEPWISE_LANES: tuple[Lane, ...] = ("single", "inspect", "long")
@@ -107,6 +107,7 @@ class BatchScheduler:
         self.queues: dict[Lane, dict[Job, deque[int]]] = {lane: {} for lane in (*BRIEF_LANES, *_STEPWISE_LANES)}
         self.queued_units: dict[Lane, int] = dict.fromkeys(self.queues, 0)
         self.busy_threads: dict[Lane, int] = dict.fromkeys(self.queues, 0)
+        self.idle_threads = 0  # that wait for a batch
         self.decoding_units = 0  # short units in batches that are being decoded
         self.recent_load = 0.0  # decaying maximum of short units queued and being decoded
         self.recent_jobs = 0.0  # decaying maximum of unfinished jobs
@@ -222,15 +223,18 @@ class BatchScheduler:
                 seconds = self.batching_delay() if leader and leader[0] == "short" else 0.0
                 if leader and seconds <= 0:
                     return self._start_batch(*leader)
+                self.idle_threads += 1
                 self.condition.wait(seconds if leader else None)
+                self.idle_threads -= 1
             return None
 
     def next_brief_batch(self, running: DecodingBatch) -> DecodingBatch | None:
         """Return brief work for a thread between two steps of a batch, if it comes before that batch.
 
-        It does if its client has used less, or if no other thread does brief work.
+        It does if its client has used less, or if no other thread does brief work. An idle thread takes it otherwise.
         """
-        if not any(self.queued_units[lane] for lane in BRIEF_LANES):  # cheap: called after every decoding step
+        # Cheap: called after every decoding step.
+        if self.idle_threads or not any(self.queued_units[lane] for lane in BRIEF_LANES):
             return None
         with self.condition:
             leader = self._next_leader(BRIEF_LANES)

@@ -1,6 +1,5 @@
 """The requests and responses of the API: pydantic models that validate and describe them, JSON, validation errors."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from pydantic_core import PydanticCustomError
 
 from dragoman.errors import did_you_mean
+from dragoman.server.encoding import encode_json
 from dragoman.server.limits import Limits
 from dragoman.server.problems import Problem
 
@@ -204,8 +204,8 @@ def error_responses(*codes: int, body: bool = False) -> dict[int | str, dict[str
 
 
 def json_response(content: Any, limits: Limits, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a JSON response; raise a problem if it is too large."""
-    body = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    """Return a JSON response; `content` may be encoded. Raise a problem if it is too large."""
+    body = content if isinstance(content, bytes) else encode_json(content)
     if len(body) > limits.response_bytes:
         message = (
             f"The response would have more than {limits.response_bytes} bytes; send fewer or shorter texts, or request "

@@ -1,17 +1,16 @@
-"""What the routes do: choose a model, split texts, send requests to the worker, join the results."""
+"""What the routes do: choose a model, split texts, send requests to the worker, and return what it has answered."""
 
 import asyncio
 import ipaddress
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
 from dragoman import __version__
 from dragoman.server.admission import Admission
-from dragoman.server.details import merge_details
+from dragoman.server.encoding import encode_json
 from dragoman.server.limits import Limits
 from dragoman.server.metrics import ServerMetrics
 from dragoman.server.old_names import add_old_names
@@ -79,31 +78,37 @@ class TranslationService:
                 return model
         raise Problem(404, "unknown", "No model translates between these languages.", field="target")
 
-    async def translate(self, request: TranslateRequest) -> dict[str, Any]:
+    async def translate(self, request: TranslateRequest) -> bytes:
         """Answer `/v1/translate`."""
         texts, model = self._texts_and_model(request)
         if model["is_language_model"]:
             options = {"n_best": request.n_best, **_sampling_options(request)}
-            translations = await self.run_operation("generate", model, texts, **options)
-        elif request.prefix:
-            options = {"prefix": request.prefix, **_search_options(request)}
-            translations = await self.run_operation("translate", model, texts, **options)
-        else:
-            split = partial(split_for, model, split=request.split)
-            translations = await self.translate_split(model, texts, split, _merge_ranked, **_search_options(request))
-        return {"translations": translations, "model": model["name"]}
+            return _translate_response(model, await self.run_operation("generate", model, texts, **options))
+        options = _search_options(request) | ({"prefix": request.prefix} if request.prefix else {})
 
-    async def stream(self, request: TranslateRequest) -> AsyncIterator[dict[str, Any]]:
+        def split(text: str) -> SegmentedText:
+            if request.prefix:
+                return _keep_whole(text)
+            self._check_least_work("translate", model, _written_lines(text), options)
+            return split_for(model, text, split=request.split)
+
+        self.check_lengths(texts)
+        with self.admission.reserve(self._most_work("translate", model, texts, options)):
+            parts, sentences = await self._split_texts(model, texts, split, options)
+            options["layout"] = [part.gaps for part in parts]
+            return _translate_response(model, await self._ask_worker("translate", model, sentences, options))
+
+    async def stream(self, request: TranslateRequest) -> AsyncIterator[dict[str, Any] | bytes]:
         """Yield the translation of one text while it grows, then the answer of `translate`."""
         (text,), model = self._texts_and_model(request)
         if model["is_language_model"]:
-            operation, segmented = "generate", SegmentedText((text,), ("", ""))
+            operation, segmented = "generate", _keep_whole(text)
             options: dict[str, Any] = {"n_best": request.n_best, "send_parts": True, **_sampling_options(request)}
         else:
             operation, segmented = "stream", split_for(model, text, split=request.split)
-            options = _search_options(request)
+            options = {"layout": [segmented.gaps], **_search_options(request)}
         parts = [""] * len(segmented.sentences)
-        results: list[_Ranked] = []
+        results: Any = []
         self.check_lengths([text])
         self._check_least_work(operation, model, segmented.sentences, options)
         with self.admission.reserve(self._most_work(operation, model, [text], options)):
@@ -115,7 +120,7 @@ class TranslationService:
                     parts[message["part"]["index"]] = message["part"]["text"]
                     so_far = "".join(parts) if model["is_language_model"] else segmented.fill(parts).rstrip()
                     yield {"text": so_far}
-        yield {"translations": [_merge_ranked(segmented, results)], "model": model["name"]}
+        yield _translate_response(model, results)
 
     async def inspect_translation(self, request: AttentionRequest) -> dict[str, Any]:
         """Answer `/v1/attention`."""
@@ -178,7 +183,8 @@ class TranslationService:
         self.check_lengths(texts)
         self._check_least_work(operation, model, texts, options)
         with self.admission.reserve(self._most_work(operation, model, texts, options)):
-            return await self._ask_worker(operation, model, texts, options)
+            translations: list[_Ranked] = await self._ask_worker(operation, model, texts, options)
+            return translations
 
     async def translate_split(
         self,
@@ -192,18 +198,30 @@ class TranslationService:
         """Split texts, translate the sentences of all of them in one request to the worker, and merge those of each."""
         self.check_lengths(texts)
         with self.admission.reserve(self._most_work("translate", model, texts, options)):
-            parts = await self._for_each(split, texts)
-            sentences = [sentence for part in parts for sentence in part.sentences]
-            self._check_least_work("translate", model, sentences, options)
+            parts, sentences = await self._split_texts(model, texts, split, options)
             results = iter(await self._ask_worker("translate", model, sentences, options) if sentences else [])
             rows = [(part, [next(results) for _ in part.sentences]) for part in parts]
             return await self._for_each(lambda row: merge(*row), rows)
 
+    async def _split_texts(
+        self,
+        model: dict[str, Any],
+        texts: Sequence[str],
+        split: Callable[[str], _Split],
+        options: Mapping[str, Any],
+    ) -> tuple[list[_Split], list[str]]:
+        """Return the split texts, and the sentences of all of them."""
+        parts = await self._for_each(split, texts)
+        sentences = [sentence for part in parts for sentence in part.sentences]
+        self._check_least_work("translate", model, sentences, options)
+        return parts, sentences
+
     async def _ask_worker(
         self, operation: str, model: dict[str, Any], texts: Sequence[str], options: Mapping[str, Any]
-    ) -> list[_Ranked]:
+    ) -> Any:
+        """Return the translations of each text, or their JSON text if the options have a layout."""
         fields = {"model": model["name"], "texts": list(texts), **options}
-        translations: list[_Ranked] = await self.worker.request(operation, **fields)
+        translations = await self.worker.request(operation, **fields)
         self.metrics.sentences += len(texts)
         self.metrics.characters += sum(map(len, texts))
         return translations
@@ -286,6 +304,15 @@ def split_for(model: Mapping[str, Any], text: str, *, split: bool = True) -> Seg
     return split_sentences(text, lines_only=not (split and model["reads_sentences"]))
 
 
+def _written_lines(text: str) -> list[str]:
+    """Return the lines that are not blank: there are at least as many sentences, which take longer to find."""
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _keep_whole(text: str) -> SegmentedText:
+    return SegmentedText((text,), ("", ""))
+
+
 async def _get_service(request: Request) -> TranslationService:
     """Return the service; note whose share of the worker's time the request uses."""
     address = getattr(request.state, "client", None) or (request.client.host if request.client else "")
@@ -331,26 +358,7 @@ def _check_supported(request: TranslateRequest, model: dict[str, Any]) -> None:
             raise Problem(422, "invalid", f"{name} is not supported by a {noun}.", field=name)
 
 
-def _merge_ranked(text: SegmentedText, sentences: Sequence[_Ranked]) -> _Ranked:
-    """Return translations of a text: the best of each sentence, then the second best of each, and so on."""
-    ranks = max((len(ranked) for ranked in sentences), default=1)
-    return [
-        _merge_sentences(text, [ranked[min(rank, len(ranked) - 1)] for ranked in sentences]) for rank in range(ranks)
-    ]
-
-
-def _merge_sentences(text: SegmentedText, sentences: _Ranked) -> dict[str, Any]:
-    if len(sentences) == 1 and not any(text.gaps):
-        return sentences[0]
-    merged: dict[str, Any] = {
-        "text": text.fill([sentence["text"] for sentence in sentences]),
-        "score": sum(sentence["score"] for sentence in sentences) / max(1, len(sentences)),
-        "log_probability": sum(sentence["log_probability"] for sentence in sentences),
-        "truncated": any(sentence["truncated"] for sentence in sentences),
-    }
-    if sentences and "pictures" in sentences[0]:
-        merged["pictures"] = [picture for sentence in sentences for picture in sentence["pictures"]]
-    if sentences and all("tokens" in sentence for sentence in sentences):
-        parts = [(source, part["text"], part) for source, part in zip(text.sentences, sentences, strict=True)]
-        merged |= merge_details(parts, text.fill(text.sentences), merged["text"])
-    return merged
+def _translate_response(model: Mapping[str, Any], translations: list[_Ranked] | bytes) -> bytes:
+    """Return a response of `/v1/translate` as JSON; translations from the worker are encoded already."""
+    encoded = translations if isinstance(translations, bytes) else encode_json(translations)
+    return b'{"translations":%b,"model":%b}' % (encoded, encode_json(model["name"]))

@@ -5,15 +5,16 @@ queues the items of a stage as units of a job, so that the work of other request
 generator when the request is cancelled.
 """
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from dragoman.server.scheduler import Job, Lane
 
 # Called between two steps: lets others go first, and raises if the request is not wanted. None: the work is brief.
 Look = Callable[[], None] | None
 Request = Generator["Stage", list[Any], Any]
+_Item = TypeVar("_Item")
 _BRIEF_SIZE = 256  # a stage of this size takes a few milliseconds
 
 
@@ -40,6 +41,14 @@ class Stage:
         return Job(
             message_id, key, self.sizes, self.budget, payload=(self, request), fixed_lane=self.lane, client=client
         )
+
+
+def looking(items: Iterable[_Item], look: Look) -> Iterator[_Item]:
+    """Yield items, and look around after each."""
+    for item in items:
+        yield item
+        if look:
+            look()
 
 
 def advance(request: Request, results: list[Any] | None = None) -> Stage:

@@ -1,4 +1,9 @@
-"""Translation in the worker, in stages: split and tokenize, search, record details, put the answer together."""
+"""Translation in the worker, in stages: split and tokenize, search, record details, put the answer together.
+
+The texts of a message are translated one by one. If it has a `layout`, they are sentences of longer texts: the layout
+has the gaps before, between and after the sentences of each, and the answer is the translations of the longer texts as
+JSON. Answers have up to megabytes, which are encoded here, in parts, and not read before they are sent to the client.
+"""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +16,12 @@ from dragoman.decoding.search import Beam
 from dragoman.errors import UserError
 from dragoman.processes import Message
 from dragoman.recipe import DecodingConfig
-from dragoman.server.details import merge_details
+from dragoman.server.details import merge_details, merge_sentences
+from dragoman.server.encoding import encode_json
 from dragoman.server.inspection import Details, check_details_length, record_details
 from dragoman.server.limits import Limits
 from dragoman.server.registry import ServedModel
-from dragoman.server.stage import Look, Request, Stage
+from dragoman.server.stage import Look, Request, Stage, looking
 from dragoman.server.work import check_work, described_hypotheses, search_work
 from dragoman.tasks.sequence_model import Prediction
 from dragoman.text.sentences import SegmentedText
@@ -24,12 +30,13 @@ from dragoman.tokens import END
 MIN_SCORE = -1e30  # JSON has no infinity
 _CHUNK_CHARACTERS = 512  # of texts that are tokenized together
 _CHUNK_TOKENS = 1024  # of hypotheses that are converted to text together
-_JOINED_TOGETHER = 1024  # of texts with one segment, 64
-_DETAILS_TOKENS = 256  # source and target tokens whose attention is recorded together
+_JOINED_TOGETHER = 1024  # segments, at least 16 per text, or tokens with details
+_DETAILS_TOKENS = 128  # source and target tokens whose attention is recorded together
 
 OnPart = Callable[[int, str], None]  # called with the index of a text and its output so far
 _Item = TypeVar("_Item")
 _Segment = tuple[str, tuple[int, ...]]  # a segment and its output
+_Ranked = list[dict[str, Any]]  # translations of one text, best first
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,10 @@ class TranslationRequest:
         hypotheses += yield Stage(self._search, segments[first:], sizes[first:], key=key, budget=budget)
         predictions = yield from self._predictions(hypotheses)
         details = yield from self._details(texts, hypotheses)
-        return (yield from self._answer(texts, hypotheses, predictions, details))
+        translations = yield from self._answer(texts, hypotheses, predictions, details)
+        if "layout" not in self.message:
+            return translations
+        return (yield from self._encode(translations))
 
     def _check_sizes(self, sizes: Sequence[int], prefix: int) -> None:
         """Refuse what costs too much; a sentence is read in one step, whose time grows with its length squared."""
@@ -96,17 +106,18 @@ class TranslationRequest:
     def _split_texts(self) -> Generator[Stage, list[Any], list[_SplitText]]:
         chunks = _chunks(self.message["texts"], len, _CHUNK_CHARACTERS)
         sizes = [sum(map(len, chunk)) for chunk in chunks]
-        results = yield Stage(_run_each(self._split_chunk), chunks, sizes, lane="slice", needs_turn=False)
+        results = yield Stage(self._split_chunks, chunks, sizes, lane="slice", needs_turn=False)
         return [text for chunk in results for text in chunk]
 
-    def _split_chunk(self, texts: list[str]) -> list[_SplitText]:
-        return [self._split_text(text) for text in texts]
+    def _split_chunks(self, chunks: list[list[str]], look: Look) -> list[list[_SplitText]]:
+        return [[self._split_text(text, look) for text in chunk] for chunk in looking(chunks, look)]
 
-    def _split_text(self, text: str) -> _SplitText:
+    def _split_text(self, text: str, look: Look) -> _SplitText:
         translator = self.model.translator
         source = text if self.message.get("is_model_input") else translator.task.to_model_input(text)
-        segmented = translator.split_text(source, split=self.message.get("split", True))
-        return _SplitText(text, source, segmented, list(map(translator.source_tokens, segmented.sentences)))
+        segmented = translator.split_text(source, split=self.message.get("split", True), pause=look)
+        tokens = list(map(translator.source_tokens, looking(segmented.sentences, look)))
+        return _SplitText(text, source, segmented, tokens)
 
     def _search(
         self,
@@ -172,7 +183,7 @@ class TranslationRequest:
         hypotheses: Sequence[list[Hypothesis]],
         predictions: Sequence[list[Prediction]],
         details: Mapping[_Segment, Details],
-    ) -> Request:
+    ) -> Generator[Stage, list[Any], list[_Ranked]]:
         """Return the translations of each text, best first."""
         found, outputs = iter(hypotheses), iter(predictions)
         items: list[_RankedText] = []
@@ -180,16 +191,17 @@ class TranslationRequest:
             segments = list(zip(islice(found, len(text.tokens)), islice(outputs, len(text.tokens)), strict=True))
             ranks = max((len(ranked) for ranked, _ in segments), default=1)
             items += [_RankedText(text, rank, segments) for rank in range(ranks)]
-        sizes = [len(item.segments) for item in items]
-        run = _run_each(partial(self._format, details))
-        formatted = yield Stage(run, items, sizes, budget=_JOINED_TOGETHER, lane="slice", needs_turn=False)
-        answers: list[list[dict[str, Any]]] = []
-        for item, answer in zip(items, formatted, strict=True):
-            answers += [[]] if item.rank == 0 else []
-            answers[-1].append(answer)
-        return answers
+        sizes = [
+            item.tokens if item.rank < described_hypotheses(self.message) else len(item.segments) for item in items
+        ]
 
-    def _format(self, details: Mapping[_Segment, Details], item: "_RankedText") -> dict[str, Any]:
+        def run(some: list[_RankedText], look: Look) -> list[dict[str, Any]]:
+            return [self._format(details, item, look) for item in looking(some, look)]
+
+        formatted = yield Stage(run, items, sizes, budget=_JOINED_TOGETHER, lane="slice", needs_turn=False)
+        return _group_ranks([item.rank for item in items], formatted)
+
+    def _format(self, details: Mapping[_Segment, Details], item: "_RankedText", look: Look) -> dict[str, Any]:
         text, translator = item.text, self.model.translator
         rows = [[_at(outputs, item.rank)] for _, outputs in item.segments]
         output = translator.format_output(text.source, translator.join_segments(text.segmented, rows, 1)[0])
@@ -206,8 +218,28 @@ class TranslationRequest:
             tokens = [_at(ranked, item.rank).tokens for ranked, _ in item.segments]
             parts = [details[segment] for segment in zip(segments, tokens, strict=True)]
             targets = [prediction.text for (prediction,) in rows]
-            formatted |= merge_details(zip(segments, targets, parts, strict=True), text.text, output.text)
+            sources_and_targets = zip(segments, targets, parts, strict=True)
+            formatted |= merge_details(looking(sources_and_targets, look), text.text, output.text)
         return formatted
+
+    def _encode(self, translations: Sequence[_Ranked]) -> Generator[Stage, list[Any], bytes]:
+        """Merge the translations of sentences to those of the texts of the layout, and return them as JSON."""
+        sentences, rows = iter(self.message["texts"]), iter(translations)
+        items: list[_RankedSentences] = []
+        for gaps in self.message["layout"]:
+            text = SegmentedText(tuple(islice(sentences, len(gaps) - 1)), tuple(gaps))
+            ranked = list(islice(rows, len(gaps) - 1))
+            ranks = max(map(len, ranked), default=1)
+            items += [_RankedSentences(text, rank, [_at(row, rank) for row in ranked]) for rank in range(ranks)]
+        sizes = [sum(_size_of(sentence) for sentence in item.sentences) for item in items]
+
+        def run(some: list[_RankedSentences], look: Look) -> list[bytes]:
+            merged = (merge_sentences(item.text, item.sentences, look) for item in looking(some, look))
+            return list(map(encode_json, merged))
+
+        encoded = yield Stage(run, items, sizes, budget=_JOINED_TOGETHER, lane="slice", needs_turn=False)
+        lists = (b"[%b]" % b",".join(row) for row in _group_ranks([item.rank for item in items], encoded))
+        return b"[%b]" % b",".join(lists)
 
 
 @dataclass(frozen=True)
@@ -217,6 +249,33 @@ class _RankedText:
     text: _SplitText
     rank: int
     segments: list[tuple[list[Hypothesis], list[Prediction]]]
+
+    @property
+    def tokens(self) -> int:
+        """The number of its tokens."""
+        return sum(len(_at(ranked, self.rank).tokens) for ranked, _ in self.segments)
+
+
+@dataclass(frozen=True)
+class _RankedSentences:
+    """One translation of a text of the layout: those of this rank of its sentences."""
+
+    text: SegmentedText
+    rank: int
+    sentences: list[dict[str, Any]]
+
+
+def _size_of(sentence: Mapping[str, Any]) -> int:
+    return 1 + len(sentence.get("tokens", ()))
+
+
+def _group_ranks(ranks: Sequence[int], values: Sequence[_Item]) -> list[list[_Item]]:
+    """Return values in lists, one per text, each of which begins with rank 0."""
+    lists: list[list[_Item]] = []
+    for rank, value in zip(ranks, values, strict=True):
+        lists += [[]] if rank == 0 else []
+        lists[-1].append(value)
+    return lists
 
 
 def _at(ranked: Sequence[_Item], rank: int) -> _Item:
@@ -238,7 +297,7 @@ def _tokens_of(ranked: Sequence[Hypothesis]) -> int:
 
 def _run_each(function: Callable[[_Item], Any]) -> Callable[[list[_Item], Look], list[Any]]:
     """Return the `run` of a stage whose items are worked on one by one."""
-    return lambda items, _look: list(map(function, items))
+    return lambda items, look: list(map(function, looking(items, look)))
 
 
 def _chunks(items: Sequence[_Item], size: Callable[[_Item], int], max_size: int) -> list[list[_Item]]:

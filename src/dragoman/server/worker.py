@@ -39,7 +39,7 @@ _SWITCH_SECONDS = (
 )
 _SIGN_OF_LIFE_SECONDS = 1.0  # between two messages while a task takes many steps
 _FILE_READING_SIZE = 1024  # what reading small files of a run counts for
-_BRIEF_SECONDS = 0.004  # after which brief work lets others go first, too
+_BRIEF_SECONDS = 0.003  # of brief work between two looks: who came first would often be last if there were more
 _MAX_NESTED = 3  # batches that interrupt one another; the innermost is not interrupted
 
 
@@ -186,22 +186,19 @@ class DecodingWorker:
         return None
 
     def _look(self, batch: DecodingBatch, meter: "_Meter", interrupted: int) -> Callable[[], None]:
-        """Return a function that stops an abandoned batch and lets the brief work of others overtake it.
-
-        Brief work is not worth an interruption at first: who came first would often be last.
-        """
-        brief_seconds = _BRIEF_SECONDS if batch.lane in BRIEF_LANES else 0.0
+        """Return a function that stops an abandoned batch and lets the brief work of others overtake it."""
+        is_brief, is_innermost = batch.lane in BRIEF_LANES, interrupted == _MAX_NESTED
 
         def look() -> None:
+            if is_brief and meter.seconds < _BRIEF_SECONDS:
+                return
             if not batch.is_wanted:
                 raise _RequestAbandoned
             self.scheduler.charge(batch, meter.lap())
             self._send_sign_of_life()
-            if meter.total < brief_seconds or interrupted == _MAX_NESTED:
-                return
-            while brief := self.scheduler.next_brief_batch(batch):
+            while not is_innermost and (brief := self.scheduler.next_brief_batch(batch)):
                 self.decode_batch(brief, interrupted + 1)
-                meter.skip()
+                meter.lap()
 
         return look
 
@@ -222,18 +219,16 @@ class _Meter:
 
     def __init__(self) -> None:
         self.started_at = time.thread_time()
-        self.total = 0.0  # of all laps
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since the last lap."""
+        return time.thread_time() - self.started_at
 
     def lap(self) -> float:
-        """Return the seconds since the last lap."""
-        started_at = self.started_at
-        self.skip()
-        self.total += self.started_at - started_at
+        """Return the seconds since the last lap, and begin another."""
+        started_at, self.started_at = self.started_at, time.thread_time()
         return self.started_at - started_at
-
-    def skip(self) -> None:
-        """Begin a lap now; the time since the last one was spent on something else."""
-        self.started_at = time.thread_time()
 
 
 def _read_files(read: Callable[[ServedModel], Any], model: ServedModel) -> Request:

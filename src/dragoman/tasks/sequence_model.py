@@ -340,11 +340,12 @@ class SequenceModel:
         """Return the model with some of its heads ablated."""
         return self.ablated_models.get(self.model, heads)
 
-    def split_text(self, text: str, *, split: bool = True) -> SegmentedText:
+    def split_text(self, text: str, *, split: bool = True, pause: Callable[[], None] | None = None) -> SegmentedText:
         """Return a text as segments that the model reads one at a time.
 
         They are sentences, or with `split` False, and for a model trained on several sentences per line, as many
-        sentences as fit. A sentence longer than any in the training data is split further.
+        sentences as fit. A sentence longer than any in the training data is split further. `pause` is called whenever
+        the tokens of a part have been counted.
         """
         if self.task.never_split:
             return SegmentedText((text,), ("", ""))
@@ -353,7 +354,14 @@ class SequenceModel:
         max_tokens = self.max_length - 1  # one is END
         # A text has at most one token per byte, and one for the space that is put before it.
         if any(len((label + segment).encode("utf-8", "replace")) >= max_tokens for segment in segmented.sentences):
-            segmented = segmented.split_long(max_tokens, lambda part: len(self.source_tokenizer.encode(label + part)))
+
+            def count(part: str) -> int:
+                tokens = len(self.source_tokenizer.encode(label + part))
+                if pause:
+                    pause()
+                return tokens
+
+            segmented = segmented.split_long(max_tokens, count)
         return replace(segmented, sentences=tuple(label + segment for segment in segmented.sentences))
 
     def merge_segments(self, text: SegmentedText, segments: list[list[Hypothesis]], n_best: int) -> list[Prediction]:

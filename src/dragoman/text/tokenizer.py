@@ -201,6 +201,8 @@ _TEST_TEXT = " a\tA 1é́⟨ pad ⟩\n"
 
 def _common_prefix_length(text: str, other: str) -> int:
     """Return the length of the common prefix; the last characters of the other may be incomplete."""
+    if text.startswith(other):
+        return len(other)
     return next(
         (i for i, pair in enumerate(zip(text, other, strict=False)) if pair[0] != pair[1]), min(len(text), len(other))
     )
