@@ -63,6 +63,16 @@ def test_a_batch_stays_within_its_budget_and_its_kind():
     assert taken(scheduler.next_batch()) == [(2, 0)]
 
 
+@pytest.mark.parametrize(("lane", "alone", "crowded"), [("long", 10, 4), ("slice", 10, 2)])
+def test_batches_of_what_takes_long_are_smaller_while_there_are_several_requests(lane, alone, crowded):
+    for others, expected in ((0, alone), (1, crowded)):
+        scheduler, _ = scheduler_of(threads=1)
+        scheduler.submit(Job(1, "k", [64] * 10, 1024, fixed_lane=lane))
+        for number in range(others):
+            scheduler.submit(Job(2 + number, "other", [64], 1024, fixed_lane="inspect"))
+        assert len(scheduler.next_batch().units) == expected
+
+
 def test_threads_share_the_queued_units():
     scheduler, _ = scheduler_of(threads=2)
     for number in range(64):

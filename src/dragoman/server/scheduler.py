@@ -23,7 +23,7 @@ _STEPWISE_LANES: tuple[Lane, ...] = ("single", "inspect", "long")
 
 MAX_SHORT_TOKENS = 64  # longer units are long
 BATCHING_DELAY_SECONDS = 0.008  # to wait for further units, if there were several lately
-_CROWDED_TOKENS = 256  # of long sentences in a batch, while there are several jobs
+_CROWDED_TOKENS: dict[Lane, int] = {"long": 256, "slice": 128}  # in a batch, while there are several jobs
 _MIN_UNIT_TOKENS = 16  # that a unit counts for at least, as in the engine
 _MIN_SHARED_UNITS = 8  # a batch of fewer short units is not split between threads
 _UNITS_PER_JOB = 4  # in the load that a batch is dimensioned for, while there are several jobs
@@ -282,7 +282,7 @@ class BatchScheduler:
         is_crowded = self.recent_jobs >= 2
         load = self._short_load(is_crowded) if lane == "short" else 0
         max_units = max(_MIN_SHARED_UNITS, math.ceil(load / self.threads)) if lane == "short" else len(self.jobs) << 20
-        budget = min(leader.budget, _CROWDED_TOKENS) if is_crowded and lane == "long" else leader.budget
+        budget = min(leader.budget, _CROWDED_TOKENS.get(lane, leader.budget)) if is_crowded else leader.budget
         batch = DecodingBatch(lane, self._collect_units(lane, leader, max_units, budget))
         self.queued_units[lane] -= len(batch.units)
         self.busy_threads[lane] += 1

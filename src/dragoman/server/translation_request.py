@@ -31,7 +31,7 @@ MIN_SCORE = -1e30  # JSON has no infinity
 _CHUNK_CHARACTERS = 512  # of texts that are tokenized together
 _CHUNK_TOKENS = 1024  # of hypotheses that are converted to text together
 _JOINED_TOGETHER = 1024  # segments, at least 16 per text, or tokens with details
-_DETAILS_TOKENS = 128  # source and target tokens whose attention is recorded together
+_DETAILS_TOKENS = 256  # source and target tokens whose attention is recorded together
 
 OnPart = Callable[[int, str], None]  # called with the index of a text and its output so far
 _Item = TypeVar("_Item")
