@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 # short: sentences that are decoded together. slice: other bounded work. long: long sentences. single: a task of many
@@ -85,6 +86,14 @@ class DecodingBatch:
         """The jobs of the units."""
         return list(dict.fromkeys(job for job, _ in self.units))
 
+    @cached_property
+    def shares(self) -> dict[Job, float]:
+        """The share of each job in the sizes of the units."""
+        sizes: Counter[Job] = Counter()
+        for job, index in self.units:
+            sizes[job] += max(_MIN_UNIT_TOKENS, job.sizes[index])
+        return {job: size / sizes.total() for job, size in sizes.items()}
+
     @property
     def only_client(self) -> str | None:
         """The client, if all units are of the same."""
@@ -153,12 +162,10 @@ class BatchScheduler:
     def charge(self, batch: DecodingBatch, seconds: float) -> None:
         """Add time to what the jobs of a batch and their clients have used, in proportion to the sizes of the units."""
         with self.condition:
-            sizes = [max(_MIN_UNIT_TOKENS, job.sizes[index]) for job, index in batch.units]
-            for (job, _), size in zip(batch.units, sizes, strict=True):
-                share = seconds * size / sum(sizes)
-                job.seconds += share
+            for job, share in batch.shares.items():
+                job.seconds += seconds * share
                 if job.client in self.clients:
-                    self.clients[job.client].seconds += share
+                    self.clients[job.client].seconds += seconds * share
 
     def record_results(self, batch: DecodingBatch, results: Sequence[Any]) -> list[Job]:
         """Store the results of a batch; return the jobs that are complete and not cancelled."""
