@@ -14,7 +14,7 @@ from dragoman.server.scheduler import Job, Lane
 # Called between two steps: lets others go first, and raises if the request is not wanted. None: the work is brief.
 Look = Callable[[], None] | None
 Request = Generator["Stage", list[Any], Any]
-_Item = TypeVar("_Item")
+_Looked = TypeVar("_Looked")
 _BRIEF_SIZE = 256  # a stage of this size takes a few milliseconds
 
 
@@ -43,7 +43,7 @@ class Stage:
         )
 
 
-def looking(items: Iterable[_Item], look: Look) -> Iterator[_Item]:
+def looking(items: Iterable[_Looked], look: Look) -> Iterator[_Looked]:
     """Yield items, and look around after each."""
     for item in items:
         yield item

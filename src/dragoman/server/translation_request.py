@@ -36,7 +36,7 @@ _DETAILS_TOKENS = 256  # source and target tokens whose attention is recorded to
 OnPart = Callable[[int, str], None]  # called with the index of a text and its output so far
 _Item = TypeVar("_Item")
 _Segment = tuple[str, tuple[int, ...]]  # a segment and its output
-_Ranked = list[dict[str, Any]]  # translations of one text, best first
+_Translations = list[dict[str, Any]]  # translations of one text, best first
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class TranslationRequest:
         hypotheses: Sequence[list[Hypothesis]],
         predictions: Sequence[list[Prediction]],
         details: Mapping[_Segment, Details],
-    ) -> Generator[Stage, list[Any], list[_Ranked]]:
+    ) -> Generator[Stage, list[Any], list[_Translations]]:
         """Return the translations of each text, best first."""
         found, outputs = iter(hypotheses), iter(predictions)
         items: list[_RankedText] = []
@@ -222,7 +222,7 @@ class TranslationRequest:
             formatted |= merge_details(looking(sources_and_targets, look), text.text, output.text)
         return formatted
 
-    def _encode(self, translations: Sequence[_Ranked]) -> Generator[Stage, list[Any], bytes]:
+    def _encode(self, translations: Sequence[_Translations]) -> Generator[Stage, list[Any], bytes]:
         """Merge the translations of sentences to those of the texts of the layout, and return them as JSON."""
         sentences, rows = iter(self.message["texts"]), iter(translations)
         items: list[_RankedSentences] = []
