@@ -4,15 +4,19 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import uvicorn
 from waiting import until
 
 import dragoman
 from dragoman.server.metrics import ServerMetrics
+from dragoman.server.serve import _DrainingServer, bind_socket
 from dragoman.server.worker_client import WorkerClient
 
 
@@ -100,6 +104,36 @@ def test_a_stopping_server_answers_the_requests_that_it_has_accepted(start, run)
     assert server.process.wait(120) == 0
     with pytest.raises(ConnectionRefusedError):
         server.get("/readyz")
+
+
+def test_a_connection_that_waits_when_the_server_stops_is_accepted_and_later_ones_are_refused(monkeypatch):
+    """D9: it was reset if it came just before the listening socket was closed."""
+    made = []
+
+    class Protocol(asyncio.Protocol):
+        def __init__(self, **_):
+            pass
+
+        def connection_made(self, transport):
+            made.append(transport)
+
+    async def stop():
+        listen_socket = bind_socket("127.0.0.1", 0)
+        server = _DrainingServer(SimpleNamespace(http_protocol_class=Protocol), None, None, listen_socket)
+        server.lifespan = SimpleNamespace(state={})
+        server.servers = [await asyncio.get_running_loop().create_server(Protocol, sock=listen_socket)]
+        with socket.create_connection(listen_socket.getsockname()):  # nothing was awaited since: it is not accepted
+            address = listen_socket.getsockname()
+            await server.shutdown()
+            assert len(made) == 1
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(address)
+
+    async def finish(self, sockets=None):
+        pass
+
+    monkeypatch.setattr(uvicorn.Server, "shutdown", finish)
+    asyncio.run(stop())
 
 
 def asked(connection):

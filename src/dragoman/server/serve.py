@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 
@@ -99,10 +99,33 @@ class _DrainingServer(StoppableServer):
         self.guard.connections.is_draining = self.service.is_draining = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept the connections in the backlog, give open ones time for a last request, then close."""
-        self.listen_socket.listen(0)
-        await asyncio.sleep(_DRAIN_GRACE_SECONDS)
+        """Accept the connections in the backlog, listen no longer, and close after a time for last requests.
+
+        The system resets what is in the backlog of a socket that is closed, and uvicorn closes connections that have
+        not sent a request yet, so nothing may be accepted after the time for last requests has begun.
+        """
+        accepting = self._accept_backlog()
+        for server in self.servers:
+            server.close()
+        await asyncio.gather(*accepting, asyncio.sleep(_DRAIN_GRACE_SECONDS), return_exceptions=True)
         await super().shutdown(sockets)
+
+    def _accept_backlog(self) -> list[asyncio.Task[Any]]:
+        """Accept all connections that wait, without a turn of the event loop in which others could come."""
+        loop, accepting = asyncio.get_running_loop(), []
+        with suppress(OSError):  # none is left
+            while True:
+                connection, _ = self.listen_socket.accept()
+                connection.setblocking(False)
+                accepting.append(loop.create_task(loop.connect_accepted_socket(self._build_connection, connection)))
+        return accepting
+
+    def _build_connection(self) -> asyncio.Protocol:
+        protocol: Any = self.config.http_protocol_class
+        return cast(
+            asyncio.Protocol,
+            protocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state),
+        )
 
 
 async def serve(
