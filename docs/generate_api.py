@@ -41,6 +41,7 @@ SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {  # a function or class, and 
         "dragoman.tasks.word_tasks:Pronouncer": ("pronounce",),
         "dragoman.tasks.word_tasks:Inflector": ("inflect",),
         "dragoman.tasks.generate:LanguageModel": ("generate", "stream", "perplexity"),
+        "dragoman.tasks.transcribe:Transcriber": ("transcribe", "transcribe_segments", "inspect"),
     },
     "Options and results": {
         "dragoman.tasks.sequence_model:SearchOptions": (),
@@ -48,6 +49,9 @@ SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {  # a function or class, and 
         "dragoman.tasks.sequence_model:Prediction": (),
         "dragoman.tasks.generate:GenerationOptions": (),
         "dragoman.tasks.generate:Continuation": (),
+        "dragoman.tasks.transcribe:Sound": (),
+        "dragoman.tasks.transcribe:TranscriptSegment": (),
+        "dragoman.tasks.transcribe:TimedWord": (),
     },
 }  # fmt: skip
 

@@ -416,7 +416,8 @@ class SequenceModel:
 def load(run: str | os.PathLike[str], *, device: str = "auto", checkpoint: int | None = None) -> SequenceModel:
     """Load the model in a run directory, or what it was at the step of a saved checkpoint.
 
-    The result is a `Translator`, `Parser`, `Pronouncer`, `Inflector` or `LanguageModel`, whichever fits the run's task.
+    The result is a `Translator`, `Parser`, `Pronouncer`, `Inflector`, `LanguageModel` or `Transcriber`, whichever fits
+    the run's task.
     `Translator.load(run)` and so on do the same and refuse the run of another task.
     """
     return SequenceModel.load(run, device=device, checkpoint=checkpoint)
