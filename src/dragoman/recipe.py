@@ -299,8 +299,12 @@ class Recipe(Config):
                 "change the task or the files"
             )
         yield from self._corpora_conflicts()
-        if self.audio is not None and "audio" not in TASKS[self.task].defaults:
+        reads_sound = "audio" in TASKS[self.task].defaults
+        if self.audio is not None and not reads_sound:
             yield f'task "{self.task}" reads no sound; remove [audio]'
+        if isinstance(self.model, TransformerConfig) and bool(self.model.frame_width) != reads_sound:
+            expected = "at least 1: it reads sound" if reads_sound else "0: it reads text"
+            yield f'task "{self.task}" needs [model] frame_width = {expected}'
         for (part, name), fitting in TASKS[self.task].requirements.items():
             value = getattr(getattr(self, part), name)
             if value not in fitting:

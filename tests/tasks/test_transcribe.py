@@ -179,6 +179,10 @@ def test_a_recording_that_cannot_be_read_is_named_with_its_line_before_training(
 def test_a_text_task_has_no_audio_section():
     with pytest.raises(dragoman.UserError, match=r'task "translate" reads no sound; remove \[audio\]'):
         Recipe.from_table({"audio": {"rate": 8000}})
+    with pytest.raises(dragoman.UserError, match=r'task "translate" needs \[model\] frame_width = 0: it reads text'):
+        Recipe.from_table({"model": {"frame_width": 80}})
+    with pytest.raises(dragoman.UserError, match="frame_width = at least 1: it reads sound"):
+        Recipe.from_table({"task": "transcribe", "model": {"frame_width": 0}})
     assert Recipe(task="transcribe").audio is not None
     assert "[audio]" in Recipe(task="transcribe").to_toml()
     assert "[audio]" not in Recipe().to_toml()

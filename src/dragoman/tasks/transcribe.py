@@ -165,13 +165,16 @@ class Transcriber(SequenceModel):
         engine = self.build_engine(self.decoding_config(n_best=n_best, **given))
         progress: Callable[[int], None] = options.get("progress") or (lambda _count: None)
         rows: list[list[list[Prediction]]] = [[] for _ in texts]
+        done = 0
         for heard in _groups(self._hear(texts), _SEGMENTS_TOGETHER):
             found = engine.search(
                 [segment.frames for segment in heard], n_best=n_best, exact=bool(options.get("exact"))
             )
             for segment, ranked in zip(heard, found, strict=True):
                 rows[segment.recording].append(list(map(self.to_prediction, ranked)))
-            progress(len({segment.recording for segment in heard}))
+            progress(heard[-1].recording - done)
+            done = heard[-1].recording
+        progress(len(texts) - done)
         return [self._join_predictions(row, n_best) for row in rows]
 
     def inspect(
@@ -202,7 +205,8 @@ class Transcriber(SequenceModel):
             tokens = tuple(self.target_tokenizer.encode(target))
         source = to_source(frames[None], np.array([len(frames)]), self.device)
         weights, logits = record_pass(self.model, source, self.batch_of_one([START, *tokens]))
-        record = self._build_record(fspath(text), int(source.positions[0]), tokens, weights, logits)
+        name = "recording" if isinstance(text, Sound) else Path(text).name
+        record = self._build_record(name, int(source.positions[0]), tokens, weights, logits)
         return replace(record, frames=frames, seconds=heard[0].end_seconds)
 
     def _build_record(
@@ -225,7 +229,7 @@ class Transcriber(SequenceModel):
             encoder=weights["encoder"],
             decoder=weights["decoder"],
             cross=weights["cross"],
-            title=f"{self.name}: {Path(name).name}",
+            title=f"{self.name}: {name}",
             source_spans=tuple((start, start + len(time)) for start, time in zip(starts, times, strict=False)),
             target_spans=(*tokenizer.spans(tokens), (len(text), len(text))),
             steps=decoding_steps(logits, (*tokens, END), tokenizer),
@@ -234,13 +238,14 @@ class Transcriber(SequenceModel):
 
     def _hear(self, recordings: Iterable[Recording]) -> Iterator[_HeardSegment]:
         """Yield the segments of recordings as frames."""
-        assert self.recipe.audio is not None, "the recipe of a transcriber has an [audio] section"
-        config, bands = self.recipe.audio, _frame_width(self.recipe)
+        task = self.task
+        assert isinstance(task, TranscriptionTask), f"{task.name} is not transcription"
         longest = self.max_length * FRAMES_PER_POSITION * HOP_SECONDS
         for number, recording in enumerate(recordings):
             for start, sound in segment_recording(recording, longest):
                 seconds = len(sound.samples) / sound.rate
-                yield _HeardSegment(number, start, start + seconds, _sound_frames(sound, config, bands))
+                frames = _sound_frames(sound, task.audio, task.frame_width)
+                yield _HeardSegment(number, start, start + seconds, frames)
 
     def _join_predictions(self, segments: list[list[Prediction]], n_best: int) -> list[Prediction]:
         """Return the transcripts of a recording from those of its segments."""
