@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _CORPUS_SIZES = {"train": 3000, "valid": 100, "test": 300}
 _RATE = 8000
-_STEPS = 1600
+_STEPS = 2800
 _SHOWN_RECORDINGS = 5
 _EXAMPLE = "DRAGOMAN"
 
@@ -60,10 +60,10 @@ def _morse_recipe(run: Path, corpus: Path) -> Recipe:
             "norm": "pre", "frame_width": 32, "ctc_weight": 0.5, "pattern": "window", "window": 31,
         },
         "training": {
-            "steps": _STEPS, "batch_tokens": 2048, "schedule": "linear", "rate": 0.002, "warmup": 150, "clip": 1.0,
-            "accumulate": 1, "validate_every": 400, "checkpoint_every": 100, "average": 2, "patience": 0,
+            "steps": _STEPS, "batch_tokens": 2048, "schedule": "linear", "rate": 0.002, "warmup": 200, "clip": 1.0,
+            "accumulate": 1, "validate_every": 700, "checkpoint_every": 100, "average": 2, "patience": 0,
         },
-        "decoding": {"beam": 4},
+        "decoding": {"beam": 4, "ctc_weight": 0.6},
     }  # fmt: skip
     return Recipe.from_table(settings)
 
