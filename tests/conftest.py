@@ -29,8 +29,9 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-# A shell starts what runs in the background with Ctrl-C ignored, and children would inherit that.
+# A shell starts what runs in the background with Ctrl-C ignored, nohup ignores hang-ups, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).parent
 # `make check` leaves out what starts Python processes or a browser, or trains a model.
