@@ -3,6 +3,7 @@
 `torchrun` sets RANK and WORLD_SIZE. Without it there is one process, and these functions do nothing.
 """
 
+import atexit
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -73,6 +74,8 @@ def init_world() -> World:
                 f"The {size} processes of WORLD_SIZE cannot be connected: {error}. Start them with `torchrun`, or "
                 "unset WORLD_SIZE to train with one process."
             ) from None
+        # Without it, the threads of the group are sometimes still running when the process ends, which aborts it.
+        atexit.register(dist.destroy_process_group)
     return World(rank, size)
 
 
