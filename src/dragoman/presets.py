@@ -183,7 +183,7 @@ TASKS: dict[str, TaskSpec] = {
         data_keys=("file",),
         planning=PlanningRules(
             sizes=(
-                SizeRule({"layers": 6, "decoder_layers": 2, "width": 144, "inner_width": 576, "heads": 4}),
+                SizeRule({"layers": 6, "decoder_layers": 2, "width": 144, "inner_width": 576, "heads": 3}),
                 SizeRule(
                     {"layers": 8, "decoder_layers": 3, "width": 256, "inner_width": 1024, "heads": 4},
                     min_pairs=10_000,

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from dragoman.native.functions import LANES
 from dragoman.presets import TASKS
 from dragoman.recipe import Recipe
 from dragoman.training.planner import (
@@ -98,6 +99,16 @@ def test_what_is_given_is_kept_and_the_rest_fits_it():
         plan(20_000, f"training.batch_tokens={size}", seconds=900.0).recipe.training for size in (512, 4096)
     )
     assert 7 <= small.steps / large.steps <= 9, "as many tokens in smaller batches"
+
+
+def test_every_size_has_heads_that_the_compiled_attention_computes():
+    sizes = [size.model for spec in TASKS.values() for size in spec.planning.sizes]
+    assert {size["width"] // size["heads"] % LANES for size in sizes} == {0}
+
+
+@pytest.mark.parametrize(("width", "heads"), [(96, 3), (144, 3), (160, 2), (256, 4), (100, 4), (97, 1)])
+def test_a_given_width_gets_heads_of_whole_vectors_if_it_can(width, heads):
+    assert plan(20_000, f"model.width={width}", "model.positions='none'").recipe.model.heads == heads
 
 
 def test_the_papers_schedule_keeps_its_own_rate():
