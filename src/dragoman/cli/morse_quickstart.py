@@ -11,9 +11,9 @@ from dragoman.run import Run
 if TYPE_CHECKING:
     from dragoman.tasks.transcribe import Transcriber
 
-_CORPUS_SIZES = {"train": 3000, "valid": 100, "test": 300}
-_RATE = 8000
-_STEPS = 2800
+_CORPUS_SIZES = {"train": 5000, "valid": 100, "test": 300}
+_RATE = 4000  # the tones are below 900 Hz
+_STEPS = 1600
 _SHOWN_RECORDINGS = 5
 _EXAMPLE = "DRAGOMAN"
 
@@ -56,12 +56,12 @@ def _morse_recipe(run: Path, corpus: Path) -> Recipe:
         "audio": {"rate": _RATE, "speeds": [1.0], "mask_frames": 0, "mask_bands": 0},
         "tokenizer": {"size": 100},
         "model": {
-            "layers": 3, "decoder_layers": 1, "width": 96, "inner_width": 192, "heads": 2, "dropout": 0.0,
+            "layers": 3, "decoder_layers": 1, "width": 96, "inner_width": 192, "heads": 3, "dropout": 0.0,
             "norm": "pre", "frame_width": 32, "ctc_weight": 0.5, "pattern": "window", "window": 31,
         },
         "training": {
             "steps": _STEPS, "batch_tokens": 2048, "schedule": "linear", "rate": 0.002, "warmup": 200, "clip": 1.0,
-            "accumulate": 1, "validate_every": 700, "checkpoint_every": 100, "average": 2, "patience": 0,
+            "accumulate": 1, "validate_every": 400, "checkpoint_every": 100, "average": 2, "patience": 0,
         },
         "decoding": {"beam": 4, "ctc_weight": 0.6},
     }  # fmt: skip
