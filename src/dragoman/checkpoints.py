@@ -53,7 +53,8 @@ class TrainingProgress:
     loss: float | None = None  # its validation loss
     best_step: int = 0
     best_loss: float | None = None
-    stale: int = 0  # validations since the best one
+    best_score: float | None = None  # by the task's metric, of any validation
+    stale: int = 0  # validations since the last one with a better loss or score than all before
     skipped: int = 0  # consecutive steps up to now that were skipped: loss or gradient norm was not finite
     skipped_ever: int = 0
     seconds: float = 0.0  # spent training

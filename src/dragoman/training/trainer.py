@@ -474,13 +474,15 @@ class Trainer:
         self._time_validation(time.monotonic() - started_at)
         best_loss, loss = self.progress.best_loss, result.loss if math.isfinite(result.loss) else None
         is_best = best_loss is None or result.loss < best_loss
+        has_best_score = self._is_best_score(result.score)
         self.progress = replace(
             self.progress,
             validated_at=step,
             loss=loss,
             best_step=step if is_best else self.progress.best_step,
             best_loss=loss if is_best and loss is not None else best_loss,
-            stale=0 if is_best else self.progress.stale + 1,
+            best_score=result.score if has_best_score else self.progress.best_score,
+            stale=0 if is_best or has_best_score else self.progress.stale + 1,
         )
         if self.metrics_log:
             self.metrics_log.write(
@@ -492,6 +494,12 @@ class Trainer:
                 self._draw_curves()
                 self._curves_drawn_at = time.monotonic()
         yield replace(result, is_best=is_best)
+
+    def _is_best_score(self, score: float | None) -> bool:
+        best_score = self.progress.best_score
+        if score is None or not math.isfinite(score):
+            return False
+        return best_score is None or (score > best_score if self.task.higher_is_better else score < best_score)
 
     def validate(self, step: int, examples: int) -> ValidationResult:
         """Measure the loss on all validation pairs, and decode up to `examples` of them greedily."""
@@ -582,7 +590,8 @@ class Trainer:
         if self._is_out_of_time():
             limit = format_count(self.config.minutes, "minute")
             return f"The time limit of {limit} was reached at step {self.progress.step}"
-        return f"The validation loss has not improved in {format_count(self.progress.stale, 'validation')}"
+        stale = format_count(self.progress.stale, "validation")
+        return f"Neither the validation loss nor {self.task.validation_metric} has improved in {stale}"
 
     def _finish(self) -> TrainingFinished:
         # Choose the weights of the model, score it, and write the model card.
