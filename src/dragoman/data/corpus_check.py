@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal
+from typing import Literal, Self
 
 from dragoman.data.corpus import AnyParallelCorpus
 from dragoman.data.split import pair_hash
@@ -19,7 +19,7 @@ from dragoman.errors import UserError, format_count
 Severity = Literal["error", "warning", "note"]
 _TrigramCounts = Counter[str]
 
-_MAX_EXAMPLES = 3
+MAX_EXAMPLES = 3
 _MAX_EXAMPLE_CHARACTERS = 60
 _MAX_LENGTH_RATIO = 9
 _LONG_LINE_CHARACTERS = 1000  # characters
@@ -51,6 +51,12 @@ class DataReport:
 
     findings: tuple[Finding, ...]
 
+    @classmethod
+    def from_findings(cls, findings: Iterable[Finding]) -> Self:
+        """Make a report of findings in any order."""
+        order: list[Severity] = ["error", "warning", "note"]
+        return cls(tuple(sorted(findings, key=lambda finding: order.index(finding.severity))))
+
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
 
@@ -59,6 +65,17 @@ class DataReport:
 
     def __str__(self) -> str:
         return "\n".join(line for finding in self.findings for line in format_finding(finding))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the data can be used for training, in a sentence."""
+        errors, warnings = (
+            sum(finding.severity == severity for finding in self.findings) for severity in ("error", "warning")
+        )
+        warned = format_count(warnings, "warning")
+        if errors:
+            return f"{format_count(errors, 'error')}, {warned}: this data cannot be used for training."
+        return f"No errors, {warned}." if warnings else "No errors, no warnings."
 
     @property
     def has_errors(self) -> bool:
@@ -81,8 +98,8 @@ class _PairCheck:
         """Count a pair if the check applies to it."""
         if self.applies(source, target):
             self.count += 1
-            if len(self.examples) < _MAX_EXAMPLES:
-                self.examples.append(f"{where}: {_printable_excerpt(source)} | {_printable_excerpt(target)}")
+            if len(self.examples) < MAX_EXAMPLES:
+                self.examples.append(f"{where}: {printable_excerpt(source)} | {printable_excerpt(target)}")
 
     def finding(self, name: str, total: int) -> Finding | None:
         """Return the result for a text of `total` pairs, or None if there is none."""
@@ -122,8 +139,7 @@ def check_corpus(corpus: AnyParallelCorpus, valid: AnyParallelCorpus | None = No
     if valid is not None:
         findings += _run_checks(valid, "validation text", [*_common_checks(), *_overlap_checks(pairs, sources)])
         findings += [] if _has_errors(findings) else _find_swapped_sides(corpus, valid)
-    order: list[Severity] = ["error", "warning", "note"]
-    return DataReport(tuple(sorted(findings, key=lambda finding: order.index(finding.severity))))
+    return DataReport.from_findings(findings)
 
 
 def _common_checks() -> list[_PairCheck]:
@@ -146,14 +162,14 @@ def _common_checks() -> list[_PairCheck]:
             message_if_frequent="",  # then one of the languages is written without spaces
         ),
         _PairCheck(
-            "warning", "looks like UTF-8 decoded as Windows-1252 (\u00c3\u00a9 for é)", _on_either_side(_is_mojibake)
+            "warning", "looks like UTF-8 decoded as Windows-1252 (\u00c3\u00a9 for é)", _on_either_side(is_mojibake)
         ),
         _PairCheck(
             "warning",
             "replacement characters (U+FFFD) from a failed conversion",
-            _on_either_side(_has_replacement_character),
+            _on_either_side(has_replacement_character),
         ),
-        _PairCheck("note", "control or invisible characters", _on_either_side(_has_invisible_characters)),
+        _PairCheck("note", "control or invisible characters", _on_either_side(has_invisible_characters)),
         _PairCheck("note", f"lines with more than {_LONG_LINE_CHARACTERS:,} characters", _on_either_side(_is_long)),
     ]
 
@@ -257,7 +273,8 @@ def _on_either_side(test: Callable[[str], bool]) -> Callable[[str, str], bool]:
     return lambda source, target: test(source) or test(target)
 
 
-def _is_mojibake(text: str) -> bool:
+def is_mojibake(text: str) -> bool:
+    """Return whether a text looks like UTF-8 that was decoded as Windows-1252."""
     # Encoded as Windows-1252 again, such text is valid UTF-8.
     if text.isascii():
         return False
@@ -268,11 +285,13 @@ def _is_mojibake(text: str) -> bool:
     return True
 
 
-def _has_replacement_character(text: str) -> bool:
+def has_replacement_character(text: str) -> bool:
+    """Return whether a conversion of a text has failed."""
     return "\ufffd" in text
 
 
-def _has_invisible_characters(text: str) -> bool:
+def has_invisible_characters(text: str) -> bool:
+    """Return whether a text has control characters, or others that are not seen."""
     return _INVISIBLE_CHARACTERS.search(text) is not None
 
 
@@ -280,7 +299,8 @@ def _is_long(text: str) -> bool:
     return len(text) > _LONG_LINE_CHARACTERS
 
 
-def _printable_excerpt(text: str) -> str:
+def printable_excerpt(text: str) -> str:
+    """Return the beginning of a text, with everything visible."""
     start = text if len(text) <= _MAX_EXAMPLE_CHARACTERS else text[: _MAX_EXAMPLE_CHARACTERS - 1] + "…"
     return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in start)
 

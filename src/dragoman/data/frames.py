@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ from dragoman.tokens import END
 
 FrameMatrix = npt.NDArray[np.float32]  # L F
 ReadFrames = Callable[[str], FrameMatrix]  # the frames of a source of the corpus
+_MapInput = TypeVar("_MapInput")
+_MapOutput = TypeVar("_MapOutput")
 
 _FRAME_FORMAT = 1
 _FILES = ("frames", "offsets")
@@ -81,14 +83,16 @@ def cache_frames(
     return FrameArrays(key, np.asarray(frames), np.asarray(np.memmap(folder / "offsets", dtype="<i8", mode="r")))
 
 
-def map_in_order(read_frames: ReadFrames, sources: Iterable[str], threads: int) -> Iterator[FrameMatrix]:
-    """Yield the frames of each source, in order, while those of the next ones are read in other threads."""
+def map_in_order(
+    read: Callable[[_MapInput], _MapOutput], sources: Iterable[_MapInput], threads: int
+) -> Iterator[_MapOutput]:
+    """Yield what is read of each source, in order, while the next ones are read in other threads."""
     remaining = iter(sources)
     with ThreadPoolExecutor(max(1, threads), "frames") as pool:
-        waiting = [pool.submit(read_frames, source) for source in islice(remaining, _READ_AHEAD)]
+        waiting = [pool.submit(read, source) for source in islice(remaining, _READ_AHEAD)]
         while waiting:
             yield waiting.pop(0).result()
-            waiting += [pool.submit(read_frames, source) for source in islice(remaining, 1)]
+            waiting += [pool.submit(read, source) for source in islice(remaining, 1)]
 
 
 def _write_frames(folder: Path, matrices: Iterable[FrameMatrix], on_signals_done: OnLinesDone | None) -> None:

@@ -14,7 +14,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -81,10 +81,16 @@ class SignalCorpus(ScannedCorpus):
     def __str__(self) -> str:
         return str(self.manifest)
 
-    def entries(self, on_notice: OnFileNotice | None = None) -> Iterator[SignalEntry]:
-        """Yield every entry; `scan` and `open_signal` check that its signal is there."""
+    def entries(
+        self, on_notice: OnFileNotice | None = None, on_signal_alone: Callable[[str], None] | None = None
+    ) -> Iterator[SignalEntry]:
+        """Yield every entry; `scan` and `open_signal` check that its signal is there.
+
+        `on_signal_alone` is called with the path of each signal of a folder that has no text, which is an error
+        without it.
+        """
         if self._is_folder:
-            return _read_folder(self.manifest, on_notice)
+            return _read_folder(self.manifest, on_notice, on_signal_alone)
         return _read_table(self.manifest, on_notice)
 
     def pairs(self) -> Iterator[Pair]:
@@ -99,7 +105,7 @@ class SignalCorpus(ScannedCorpus):
         if not entries:
             raise UserError(f"{self}: there are no entries; expected a path and a text on each line.")
         # All are looked up before the first is read: a missing file is reported at once.
-        signals = {entry.path: _find_signal(entry.path, self._label(entry)) for entry in entries}
+        signals = {entry.path: _find_signal(entry.path, self.label(entry)) for entry in entries}
         contents = {path: _hash_content(signal) for path, signal in signals.items()}
         digest = hashlib.sha256()
         for entry in entries:
@@ -112,8 +118,13 @@ class SignalCorpus(ScannedCorpus):
         status = _stat(self.manifest, str(self.manifest))
         return status is not None and stat.S_ISDIR(status.st_mode)
 
-    def _label(self, entry: SignalEntry) -> str:
+    def label(self, entry: SignalEntry) -> str:
+        """Return where an entry is, for errors."""
         return entry.path if self._is_folder else _cell_label(self.manifest, entry.line, entry.name)
+
+    def describe_entry(self, entry: SignalEntry) -> str:
+        """Return where an entry is in its corpus."""
+        return entry.name if self._is_folder else f"line {entry.line:,} ({_shorten(entry.name)})"
 
     def _describe_unusual_entries(self, entries: Sequence[SignalEntry]) -> Iterator[str]:
         first_lines: dict[str, int] = {}
@@ -125,17 +136,17 @@ class SignalCorpus(ScannedCorpus):
         }
         for kind, found in unusual.items():
             if found:
-                where = found[0].name if self._is_folder else f"line {found[0].line:,} ({_shorten(found[0].name)})"
-                yield f"{self}: entries {kind}: {len(found):,}, first {where}."
+                yield f"{self}: entries {kind}: {len(found):,}, first {self.describe_entry(found[0])}."
 
 
 @contextmanager
-def open_signal(path: str) -> Iterator[BinaryIO]:
+def open_signal(path: str, label: str = "") -> Iterator[BinaryIO]:
     """Open a signal: a file, or, for a path such as "train.zip/a.wav", a member of a zip archive.
 
-    A member is read whole and checked against its CRC before this returns; the archive is closed by then.
+    A member is read whole and checked against its CRC before this returns; the archive is closed by then. `label` is
+    what errors call it, by default its path.
     """
-    signal = _find_signal(path, path)
+    signal = _find_signal(path, label or path)
     if signal.member is not None:
         content = io.BytesIO()
         content.writelines(_read_blocks(signal))
@@ -145,7 +156,7 @@ def open_signal(path: str) -> Iterator[BinaryIO]:
     try:
         stream = signal.file.open("rb")
     except OSError as error:
-        raise _unreadable_error(path, error) from None
+        raise _unreadable_error(signal.label, error) from None
     with stream:
         yield stream
 
@@ -248,7 +259,9 @@ def _locate(folder: Path, name: str, archive: Path | None, label: str) -> str:
     return str(archive / name)  # which is `name` if that is absolute
 
 
-def _read_folder(folder: Path, on_notice: OnFileNotice | None) -> Iterator[SignalEntry]:
+def _read_folder(
+    folder: Path, on_notice: OnFileNotice | None, on_signal_alone: Callable[[str], None] | None
+) -> Iterator[SignalEntry]:
     files = sorted(_list_files(folder))
     signals = [file for file in files if file.suffix.lower() in _SIGNAL_SUFFIXES]
     texts = {file for file in files if file.suffix == ".txt"}
@@ -257,7 +270,10 @@ def _read_folder(folder: Path, on_notice: OnFileNotice | None) -> Iterator[Signa
     if not signals:
         raise UserError(f"{folder}: there are no signals; expected {_EXPECTED}.{hint}")
     alone = [file for file in signals if file.with_suffix(".txt") not in texts]
-    if alone:
+    if on_signal_alone:
+        for file in alone:
+            on_signal_alone(str(file))
+    elif alone:
         raise UserError(
             f"{folder}: {len(alone):,} of {format_count(len(signals), 'signal')} have no text; the first is "
             f"{alone[0]}. Write its text into {alone[0].with_suffix('.txt').name} beside it.{hint}"
@@ -265,7 +281,7 @@ def _read_folder(folder: Path, on_notice: OnFileNotice | None) -> Iterator[Signa
     unused = sorted(texts - {file.with_suffix(".txt") for file in signals})
     if unused and on_notice:
         on_notice(f"{folder}: texts without a signal, which are ignored: {len(unused):,}, first {unused[0].name}.")
-    for position, file in enumerate(signals, 1):
+    for position, file in enumerate((file for file in signals if file.with_suffix(".txt") in texts), 1):
         name = file.relative_to(folder).as_posix()
         yield SignalEntry(position, str(file), _read_text(file.with_suffix(".txt")), None, name)
 

@@ -14,8 +14,8 @@ from dragoman.data.sound_files import Samples
 
 _Levels = npt.NDArray[np.float64]  # dB, one for each window
 
-_WINDOWS_PER_SECOND = 100
-_HISTORY_WINDOWS = 10 * _WINDOWS_PER_SECOND  # before a stretch, whose levels count for the threshold of silence too
+WINDOWS_PER_SECOND = 100
+_HISTORY_WINDOWS = 10 * WINDOWS_PER_SECOND  # before a stretch, whose levels count for the threshold of silence too
 _MIN_SECONDS = 0.1  # of a stretch, unless `max_seconds` is less than twice as long
 _NOISE_PERCENTILE, _SPEECH_PERCENTILE = 5, 95
 _MAX_RANGE = 50.0  # dB from noise to speech: a pause need not be as quiet as digital silence
@@ -34,18 +34,18 @@ def split_at_silence(
     a stretch between half of `max_seconds` and all of it; without a pause of `min_silence_seconds`, at the quietest
     place. The last two stretches may be as short as a quarter. How samples are divided into blocks does not matter.
     """
-    limit, window = math.floor(max_seconds * rate + 1e-6), max(1, rate // _WINDOWS_PER_SECOND)  # samples
+    limit, window = math.floor(max_seconds * rate + 1e-6), max(1, rate // WINDOWS_PER_SECOND)  # samples
     if max_seconds < _MIN_SECONDS or limit < 4 * window:
         raise ValueError(f"max_seconds must be at least {_MIN_SECONDS}, got {max_seconds}.")
     look_ahead = limit + limit // 2
-    chunks = _regroup(blocks, window * math.ceil(limit / 2 / window))
+    chunks = regroup(blocks, window * math.ceil(limit / 2 / window))
     min_silence = min_silence_seconds * rate / window
     held, start = np.zeros(0, np.float32), 0  # the samples from `start` on
     levels, past = np.zeros(0), 0  # of what is held, after `past` windows before it
     while True:
         while len(held) <= look_ahead and (chunk := next(chunks, None)) is not None:
             held = np.concatenate([held, chunk])
-            levels = np.concatenate([levels, _window_levels(chunk, window)])
+            levels = np.concatenate([levels, window_levels(chunk, window)])
         if len(held) <= limit:
             break
         earliest, latest = _cut_range(min(len(held), look_ahead), limit, window, rate)
@@ -59,7 +59,7 @@ def split_at_silence(
         yield start / rate, held
 
 
-def _regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
+def regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
     """Yield the same samples in blocks of one size; the last may be smaller."""
     parts: list[Samples] = []
     missing = size
@@ -75,7 +75,7 @@ def _regroup(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
         yield np.concatenate(parts)
 
 
-def _window_levels(samples: Samples, window: int) -> _Levels:
+def window_levels(samples: Samples, window: int) -> _Levels:
     """Return the power of each whole window without its mean, since a recording may have an offset."""
     rows = samples[: len(samples) // window * window].reshape(-1, window).astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -97,16 +97,37 @@ def _cut_range(remaining: int, limit: int, window: int, rate: int) -> tuple[int,
 
 def _find_cut(levels: _Levels, earliest: int, latest: int, min_silence: float) -> int:
     """Return the number of the window before which to cut: as far as possible from sound, or where it is quietest."""
-    quietest = np.percentile(levels, _SPEECH_PERCENTILE) - _MAX_RANGE
-    smooth = _moving_mean(np.maximum(levels, quietest), _SMOOTHED_WINDOWS)
-    noise, speech = np.percentile(smooth, (_NOISE_PERCENTILE, _SPEECH_PERCENTILE))
-    edges = np.flatnonzero(np.diff(smooth < noise + _THRESHOLD * (speech - noise), prepend=False, append=False))
+    smooth = smooth_levels(levels)
+    edges = np.flatnonzero(np.diff(find_silence(smooth), prepend=False, append=False))
     starts, ends = edges[::2], edges[1::2]
     cuts = np.clip((starts + ends) // 2, earliest, latest)
     distances = np.minimum(cuts - starts, ends - cuts)  # to sound; negative for a pause that is out of reach
     if len(cuts) and 2 * distances.max() + 1 >= min_silence:
         return int(cuts[_last_argmax(distances)])
     return earliest + _last_argmax(-_moving_mean(smooth, _QUIET_WINDOWS)[earliest : latest + 1])
+
+
+def smooth_levels(levels: _Levels) -> _Levels:
+    """Return the mean of the levels around each, with those that are much lower than speech raised."""
+    if not len(levels):
+        return levels
+    quietest = np.percentile(levels, _SPEECH_PERCENTILE) - _MAX_RANGE
+    return _moving_mean(np.maximum(levels, quietest), _SMOOTHED_WINDOWS)
+
+
+def find_silence(smooth: _Levels) -> npt.NDArray[np.bool_]:
+    """Return which of some smoothed levels are silence: closer to the noise than to speech."""
+    if not len(smooth):
+        return np.zeros(0, np.bool_)
+    return smooth < np.percentile(smooth, _NOISE_PERCENTILE) + _THRESHOLD * level_range(smooth)
+
+
+def level_range(smooth: _Levels) -> float:
+    """Return the difference between speech and noise, in dB, of smoothed levels."""
+    if not len(smooth):
+        return 0.0
+    noise, speech = np.percentile(smooth, (_NOISE_PERCENTILE, _SPEECH_PERCENTILE))
+    return float(speech - noise)
 
 
 def _moving_mean(values: _Levels, count: int) -> _Levels:

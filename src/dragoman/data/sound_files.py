@@ -85,6 +85,7 @@ class SoundStream:
     file: SoundSource
     name: str
     rate: int
+    channels: int  # in the file
     block_frames: int  # in every block except the last, which may have fewer
 
     def __iter__(self) -> Iterator[Samples]:
@@ -105,7 +106,7 @@ class SoundStream:
 def stream_sound(file: SoundSource, name: str, block_seconds: float) -> SoundStream:
     """Return the samples of a sound file in blocks, in bounded memory; what its header shows is checked at once."""
     with _open_sound(file, name) as sound:
-        return SoundStream(file, name, sound.rate, max(1, round(block_seconds * sound.rate)))
+        return SoundStream(file, name, sound.rate, sound.channels, max(1, round(block_seconds * sound.rate)))
 
 
 # Opening and checking files
@@ -113,7 +114,7 @@ def stream_sound(file: SoundSource, name: str, block_seconds: float) -> SoundStr
 
 @contextmanager
 def _open_sound(file: SoundSource, name: str) -> Iterator["_OpenSound"]:
-    soundfile = _import_soundfile()
+    soundfile = import_soundfile()
     with _open_binary(file, name) as opened:
         stream = _CallbackFile(opened, name)
         formats = _check_opening(stream)
@@ -127,7 +128,8 @@ def _open_sound(file: SoundSource, name: str) -> Iterator["_OpenSound"]:
             yield _OpenSound(soundfile, decoder, stream)
 
 
-def _import_soundfile() -> Any:
+def import_soundfile() -> Any:
+    """Return the package soundfile, or raise an error that says how to install it."""
     try:
         import soundfile
     except ImportError:
@@ -227,9 +229,10 @@ class _OpenSound:
         self.decoder = decoder
         self.stream = stream
         self.rate: int = decoder.samplerate
+        self.channels: int = decoder.channels
         self.frames: int = decoder.frames  # as the header promises; of an MP3 file without a length, an estimate
         label = stream.label
-        _check_rate_and_channels(self.rate, decoder.channels, label)
+        _check_rate_and_channels(self.rate, self.channels, label)
         if self.frames == _UNKNOWN_FRAMES:
             raise UserError(f"{label} does not have its length in its header, as if written to a pipe; {_CONVERT}.")
         if self.frames <= 0:
@@ -237,7 +240,7 @@ class _OpenSound:
 
     def mono_chunks(self) -> Iterator[Samples]:
         """Yield the samples in chunks of bounded size; raise an error if they are not what the header promises."""
-        size = max(1, _CHUNK_VALUES // self.decoder.channels)
+        size = max(1, _CHUNK_VALUES // self.channels)
         done = 0
         advice = f"It is truncated or damaged: its header promises {self._seconds(self.frames)}. {_COPY_AGAIN}"
         while done < self.frames:
@@ -246,7 +249,7 @@ class _OpenSound:
             if not len(chunk):
                 break
             with np.errstate(all="ignore"):
-                samples: Samples = chunk.mean(axis=1) if self.decoder.channels > 1 else chunk[:, 0]
+                samples: Samples = chunk.mean(axis=1) if self.channels > 1 else chunk[:, 0]
             self._check_samples(samples, done)
             done += len(samples)
             yield samples

@@ -16,7 +16,9 @@ from torch import Tensor
 
 from dragoman.data.arrays import OnLinesDone, TokenPairs, tokenize_corpus
 from dragoman.data.corpus import Pair, TextPairs
+from dragoman.data.corpus_check import DataReport
 from dragoman.data.split import CorpusSplit, SplitPart, split_held_out
+from dragoman.errors import UserError
 from dragoman.evaluation.score import Score
 from dragoman.models.transducer import IncrementalDecoder
 from dragoman.recipe import DataConfig, DecodingConfig, Recipe
@@ -89,6 +91,13 @@ class DataReader(ABC):
         """Yield possible problems of the data before training starts; malformed files raise when they are read."""
         del corpus, valid
         yield from ()
+
+    def report_data(self, corpus: TextPairs, valid: TextPairs | None, on_progress: OnProgress) -> DataReport:
+        """Return what `dragoman check` reports: everything suspicious about the data, which may take long to find."""
+        del corpus, valid, on_progress
+        raise UserError(
+            f"check reads parallel text and recordings; `dragoman train` checks {self.unit}s before it trains."
+        )
 
     def split_validation(self, corpus: TextPairs, recipe: Recipe) -> CorpusSplit:
         """Hold out some pairs for validation, equal ones together."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,9 @@ from torch import Tensor
 from dragoman.data.arrays import OnLinesDone
 from dragoman.data.audio import HOP_SECONDS, log_mel, normalise, resample
 from dragoman.data.corpus import Pair, TextPairs
+from dragoman.data.corpus_check import DataReport
 from dragoman.data.frames import FrameArrays, FrameMasking, FrameMatrix, FramePairs, cache_frames, pair_frames
+from dragoman.data.recording_check import TrainingLimits, check_recordings
 from dragoman.data.signal_corpus import SignalCorpus, open_signal
 from dragoman.data.silence import split_at_silence
 from dragoman.data.sound_files import Samples, read_sound, stream_sound
@@ -32,12 +34,13 @@ from dragoman.processes import available_cores
 from dragoman.recipe import AudioConfig, DataConfig, DecodingConfig, DecodingPrecision, Recipe
 from dragoman.tasks.inspection import decoding_steps, record_pass
 from dragoman.tasks.sequence_model import Prediction, SequenceModel
-from dragoman.tasks.task import Example, OnNotice, TransductionTask
+from dragoman.tasks.task import Example, OnNotice, OnProgress, TransductionTask
 from dragoman.text.sentences import SegmentedText
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, START
 from dragoman.viewer.record import END_PIECE, AttentionRecord, AttentionWeights
 
+_POSITION_SECONDS = FRAMES_PER_POSITION * HOP_SECONDS
 _BLOCK_SECONDS = 10.0  # of a recording that are read at once
 _SEGMENTS_TOGETHER = 64  # that are searched together
 _FEATURES_VERSION = 1  # of what `_sound_frames` computes, for the cache
@@ -218,7 +221,7 @@ class Transcriber(SequenceModel):
         logits: Tensor,
     ) -> AttentionRecord:
         """Return the record of one recording, whose pieces are the times of its positions."""
-        times = [f"{position * FRAMES_PER_POSITION * HOP_SECONDS:.2f}" for position in range(positions)]
+        times = [f"{position * _POSITION_SECONDS:.2f}" for position in range(positions)]
         starts = np.cumsum([0, *(len(time) + 1 for time in times)]).tolist()
         text, tokenizer = self.target_tokenizer.decode(tokens), self.target_tokenizer
         return AttentionRecord(
@@ -240,7 +243,7 @@ class Transcriber(SequenceModel):
         """Yield the segments of recordings as frames."""
         task = self.task
         assert isinstance(task, TranscriptionTask), f"{task.name} is not transcription"
-        longest = self.max_length * FRAMES_PER_POSITION * HOP_SECONDS
+        longest = self.max_length * _POSITION_SECONDS
         for number, recording in enumerate(recordings):
             for start, sound in segment_recording(recording, longest):
                 seconds = len(sound.samples) / sound.rate
@@ -265,7 +268,6 @@ class Transcriber(SequenceModel):
             spans = align(heard, tokens)
         except ValueError:  # more tokens than positions
             return ()
-        seconds = FRAMES_PER_POSITION * HOP_SECONDS
         words: dict[int, list[tuple[int, int]]] = {}
         texts = [self.target_tokenizer.decode(tokens[: index + 1]) for index in range(len(tokens))]
         for before, text, span in zip(["", *texts], texts, spans, strict=False):
@@ -274,8 +276,8 @@ class Transcriber(SequenceModel):
         return tuple(
             TimedWord(
                 word,
-                round(segment.start_seconds + seconds * words[number][0][0], 3),
-                round(segment.start_seconds + seconds * words[number][-1][1], 3),
+                round(segment.start_seconds + _POSITION_SECONDS * words[number][0][0], 3),
+                round(segment.start_seconds + _POSITION_SECONDS * words[number][-1][1], 3),
             )
             for number, word in enumerate(texts[-1].split())
             if number in words
@@ -299,6 +301,7 @@ class TranscriptionTask(TransductionTask):
 
     audio: AudioConfig = field(default_factory=AudioConfig)
     frame_width: int = 80
+    longest: int = 1500  # positions of a recording in training
 
     name, noun, gerund, validation_metric = "transcribe", "transcriber", "Transcribing", "WER"
     unit = "recording"
@@ -310,7 +313,8 @@ class TranscriptionTask(TransductionTask):
 
     def configure(self, recipe: Recipe) -> Self:
         """Return the task with the recipe's settings of sound."""
-        return replace(self, audio=recipe.audio or AudioConfig(), frame_width=_frame_width(recipe))
+        audio = recipe.audio or AudioConfig()
+        return replace(self, audio=audio, frame_width=_frame_width(recipe), longest=recipe.data.longest)
 
     @property
     def raw_text_io(self) -> bool:
@@ -325,6 +329,18 @@ class TranscriptionTask(TransductionTask):
             )
         valid = SignalCorpus(Path(config.valid_file)) if config.valid_file else None
         return SignalCorpus(Path(config.file)), valid
+
+    def report_data(self, corpus: TextPairs, valid: TextPairs | None, on_progress: OnProgress) -> DataReport:
+        """Return what is suspicious about recordings and texts; every recording is read."""
+        limits = TrainingLimits(
+            rate=self.audio.rate,
+            positions_per_second=1 / _POSITION_SECONDS,
+            max_seconds=self.longest * _POSITION_SECONDS,
+        )
+        return check_recordings(
+            cast(SignalCorpus, corpus), cast("SignalCorpus | None", valid), limits,
+            threads=available_cores(), on_progress=on_progress,
+        )  # fmt: skip
 
     def tokenize_corpus(
         self,

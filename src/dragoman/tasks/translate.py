@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self, cast
 
 from dragoman.data.corpus import AnyParallelCorpus, CombinedCorpus, Pair, ParallelCorpus, TextPairs, label_token
-from dragoman.data.corpus_check import check_corpus, format_finding
+from dragoman.data.corpus_check import DataReport, check_corpus, format_finding
 from dragoman.data.lines import read_lines
 from dragoman.errors import UserError, did_you_mean, format_count
 from dragoman.evaluation import scores
 from dragoman.recipe import DataConfig, Recipe
 from dragoman.tasks.sequence_model import SequenceModel
-from dragoman.tasks.task import DataWarning, Example, OnNotice, TransductionTask
+from dragoman.tasks.task import DataWarning, Example, OnNotice, OnProgress, TransductionTask
 
 
 class Translator(SequenceModel):
@@ -71,9 +71,14 @@ class TranslationTask(TransductionTask):
                 )
         return train, valid
 
+    def report_data(self, corpus: TextPairs, valid: TextPairs | None, on_progress: OnProgress) -> DataReport:
+        """Return what is suspicious about pairs of texts."""
+        del on_progress
+        return check_corpus(cast(AnyParallelCorpus, corpus), cast("AnyParallelCorpus | None", valid))
+
     def check_data(self, corpus: TextPairs, valid: TextPairs | None) -> Iterator[DataWarning]:
         """Yield the errors and warnings of `dragoman check`."""
-        for finding in check_corpus(cast(AnyParallelCorpus, corpus), cast("AnyParallelCorpus | None", valid)):
+        for finding in self.report_data(corpus, valid, lambda _done, _total: None):
             if finding.severity != "note":
                 yield DataWarning("\n".join(format_finding(finding)))
 
