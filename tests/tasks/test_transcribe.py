@@ -150,6 +150,20 @@ def test_attention_is_shown_over_the_recording(transcriber, recording, command, 
     assert record.source_pieces[:3] == ("0.00", "0.04", "0.08")
 
 
+def test_a_recording_is_inspected_without_a_head_with_a_beginning_and_with_its_search(model, recording):
+    whole = model.inspect(recording)
+    ablated = whole.rerun(ablate_heads=[("encoder", 0, 1)])
+    assert whole.can_ablate and ablated.ablated_heads == (("encoder", 0, 1),)
+    assert np.array_equal(ablated.encoder, whole.encoder)  # the ablation acts on what comes after the weights
+    assert not np.array_equal(ablated.cross, whole.cross)
+    begun = model.inspect(recording, prefix="QR", trace=True)
+    assert begun.target_text.startswith("QR") and begun.forced_length == 2
+    assert begun.beam.attention.shape == (len(begun.beam.nodes), len(begun.source_pieces))
+    assert model.inspect(recording, target="SOS").target_pieces[:3] == ("S", "O", "S")
+    with pytest.raises(dragoman.UserError, match="has no head"):
+        model.inspect(recording, ablate_heads=[("encoder", 7, 0)])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

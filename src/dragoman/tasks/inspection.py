@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dragoman.decoding.engine import SourceItem
 from dragoman.decoding.search import Beam
 from dragoman.decoding.trace import SearchNode, SearchTrace
 from dragoman.errors import UserError
@@ -17,7 +18,7 @@ from dragoman.model_config import AttentionKind, HeadIndex
 from dragoman.models.head_ablation import ablate_heads, can_ablate_heads, find_attention
 from dragoman.models.transducer import Source, Transducer
 from dragoman.recipe import DecodingConfig
-from dragoman.tasks.attention import attention_weights, build_record
+from dragoman.tasks.attention import attention_weights
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END, PAD, START
 from dragoman.viewer.alignment import best_alignment_layer
@@ -48,11 +49,21 @@ class _InspectedTarget:
     nodes: tuple[SearchNode, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class InspectedSource:
+    """What the model reads: a text, or a recording as frames."""
+
+    text: str  # as the viewer shows it
+    item: SourceItem  # as the engine reads it
+    batch: Source  # the same, as one row
+    seconds: float = 0.0  # of a recording
+
+
 @dataclass(frozen=True)
 class InspectionRequest:
     """What to inspect; `SequenceModel.inspect` explains the options."""
 
-    text: str
+    text: Any  # or a recording
     target: str | None = None
     prefix: str = ""
     ablate_heads: tuple[HeadIndex, ...] = ()
@@ -86,17 +97,17 @@ def _inspect_output(sequence_model: "SequenceModel", model: Transducer, request:
     """Record the weights of a source and its output, and the search if it is traced."""
     text = sequence_model.task.to_model_input(request.text)
     target = None if request.target is None else sequence_model.task.to_model_target(text, request.target)
-    source = _checked_source_tokens(sequence_model, text, target or request.prefix)
+    source = sequence_model.inspected_source(text, target or request.prefix)
     config = sequence_model.decoding_config(request.beam)
     if target is None:
         prefix = sequence_model.prefix_tokens(request.prefix)
         output = _search_target(sequence_model, model, source, config, prefix, request)
     else:
         output = _InspectedTarget(tuple(sequence_model.target_tokenizer.encode(target)))
-    record = _record_attention(sequence_model, model, text, source, output.tokens)
+    record = _record_attention(sequence_model, model, source, output.tokens)
     beam = None
     if output.nodes:
-        beam = _beam_tree(sequence_model, model, source, output, config, record.cross, request.on_step)
+        beam = _beam_tree(sequence_model, model, source.batch, output, config, record.cross, request.on_step)
     return replace(record, forced_length=output.prefix_length, beam=beam)
 
 
@@ -112,11 +123,12 @@ def _inspect_continuation(
     )  # one is START
     if len(tokens) > longest:
         raise UserError(f"The text has {len(tokens)} tokens; at most {longest} fit into the context window.")
-    return replace(_record_attention(sequence_model, model, "", [], tuple(tokens)), forced_length=len(tokens))
+    source = InspectedSource("", [], Source.from_ids(sequence_model.batch_of_one([])))
+    return replace(_record_attention(sequence_model, model, source, tuple(tokens)), forced_length=len(tokens))
 
 
-def _checked_source_tokens(sequence_model: "SequenceModel", text: str, other: str) -> list[int]:
-    """Return the source tokens of a text; raise an error if it is empty, or it or `other` is too long."""
+def inspected_text(sequence_model: "SequenceModel", text: str, other: str) -> InspectedSource:
+    """Return a text as a source; raise an error if it is empty, or it or `other` is too long."""
     if not text.strip():
         raise UserError("The text to inspect is empty.")
     source = sequence_model.source_tokens(text)
@@ -124,13 +136,13 @@ def _checked_source_tokens(sequence_model: "SequenceModel", text: str, other: st
     pieces = max(len(source) - 1, len(sequence_model.target_tokenizer.encode(other)))
     if pieces > longest:
         raise UserError(f"The text has {pieces} tokens; the model reads at most {longest}.")
-    return source
+    return InspectedSource(text, source, Source.from_ids(sequence_model.batch_of_one(source)))
 
 
 def _search_target(
     sequence_model: "SequenceModel",
     model: Transducer,
-    source: list[int],
+    source: InspectedSource,
     config: DecodingConfig,
     prefix: Sequence[int],
     request: InspectionRequest,
@@ -145,30 +157,23 @@ def _search_target(
             search_trace.record_step(beam)
 
     notify = on_step if request.trace or request.on_step else None
-    best = sequence_model.build_engine(config, model).search([source], prefix=prefix, on_step=notify)[0][0]
+    best = sequence_model.build_engine(config, model).search([source.item], prefix=prefix, on_step=notify)[0][0]
     return _InspectedTarget(best.tokens, len(prefix), tuple(search_trace.nodes(best.tokens, config.length_penalty)))
 
 
 def _record_attention(
-    sequence_model: "SequenceModel", model: Transducer, text: str, source: list[int], target: tuple[int, ...]
+    sequence_model: "SequenceModel", model: Transducer, source: InspectedSource, target: tuple[int, ...]
 ) -> AttentionRecord:
     """Record the weights of a source and a target, and the probability of each target token."""
-    source_ids, prefix = sequence_model.batch_of_one(source), sequence_model.batch_of_one([START, *target])
-    weights, logits = record_pass(model, Source.from_ids(source_ids), prefix)
-    steps = decoding_steps(logits, (*target, END), sequence_model.target_tokenizer)
-    return build_record(sequence_model, text, source, target, weights, steps)
-
-
-def record_pass(
-    model: Transducer, source: Source, prefix: Tensor
-) -> tuple[dict[AttentionKind, AttentionWeights], Tensor]:
-    """Return the weights (L H T S) of each kind of attention and the logits (T V) for one source and prefix (1 T)."""
-    weights = {kind: array[0] for kind, array in attention_weights(model, source, prefix).items()}
+    prefix = sequence_model.batch_of_one([START, *target])
+    weights = {kind: array[0] for kind, array in attention_weights(model, source.batch, prefix).items()}
     with torch.inference_mode():
-        return weights, model.decode(prefix, model.encode(source))[0]
+        logits = model.decode(prefix, model.encode(source.batch))[0]
+    steps = _decoding_steps(logits, (*target, END), sequence_model.target_tokenizer)
+    return sequence_model.inspection_record(source, target, weights, steps)
 
 
-def decoding_steps(logits: Tensor, target: Sequence[int], tokenizer: Tokenizer) -> tuple[DecodingStep, ...]:
+def _decoding_steps(logits: Tensor, target: Sequence[int], tokenizer: Tokenizer) -> tuple[DecodingStep, ...]:
     """Return the log-probability of each token and the likeliest tokens of each step, from logits (T V)."""
     log_probabilities = logits.float().log_softmax(-1)
     top_values, top_tokens = log_probabilities.topk(min(_TOP_TOKENS, logits.shape[-1]))
@@ -185,7 +190,7 @@ def decoding_steps(logits: Tensor, target: Sequence[int], tokenizer: Tokenizer) 
 def _beam_tree(
     sequence_model: "SequenceModel",
     model: Transducer,
-    source: list[int],
+    source: Source,
     output: _InspectedTarget,
     config: DecodingConfig,
     cross: AttentionWeights,
@@ -194,7 +199,7 @@ def _beam_tree(
     """Return the hypotheses of the search as text, each with the attention of its step."""
     tokenizer = sequence_model.target_tokenizer
     layer = best_alignment_layer(cross) if len(cross) else 0
-    attention = np.zeros((len(output.nodes), len(source)), np.float32)
+    attention = np.zeros((len(output.nodes), int(source.positions[0])), np.float32)
     if len(cross):
         attention = _node_attention(sequence_model, model, source, output.nodes, layer, on_step or (lambda: None))
     nodes = tuple(
@@ -217,7 +222,7 @@ def _beam_tree(
 def _node_attention(
     sequence_model: "SequenceModel",
     model: Transducer,
-    source: list[int],
+    source: Source,
     nodes: Sequence[SearchNode],
     layer: int,
     on_step: Callable[[], None],
@@ -233,7 +238,7 @@ def _node_attention(
         prefix = [[START, *path[:-1], *[PAD] * (longest - len(path))] for path in paths]
         with torch.inference_mode():
             weights = model.attention_maps(
-                Source.from_ids(sequence_model.batch_of_one(source).expand(len(paths), -1)),
+                source[torch.zeros(len(paths), dtype=torch.long, device=source.device)],
                 torch.tensor(prefix, device=sequence_model.device),
             )
         for path, means in zip(paths, weights.cross[layer].mean(1).float().cpu(), strict=True):

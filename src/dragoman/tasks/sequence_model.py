@@ -21,7 +21,7 @@ from dragoman.decoding.hypothesis import Hypothesis
 from dragoman.decoding.sampling_options import SamplingOptions
 from dragoman.decoding.shortlist import Shortlist
 from dragoman.errors import UserError
-from dragoman.model_config import HeadIndex
+from dragoman.model_config import AttentionKind, HeadIndex
 from dragoman.model_files import HeaderCheck, copy_weights, read_tensors, read_tokenizers
 from dragoman.models.architectures import build_model as build_architecture
 from dragoman.models.transducer import IncrementalDecoder, Transducer
@@ -29,14 +29,15 @@ from dragoman.models.weights import named_weights, weights_without_values
 from dragoman.parallel import thread_pool
 from dragoman.recipe import MAX_LONGEST, DecodingConfig, DecodingPrecision, Recipe
 from dragoman.run import Run
-from dragoman.tasks.inspection import AblatedModels, InspectionRequest, inspect_model
+from dragoman.tasks.attention import build_record
+from dragoman.tasks.inspection import AblatedModels, InspectedSource, InspectionRequest, inspect_model, inspected_text
 from dragoman.tasks.registry import build_model, model_class_for, task_for
 from dragoman.tasks.shortlist import read_shortlist
 from dragoman.tensor_header import StoredTensor, check_tensors_match, share, whole_number
 from dragoman.text.sentences import SegmentedText, split_sentences
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.tokens import END
-from dragoman.viewer.record import AttentionRecord
+from dragoman.viewer.record import AttentionRecord, AttentionWeights, DecodingStep
 
 _LINES_PER_CHUNK = 1024  # enough to sort by length, few enough to see progress
 # A model reads several sentences at once if at least this share of the lines that it was trained on had several.
@@ -295,6 +296,20 @@ class SequenceModel:
         called between the steps of the search; an exception in it ends the inspection.
         """
         return inspect_model(self, InspectionRequest(text, target, prefix, tuple(ablate_heads), beam, trace, on_step))
+
+    def inspected_source(self, text: Any, other: str) -> InspectedSource:
+        """Return what the model reads when `text` is inspected together with `other`, a target or its beginning."""
+        return inspected_text(self, text, other)
+
+    def inspection_record(
+        self,
+        source: InspectedSource,
+        target: tuple[int, ...],
+        weights: Mapping[AttentionKind, AttentionWeights],
+        steps: tuple[DecodingStep, ...],
+    ) -> AttentionRecord:
+        """Return the record of one source and its target, from the weights (L H T S) of each kind of attention."""
+        return build_record(self, source.text, [int(token) for token in source.item], target, weights, steps)
 
     def build_engine(self, config: DecodingConfig, model: Transducer | None = None) -> Engine:
         """Return an engine that searches with this config on all cores; in `model` instead of the own one if given."""

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from dragoman.data.arrays import OnLinesDone
 from dragoman.data.audio import HOP_SECONDS, log_mel, normalise, resample
@@ -32,13 +31,12 @@ from dragoman.models.transformer import Transformer
 from dragoman.native.model import NativeTransformer
 from dragoman.processes import available_cores
 from dragoman.recipe import AudioConfig, DataConfig, DecodingConfig, DecodingPrecision, Recipe
-from dragoman.tasks.inspection import decoding_steps, record_pass
+from dragoman.tasks.inspection import InspectedSource, InspectionRequest, inspect_model
 from dragoman.tasks.sequence_model import Prediction, SequenceModel
 from dragoman.tasks.task import Example, OnNotice, OnProgress, TransductionTask
 from dragoman.text.sentences import SegmentedText
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.tokens import END, START
-from dragoman.viewer.record import END_PIECE, AttentionRecord, AttentionWeights
+from dragoman.viewer.record import END_PIECE, AttentionRecord, AttentionWeights, DecodingStep
 
 _POSITION_SECONDS = FRAMES_PER_POSITION * HOP_SECONDS
 _BLOCK_SECONDS = 10.0  # of a recording that are read at once
@@ -193,50 +191,47 @@ class Transcriber(SequenceModel):
     ) -> AttentionRecord:
         """Record every attention weight while the model reads a recording and writes its transcript.
 
-        The pieces of the source are the times of the encoder's positions. With `target` this text is read instead of an
-        output of the model's own.
+        The pieces of the source are the times of the encoder's positions. The options are those of
+        `SequenceModel.inspect`.
         """
-        if prefix or list(ablate_heads):
-            raise UserError(f"prefix and ablate_heads are not supported by a {self.task.noun}.")
-        del trace, on_step  # there is no tree of hypotheses
+        return inspect_model(self, InspectionRequest(text, target, prefix, tuple(ablate_heads), beam, trace, on_step))
+
+    def inspected_source(self, text: Any, other: str) -> InspectedSource:
+        """Return a recording as the model reads it; raise an error if it is too long."""
+        del other
         heard = list(islice(self._hear([text]), 2))
         if len(heard) != 1:
             raise UserError(f"{text} is longer than any recording of the training; inspect a shorter part of it.")
         frames = heard[0].frames
-        tokens = self.build_engine(self.decoding_config(beam)).search([frames])[0][0].tokens
-        if target is not None:
-            tokens = tuple(self.target_tokenizer.encode(target))
         source = to_source(frames[None], np.array([len(frames)]), self.device)
-        weights, logits = record_pass(self.model, source, self.batch_of_one([START, *tokens]))
         name = "recording" if isinstance(text, Sound) else Path(text).name
-        record = self._build_record(name, int(source.positions[0]), tokens, weights, logits)
-        return replace(record, frames=frames, seconds=heard[0].end_seconds)
+        return InspectedSource(name, frames, source, heard[0].end_seconds)
 
-    def _build_record(
+    def inspection_record(
         self,
-        name: str,
-        positions: int,
-        tokens: tuple[int, ...],
+        source: InspectedSource,
+        target: tuple[int, ...],
         weights: Mapping[AttentionKind, AttentionWeights],
-        logits: Tensor,
+        steps: tuple[DecodingStep, ...],
     ) -> AttentionRecord:
-        """Return the record of one recording, whose pieces are the times of its positions."""
-        times = [f"{position * _POSITION_SECONDS:.2f}" for position in range(positions)]
+        """Return the record of a recording, whose pieces are the times of its positions."""
+        times = [f"{position * _POSITION_SECONDS:.2f}" for position in range(int(source.batch.positions[0]))]
         starts = np.cumsum([0, *(len(time) + 1 for time in times)]).tolist()
-        text, tokenizer = self.target_tokenizer.decode(tokens), self.target_tokenizer
+        text, tokenizer = self.target_tokenizer.decode(target), self.target_tokenizer
         return AttentionRecord(
             source_pieces=tuple(times),
-            target_pieces=(*tokenizer.spell(tokens), END_PIECE),
+            target_pieces=(*tokenizer.spell(target), END_PIECE),
             source_text=" ".join(times),
             target_text=text,
             encoder=weights["encoder"],
             decoder=weights["decoder"],
             cross=weights["cross"],
-            title=f"{self.name}: {name}",
+            title=f"{self.name}: {source.text}",
             source_spans=tuple((start, start + len(time)) for start, time in zip(starts, times, strict=False)),
-            target_spans=(*tokenizer.spans(tokens), (len(text), len(text))),
-            steps=decoding_steps(logits, (*tokens, END), tokenizer),
-            can_ablate=False,
+            target_spans=(*tokenizer.spans(target), (len(text), len(text))),
+            steps=steps,
+            frames=np.asarray(source.item, np.float32),
+            seconds=source.seconds,
         )
 
     def _hear(self, recordings: Iterable[Recording]) -> Iterator[_HeardSegment]:
