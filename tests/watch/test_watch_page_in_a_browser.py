@@ -165,3 +165,13 @@ def test_axe_finds_nothing_to_complain_about_in_light_and_dark(page, site):
         page.emulate_media(color_scheme=scheme)
         found = axe.Axe().run(page).response["violations"]
         assert not [(each["id"], each["nodes"][0]["html"]) for each in found]
+
+
+def test_one_looks_at_a_recording_that_the_page_proposes(page, hearing):
+    page.goto(hearing.address)
+    page.locator("#samples .source").first.wait_for()
+    assert page.locator("#samples .source").first.inner_text().split() == ["Recording", "valid-00000.wav"]
+    assert page.get_by_label("Recording to inspect").input_value() == "valid-00000.wav"
+    page.get_by_role("button", name="Show attention").click()
+    page.get_by_text("Checkpoint at step 4.").wait_for()
+    page.locator("#viewer canvas").first.wait_for()

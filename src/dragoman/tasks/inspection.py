@@ -250,11 +250,16 @@ def _token_text(tokenizer: Tokenizer, token: int) -> str:
     return END_PIECE if token == END else tokenizer.spell([token])[0]
 
 
-def attention_sizes(model: Transducer, device: torch.device) -> dict[AttentionKind, tuple[int, int]]:
-    """Return how many layers and heads a model has of each kind of attention, of the kinds that it has."""
+def attention_sizes(
+    model: Transducer, device: torch.device, source: Source | None = None
+) -> dict[AttentionKind, tuple[int, int]]:
+    """Return how many layers and heads a model has of each kind of attention, of the kinds that it has.
+
+    `source` is any that the model can read; if omitted, the shortest text.
+    """
     smallest = torch.tensor([[START, END]], device=device)
     with torch.inference_mode():
-        maps = model.eval().attention_maps(Source.from_ids(smallest), smallest)
+        maps = model.eval().attention_maps(source or Source.from_ids(smallest), smallest)
     layers = {kind: getattr(maps, kind) for kind in get_args(AttentionKind)}
     return {kind: (len(weights), weights[0].shape[1]) for kind, weights in layers.items() if weights}
 

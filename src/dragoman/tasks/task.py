@@ -117,6 +117,11 @@ class DataReader(ABC):
         del for_training
         return tokenize_corpus(corpus, *tokenizers, longest, on_lines_done=on_progress, part=part)
 
+    def find_source(self, name: str, config: DataConfig) -> str:
+        """Return the input that the page of a training asks for: what is typed, or a signal of the run's own data."""
+        del config
+        return name
+
     @abstractmethod
     def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example[Any]]:
         """Convert pairs of model texts to examples."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
@@ -365,6 +365,14 @@ class TranscriptionTask(TransductionTask):
         return cache_frames(
             corpus, read_frames, settings, self.frame_width, threads=available_cores(), on_signals_done=on_progress
         )
+
+    def find_source(self, name: str, config: DataConfig) -> str:
+        """Return the path of a recording by its path or name; only those of the run's own data are found."""
+        corpora = [corpus for corpus in reversed(self.open_corpora(config)) if corpus]
+        for entry in chain.from_iterable(corpus.entries() for corpus in corpora):
+            if name in (entry.path, entry.name):
+                return entry.path
+        raise UserError(f"{name} is not a recording of {' or '.join(map(str, corpora))}.")
 
     def examples_from_pairs(self, pairs: Iterable[Pair]) -> list[Example[str]]:
         """Make an example of each recording."""

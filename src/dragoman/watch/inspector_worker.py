@@ -20,8 +20,10 @@ from dragoman.server.inspection import inspect_translation
 from dragoman.streams import protect_streams
 from dragoman.tasks.head_cache import cached_head_history, cached_head_report, identify_weights, saved_checkpoints
 from dragoman.tasks.sequence_model import SequenceModel, load
+from dragoman.viewer.document import viewer_document
 
 _MAX_TOKENS = 120  # of a source or target whose attention is shown
+_MAX_POSITIONS = 400  # of a recording
 
 
 def _inspect(run: Run, request: dict[str, Any]) -> dict[str, Any]:
@@ -31,9 +33,25 @@ def _inspect(run: Run, request: dict[str, Any]) -> dict[str, Any]:
         checkpoint, _ = newest_checkpoint(run.checkpoints_dir)
         step = int(checkpoint.name) if checkpoint else None
     translator = _load_checkpoint(run, step, identify_weights(run, step)[1])
-    document = inspect_translation(translator, request, _MAX_TOKENS)
+    inspect = _inspect_recording if translator.task.reads_signals else _inspect_text
+    document = inspect(translator, request)
     reports = {"checkpoint": step, "report": cached_head_report(run, step) or cached_head_report(run)}
     return {**document, **reports, "history": cached_head_history(run) or None}
+
+
+def _inspect_text(translator: SequenceModel, request: dict[str, Any]) -> dict[str, Any]:
+    return inspect_translation(translator, request, _MAX_TOKENS)
+
+
+def _inspect_recording(model: SequenceModel, request: dict[str, Any]) -> dict[str, Any]:
+    path = model.task.find_source(request["text"], model.recipe.data)
+    source = model.inspected_source(path, "")
+    if source.batch.positions[0] > _MAX_POSITIONS:
+        longest = source.seconds * _MAX_POSITIONS / int(source.batch.positions[0])
+        raise UserError(f"The recording has {source.seconds:.1f} s; attention is shown for at most {longest:.0f} s.")
+    heads = [(kind, layer, head) for kind, layer, head in request["ablate_heads"]]
+    record = model.inspect(path, prefix=request["prefix"], ablate_heads=heads, trace=request["trace"])
+    return viewer_document(record)
 
 
 @lru_cache(maxsize=2)

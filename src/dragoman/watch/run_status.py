@@ -25,6 +25,7 @@ class RunStatus:
 
     status: TrainingStatus
     steps: int | None  # training.steps of the recipe
+    reads_recordings: bool  # whether a source is the path of a recording
     facts: dict[str, str]
     checkpoints: list[int]  # steps, the oldest first
 
@@ -37,6 +38,7 @@ def run_status(folder: Path) -> RunStatus:
     return RunStatus(
         training_status(run),
         steps if type(steps) is int else None,
+        "audio" in recipe,
         _recipe_facts(recipe),
         _complete_checkpoints(run),
     )
@@ -135,7 +137,7 @@ def _recipe_facts(recipe: dict[str, Any]) -> dict[str, str]:
     return {
         "Task": str(recipe.get("task", "translate")),
         "Model": f"{stacks} layers, width {model.get('width')}{heads}",
-        "Text": " and ".join(files),
+        "Recordings" if "audio" in recipe else "Text": " and ".join(files),
         "Batch": f"{training.get('batch_tokens')} tokens × {training.get('accumulate')}",
         "Schedule": f"{training.get('schedule')}, warm-up {training.get('warmup')}",
     }

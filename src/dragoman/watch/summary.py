@@ -48,6 +48,7 @@ def _status_fields(status: RunStatus) -> dict[str, Any]:
     return {
         "status": status.status,
         "steps": status.steps,
+        "reads_recordings": status.reads_recordings,
         "facts": status.facts,
         "checkpoints": status.checkpoints,
     }

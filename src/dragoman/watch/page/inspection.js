@@ -2,12 +2,14 @@
 
 import {fillSelect, find, make} from "../../viewer/static/dom.js";
 import {formatInteger} from "./numbers.js";
+import {shortNames} from "./samples.js";
 
 /** @typedef {import("./summary.js").Summary} Summary */
 /** @typedef {{text?: string, checkpoint?: number | null, prefix?: string, trace?: boolean, ablate_heads?: unknown[]}} Change */
 
 const form = find("inspection", HTMLFormElement);
 const text = find("text", HTMLInputElement);
+const label = /** @type {HTMLLabelElement} */ (form.querySelector("label"));
 const sentences = find("sentences", HTMLDataListElement);
 const checkpoint = find("checkpoint", HTMLSelectElement);
 const note = find("inspection-note", HTMLParagraphElement);
@@ -20,11 +22,16 @@ const NO_CHECKPOINT = "Available once the first checkpoint is saved.";
 let viewer = null;
 let requests = 0;
 let proposed = "";
-let shown = ""; // the sentence in the viewer
+let shown = ""; // the sentence or recording in the viewer
+/** Paths of the recordings that are proposed, by name. @type {Map<string, string>} */
+let recordings = new Map();
 
 /** Update the proposed sentences and the checkpoints. @param {Summary} summary */
-export function updateInspection({samples, checkpoints}) {
-  const sources = samples.map(({source}) => source).filter(Boolean);
+export function updateInspection({samples, checkpoints, reads_recordings}) {
+  const paths = reads_recordings ? shortNames(samples.map(({source}) => source)) : new Map();
+  recordings = new Map([...paths].map(([path, name]) => [name, path]));
+  const sources = reads_recordings ? [...recordings.keys()] : samples.map(({source}) => source).filter(Boolean);
+  label.textContent = text.placeholder = reads_recordings ? "Recording to inspect" : "Sentence to inspect";
   sentences.replaceChildren(...sources.map((value) => make("option", {value})));
   const first = sources[0] ?? proposed;
   const isUntouched = text.value === proposed && document.activeElement !== text;
@@ -67,7 +74,7 @@ async function inspect() {
   note.textContent = "Computing the attention; the first request takes a few seconds.";
   root.classList.add("waiting");
   try {
-    shown = text.value;
+    shown = recordings.get(text.value) ?? text.value;
     const record = await requestRecord({});
     if (request !== requests) return;
     if (viewer) viewer.update(record);

@@ -13,9 +13,11 @@ const later = find("later", HTMLButtonElement);
 
 let followsNewest = true; // whether the newest validation is shown
 let requests = 0;
+let sourceName = "Source";
 
 /** Show the samples of the newest validation, unless another one is selected. @param {Summary} summary */
-export function showSamples({validations, samples}) {
+export function showSamples({validations, samples, reads_recordings}) {
+  sourceName = reads_recordings ? "Recording" : "Source";
   const steps = [...validations].reverse();
   find("samples-choice", HTMLElement).hidden = steps.length < 2;
   fillSelect(choice, steps.map((step, i) => ({value: String(step), label: `Step ${formatInteger(step)}${i ? "" : " (newest)"}`})));
@@ -48,14 +50,28 @@ function updateButtons() {
   later.disabled = choice.selectedIndex <= 0;
 }
 
+/**
+ * Return names of paths, by path, without the folders that all of them have in common.
+ * @param {string[]} paths
+ * @returns {Map<string, string>}
+ */
+export function shortNames(paths) {
+  const folders = paths.map((path) => path.split("/").slice(0, -1));
+  const first = folders[0] ?? [];
+  const differing = first.findIndex((part, i) => folders.some((each) => each[i] !== part));
+  const common = differing < 0 ? first.length : differing;
+  return new Map(paths.map((path) => [path, path.split("/").slice(common).join("/")]));
+}
+
 /** Draw samples. @param {Sample[]} samples */
 function draw(samples) {
   const known = samples.some(({reference}) => reference);
   note.textContent = !samples.length ? "Samples appear after the first validation."
     : known ? "Underlined words are not in the reference." : "";
+  const short = sourceName === "Recording" ? shortNames(samples.map(({source}) => source)) : new Map();
   list.replaceChildren(...samples.map(({source, reference, translation}) => make(
     "li", {},
-    ...(source ? [line("source", "Source", [source])] : []),
+    ...(source ? [line("source", sourceName, [short.get(source) ?? source])] : []),
     line("translation", "Output", known ? markDifferences(translation, reference) : [translation]),
     ...(reference ? [line("reference", "Reference", [reference])] : []),
   )));

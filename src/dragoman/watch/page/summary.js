@@ -10,6 +10,7 @@
  * @property {string} run
  * @property {Status} status
  * @property {number | null} steps
+ * @property {boolean} reads_recordings whether the source of a sample is the path of a recording
  * @property {Record<string, string>} facts
  * @property {number[]} checkpoints
  * @property {number} step
