@@ -1,6 +1,7 @@
 """Transcription, from recordings to text: in Python and on the command line, with a model that has hardly learned."""
 
 import json
+import shutil
 import wave
 from pathlib import Path
 
@@ -12,7 +13,11 @@ from dragoman.corpora.morse import draw_recording
 from dragoman.data.sound_files import read_sound
 from dragoman.errors import TrainingStopped
 from dragoman.model_files import read_tensors
+from dragoman.models.head_ablation import ablate_heads
 from dragoman.recipe import Recipe
+from dragoman.run import Run
+from dragoman.tasks.head_report import MeasuredText, load_measured_pairs, measure_heads
+from dragoman.tasks.recording_facts import find_silent_positions, link_tokens_to_times
 from dragoman.tasks.transcribe import Sound, Transcriber, segment_recording
 from dragoman.training.events import StopRequest
 from dragoman.training.loop import TrainingStep
@@ -168,7 +173,7 @@ def test_a_recording_is_inspected_without_a_head_with_a_beginning_and_with_its_s
     ("arguments", "message"),
     [
         (["transcribe", "RUN", "missing.wav"], "missing.wav"),
-        (["heads", "RUN"], "is a transcriber; heads are reported for models that read text"),
+        (["heads", "RUN", "--source", "a", "--target", "b"], "cannot be measured on a text and its translation"),
         (["translate", "RUN", "text"], "is a transcriber; use `dragoman transcribe`"),
         (["export", "RUN", "-o", "out"], "transcriber"),
         (["shortlist", "RUN"], "is a transcriber"),
@@ -180,6 +185,32 @@ def test_what_a_transcriber_cannot_do_is_refused(arguments, message, transcriber
     result = command(*[transcriber if part == "RUN" else part for part in arguments])
     assert result.code == 2
     assert message in result.err
+
+
+def test_the_head_report_measures_heads_over_time_and_the_loss_without_each(transcriber, command, tmp_path):
+    run = Run(shutil.copytree(transcriber, tmp_path / "run"))
+    report = json.loads(command("heads", run.folder, "--json").out)
+    heads = {(head["kind"], head["head"]): head for head in report["heads"]}
+    assert list(heads) == [(kind, number) for kind in ("encoder", "decoder", "cross") for number in range(2)]
+    assert report["data"]["unit"] == "recording" and report["data"]["sentences"] == 4
+    assert 0 < heads["encoder", 0]["silence"] < 1 and heads["encoder", 0]["width"] > 0
+    assert heads["encoder", 0]["rare"] is None and heads["decoder", 0]["rare"] is not None
+    assert heads["cross", 1]["alignment"] is not None and 0 <= heads["cross", 1]["monotonic"] <= 1
+    model = dragoman.load(run.folder)
+    model.model = ablate_heads(model.model, [("encoder", 0, 1)])
+    pairs = MeasuredText.from_pairs(model, load_measured_pairs(run, model, None), 4)
+    without = measure_heads(model, pairs, False, lambda _event: None)["loss"]
+    assert heads["encoder", 1]["importance"] == pytest.approx(without - report["loss"], abs=1e-5)
+    assert "4 recordings of " in command("heads", run.folder).out
+
+
+def test_silence_and_the_time_of_a_token_are_known_for_the_positions_of_the_encoder(model):
+    frames = np.concatenate([np.zeros((20, 16)), np.ones((20, 16)), np.zeros((18, 16))])
+    assert find_silent_positions(frames).tolist() == [True] * 4 + [False] * 7 + [True] * 4
+    links = link_tokens_to_times(model, frames, model.target_tokenizer.encode("SOS"))
+    assert links.shape == (3, 15) and links.any(axis=1).all()
+    assert (np.diff(links.argmax(axis=1)) >= 0).all()
+    assert link_tokens_to_times(model, frames[:8], model.target_tokenizer.encode("SOS")) is None
 
 
 def test_a_recording_that_cannot_be_read_is_named_with_its_line_before_training(tmp_path, command):

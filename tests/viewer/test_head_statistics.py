@@ -152,3 +152,47 @@ def test_every_head_has_its_own_numbers_and_is_named_by_its_place():
     assert [(head["layer"], head["head"]) for head in heads] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert [head["sink"] for head in heads] == [0.0, 1.0, 0.0, 1.0]
     assert heads[1]["badges"] == ["sink"]
+
+
+def over_time(weights, silent, **options):
+    """Return a reading of one head over positions in time, of which some are silent."""
+    weights = np.asarray(weights, dtype=np.float32)
+    none = np.zeros(weights.shape[1], dtype=bool)
+    rows = np.zeros(len(weights), dtype=np.int64)
+    return SentenceAttention(
+        weights=weights[None, None], row_tokens=rows, column_tokens=np.zeros(len(none), dtype=np.int64),
+        special_rows=rows > 0, special_columns=none, punctuation_columns=none,
+        column_frequency=np.zeros(len(none), dtype=np.int64), silent_columns=np.array(silent, dtype=bool), **options,
+    )  # fmt: skip
+
+
+def test_a_head_that_looks_at_silence_is_told_from_one_that_looks_everywhere():
+    silent = [True, False, False, True]
+    still = numbers(over_time(looking_at([0, 0, 3, 3], 4), silent, is_self_attention=True))
+    even = numbers(over_time(np.full((4, 4), 0.25), silent, is_self_attention=True))
+    assert (still.silence, still.silence_baseline, still.earned_badges()) == (1.0, 0.5, ["silence"])
+    assert (even.silence, even.earned_badges()) == (0.5, [])
+
+
+def test_the_width_of_a_head_is_the_standard_deviation_of_the_time_that_it_attends_to():
+    found = numbers(over_time([[0.5, 0, 0.5], [0, 1, 0], [0, 0.5, 0.5]], [0, 0, 0], is_self_attention=True))
+    assert found.width == pytest.approx((1.0 + 0.0 + 0.5) / 3)
+    assert found.distance == pytest.approx((1.0 + 0.0 + 0.5) / 3)
+    assert found.monotonic is None
+
+
+def test_attention_over_time_has_no_words_and_is_held_against_chance():
+    links = np.array([[1, 1, 0, 0], [0, 0, 1, 0]], dtype=bool)
+    found = numbers(over_time(looking_at([1, 2], 4), [0, 0, 0, 0], links=links))
+    assert (found.alignment, found.alignment_baseline, found.monotonic) == (1.0, 0.375, 1.0)
+    assert found.earned_badges() == ["alignment"]
+    assert (found.positional, found.distance, found.rare, found.copy, found.sink, found.punctuation) == (None,) * 6
+    assert numbers(over_time(looking_at([2, 1, 3], 4), [0, 0, 0, 0])).monotonic == 0.5
+
+
+def test_only_attention_over_time_is_reported_with_its_measures():
+    words, times = HeadStatistics(1, 1), HeadStatistics(1, 1)
+    words.add(reading(np.eye(3), [5, 6, END], is_self_attention=True))
+    times.add(over_time(np.eye(3), [0, 1, 0], is_self_attention=True))
+    assert "silence" not in words.report()[0]
+    assert times.report()[0]["silence"] == pytest.approx(1 / 3, abs=1e-4)

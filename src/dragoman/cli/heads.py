@@ -12,7 +12,7 @@ from dragoman.errors import format_count
 if TYPE_CHECKING:
     from dragoman.data.corpus import ParallelCorpus
 
-_COLUMNS = ("sink", "punctuation", "copy", "entropy", "distance", "confidence")
+_COLUMNS = ("sink", "punctuation", "copy", "entropy", "distance", "width", "monotonic", "confidence")
 
 
 def heads(
@@ -71,12 +71,14 @@ def _print_report(report: dict[str, Any]) -> None:
     """Print a line for each head, and what it was measured on."""
     from dragoman.evaluation.tables import align_columns
 
-    heading = ["kind", "layer", "head", "importance", "offset", "rare", "alignment", *_COLUMNS, "badges"]
+    heading = ["kind", "layer", "head", "importance", "offset", "rare", "alignment", "silence", *_COLUMNS, "badges"]
     columns = zip(heading, *map(_report_row, report["heads"]), strict=True)
     measured = [column for column in columns if any(column[1:])]
     print_report(align_columns(list(zip(*measured, strict=True))))
     data = report["data"]
-    print_report(f"loss {report['loss']:.4f} on {format_count(data['sentences'], 'pair')} of {data['name']}")
+    print_report(
+        f"loss {report['loss']:.4f} on {format_count(data['sentences'], data.get('unit', 'pair'))} of {data['name']}"
+    )
 
 
 def _report_row(head: dict[str, Any]) -> list[str]:
@@ -93,7 +95,8 @@ def _report_row(head: dict[str, Any]) -> list[str]:
         else f"{_format_number(head['positional'])} at {head['offset'] or 0:+d}".replace("+0", "0"),
         _format_with_baseline(head["rare"], head["rare_baseline"]),
         _format_with_baseline(max(linked, default=None), head["alignment_baseline"]),
-        *(_format_number(head[name]) for name in _COLUMNS),
+        _format_with_baseline(head.get("silence"), head.get("silence_baseline")),
+        *(_format_number(head.get(name)) for name in _COLUMNS),
         ", ".join(head["badges"]),
     ]
 

@@ -31,6 +31,7 @@ from dragoman.tasks.attention import attention_weights
 from dragoman.tasks.events import OnEvent, ProgressUpdate
 from dragoman.tasks.head_cache import REPORT_FORMAT, HeadReport, cached_head_report, identify_weights, write_head_report
 from dragoman.tasks.inspection import attention_sizes
+from dragoman.tasks.recording_facts import find_silent_positions, link_tokens_to_times
 from dragoman.tasks.registry import task_for
 from dragoman.tasks.sequence_model import SequenceModel, load
 from dragoman.text.tokenizer import Tokenizer
@@ -66,7 +67,12 @@ def make_head_report(
         "format": REPORT_FORMAT,
         "step": int(name) if name.isdecimal() else None,
         "weights": weights,
-        "data": {"name": corpus_name, "fingerprint": text.fingerprint, "sentences": text.count},
+        "data": {
+            "name": corpus_name,
+            "fingerprint": text.fingerprint,
+            "sentences": text.count,
+            "unit": sequence_model.task.unit,
+        },
         "thresholds": BADGE_THRESHOLDS,
         **measurements,
     }
@@ -75,10 +81,8 @@ def make_head_report(
 
 
 def _check_has_attention(run: Run, sequence_model: SequenceModel) -> None:
-    """Raise an error for a model without attention, or whose source has no pieces to attend to."""
-    if sequence_model.task.reads_signals:
-        raise UserError(f"{run} is a {sequence_model.task.noun}; heads are reported for models that read text.")
-    if not attention_sizes(sequence_model.model, sequence_model.device):
+    """Raise an error for a model without attention; models of signals are Transformers."""
+    if not sequence_model.task.reads_signals and not attention_sizes(sequence_model.model, sequence_model.device):
         architecture = sequence_model.recipe.model.architecture
         raise UserError(f'{run} has no attention to measure: architecture "{architecture}" does not use attention.')
 
@@ -158,14 +162,17 @@ class MeasuredText:
 
     pairs: TokenPairs
     count: int  # of the pairs, from the first
-    source: VocabularyStatistics
+    source: VocabularyStatistics | None  # None if the sources are recordings
     target: VocabularyStatistics
-    links: list[BoolArray]  # a matrix T S a pair
+    links: list[BoolArray | None]  # a matrix T S a pair
+    silence: list[BoolArray]  # which positions of each recording are silent (S)
 
     @classmethod
     def from_pairs(cls, sequence_model: SequenceModel, pairs: TokenPairs, sentences: int) -> "MeasuredText":
         """Take the first pairs of a text and compute their statistics."""
         count = min(sentences, len(pairs))
+        if sequence_model.task.reads_signals:
+            return cls._from_recordings(sequence_model, pairs, count)
         numbering: dict[str, int] = {}
         sources = pairs.source_tokens[: pairs.source_offsets[count]]
         targets = pairs.target_tokens[: pairs.target_offsets[count]]
@@ -173,7 +180,20 @@ class MeasuredText:
         target = VocabularyStatistics.from_tokens(sequence_model.target_tokenizer, targets, numbering)
         words = [(pairs.source(number)[:-1], pairs.target(number)[:-1]) for number in range(count)]
         links = likely_links(words) if len(sources) else []  # a language model has no source to link anything to
-        return cls(pairs, count, source, target, [np.pad(matrix, ((0, 1), (0, 1))) for matrix in links])
+        return cls(pairs, count, source, target, [np.pad(matrix, ((0, 1), (0, 1))) for matrix in links], [])
+
+    @classmethod
+    def _from_recordings(cls, sequence_model: SequenceModel, pairs: TokenPairs, count: int) -> "MeasuredText":
+        """Take the first recordings, with their silence and with links by the model's CTC output."""
+        targets = pairs.target_tokens[: pairs.target_offsets[count]]
+        target = VocabularyStatistics.from_tokens(sequence_model.target_tokenizer, targets, {})
+        links = [
+            link_tokens_to_times(sequence_model, pairs.source(number), pairs.target(number)[:-1].tolist())
+            for number in range(count)
+        ]
+        ending = [None if matrix is None else np.pad(matrix, ((0, 1), (0, 0))) for matrix in links]
+        silence = [find_silent_positions(pairs.source(number)) for number in range(count)]
+        return cls(pairs, count, None, target, ending, silence)
 
     @property
     def fingerprint(self) -> str:
@@ -190,13 +210,18 @@ class MeasuredText:
         self, number: int, weights: dict[AttentionKind, NDArray[np.float32]]
     ) -> Iterator[tuple[AttentionKind, SentenceAttention]]:
         """Yield the weights (L H T S, padded) of one pair with the facts about its tokens, kind by kind."""
-        source, target = self.pairs.source(number), self.pairs.target(number)
+        target = self.pairs.target(number)
         prefix = np.concatenate([[START], target[:-1]])
-        source_side, prefix_side, target_side = (source, self.source), (prefix, self.target), (target, self.target)
-        if "encoder" in weights:
-            yield "encoder", self._attention_reading(weights["encoder"], source_side, source_side, own=True)
+        prefix_side, target_side = (prefix, self.target), (target, self.target)
         if "decoder" in weights:
             yield "decoder", self._attention_reading(weights["decoder"], prefix_side, prefix_side, own=True)
+        if self.source is None:
+            yield "encoder", self._recording_reading(number, weights["encoder"])
+            yield "cross", self._recording_reading(number, weights["cross"], target, self.links[number])
+            return
+        source_side = self.pairs.source(number), self.source
+        if "encoder" in weights:
+            yield "encoder", self._attention_reading(weights["encoder"], source_side, source_side, own=True)
         if "cross" in weights:
             yield "cross", self._attention_reading(weights["cross"], target_side, source_side, self.links[number])
 
@@ -222,6 +247,30 @@ class MeasuredText:
             is_self_attention=own,
             is_causal=bool(row_ids[0] == START),
             links=links,
+        )
+
+    def _recording_reading(
+        self,
+        number: int,
+        weights: NDArray[np.float32],
+        target: NDArray[Any] | None = None,
+        links: BoolArray | None = None,
+    ) -> SentenceAttention:
+        """Combine weights over a recording, of its own positions or of target tokens, with its silence."""
+        silent = self.silence[number]
+        none = np.zeros(len(silent), dtype=np.bool_)
+        rows = none if target is None else _special_token_mask(target)
+        return SentenceAttention(
+            weights=weights[:, :, : len(rows), : len(silent)],
+            row_tokens=np.zeros(len(rows), dtype=np.int64),
+            column_tokens=np.zeros(len(silent), dtype=np.int64),
+            special_rows=rows,
+            special_columns=none,
+            punctuation_columns=none,
+            column_frequency=np.zeros(len(silent), dtype=np.int64),
+            is_self_attention=target is None,
+            links=links,
+            silent_columns=silent,
         )
 
 

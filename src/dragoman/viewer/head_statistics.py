@@ -1,13 +1,13 @@
 """Statistics of attention heads over many sentences, and the badges that they earn.
 
 The types of heads and the first threshold are those of Voita et al. 2019 (arXiv 1905.09418). START and END count as
-sinks; statistics of words exclude them.
+sinks; statistics of words exclude them. The keys of a recording are positions in time, of which it is known whether
+they are silent: they have no statistics of pieces, and some of their own.
 
 Shapes: L layers, H heads, T queries (rows), S keys (columns).
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,7 +28,9 @@ BADGE_THRESHOLDS = {
     "sink": 0.50,  # share of the weight on START and END
     "punctuation": 0.50,  # share of the weight on punctuation
     "copy": 0.90,  # share of repeated pieces that attend to an equal piece
+    "silence": 0.25,  # above uniform attention, share of the weight on silence
 }
+_TIME_FIELDS = ("silence", "silence_baseline", "width", "monotonic")  # of positions in time only
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,7 @@ class SentenceAttention:
     is_self_attention: bool = False  # row t and column t are the same position
     is_causal: bool = False  # row t attends to columns up to t only
     links: BoolArray | None = None  # T S, source pieces that each output piece translates; cross-attention only
+    silent_columns: BoolArray | None = None  # S, if the keys are positions in time
 
     @property
     def visible_mask(self) -> BoolArray:
@@ -80,6 +83,10 @@ class HeadMeasures:
     entropy: float | None  # bits
     distance: float | None  # mean distance in pieces between query and key
     confidence: float | None  # mean of the largest weight on a word
+    silence: float | None = None  # weight on silence
+    silence_baseline: float | None = None  # the same for uniform attention
+    width: float | None = None  # mean standard deviation of the attended position
+    monotonic: float | None = None  # share of the steps whose arg-max is not before that of the step before
 
     def earned_badges(self) -> list[str]:
         """Return the badges of the head."""
@@ -90,6 +97,7 @@ class HeadMeasures:
             "sink": self.sink,
             "punctuation": self.punctuation,
             "copy": self.copy,
+            "silence": _difference(self.silence, self.silence_baseline),
         }
         return [name for name, value in measures.items() if value is not None and value >= BADGE_THRESHOLDS[name]]
 
@@ -111,11 +119,17 @@ class HeadStatistics:
         words = sentence.word_mask
         among_words = np.where(words, sentence.weights, -1.0)  # L H T S
         best = among_words.argmax(-1)  # L H T
-        self._add_offsets(sentence, counted)
-        self._add_weights(sentence, counted)
+        self._add_values("entropy", _entropy(sentence.weights[:, :, counted]))
         self._add_values("confidence", among_words.max(-1)[..., counted])
-        self._add_rare(sentence, words, best, counted)
-        self._add_copies(sentence, words, best, counted)
+        if sentence.silent_columns is None or sentence.is_self_attention:  # else, rows and columns differ in kind
+            self._add_offsets(sentence, counted)
+            self._add_distances(sentence, counted)
+        if sentence.silent_columns is None:
+            self._add_weights(sentence, counted)
+            self._add_rare(sentence, words, best, counted)
+            self._add_copies(sentence, words, best, counted)
+        else:
+            self._add_times(sentence, sentence.silent_columns, counted)
         if sentence.links is not None:
             self._add_links(sentence.links, best)
 
@@ -140,16 +154,30 @@ class HeadStatistics:
         self.counts["queries"] += len(rows)
 
     def _add_weights(self, sentence: SentenceAttention, counted: BoolArray) -> None:
-        """Add the weight on sinks and punctuation, the entropy and the distance."""
-        weights, words = sentence.weights[:, :, counted], sentence.word_mask[counted]
+        """Add the weight on sinks and punctuation."""
+        weights = sentence.weights[:, :, counted]
         self._add_values("sink", weights[..., sentence.special_columns].sum(-1))
         self._add_values("punctuation", weights[..., sentence.punctuation_columns].sum(-1))
         even = sentence.visible_mask[counted] / sentence.visible_mask[counted].sum(-1, keepdims=True)
         self._add_baseline("punctuation_baseline", even[:, sentence.punctuation_columns].sum(-1))
-        self._add_values("entropy", -(weights * np.log2(np.maximum(weights, 1e-30))).sum(-1))
+
+    def _add_distances(self, sentence: SentenceAttention, counted: BoolArray) -> None:
+        """Add the distance between queries and the words that they attend to."""
+        weights, words = sentence.weights[:, :, counted], sentence.word_mask[counted]
         away = np.abs(np.arange(weights.shape[-1]) - np.flatnonzero(counted)[:, None])  # R S
         self._add_values("distance", (weights * words * away).sum(-1))
         self._add_values("on_words", (weights * words).sum(-1))
+
+    def _add_times(self, sentence: SentenceAttention, silent: BoolArray, counted: BoolArray) -> None:
+        """Add the weight on silence, the width of the attention in time, and whether it moves forward."""
+        weights = sentence.weights[:, :, counted]  # L H R S
+        self._add_values("silence", weights[..., silent].sum(-1))
+        self._add_baseline("silence_baseline", np.full(weights.shape[2], silent.mean()))
+        times = np.arange(weights.shape[-1], dtype=np.float64)
+        centres = weights @ times  # L H R
+        self._add_values("width", np.sqrt(np.maximum(weights @ times**2 - centres**2, 0.0)))
+        if not sentence.is_self_attention:
+            self._add_values("monotonic", np.diff(weights.argmax(-1), axis=-1) >= 0)
 
     def _add_rare(
         self, sentence: SentenceAttention, words: BoolArray, best: NDArray[np.int64], counted: BoolArray
@@ -177,6 +205,7 @@ class HeadStatistics:
         self._add_values("alignment", links[rows, best[..., rows]])
         earlier = rows[rows + 1 < best.shape[-1]]  # the last piece of a truncated text is never an input
         self._add_values("alignment_shifted", links[earlier, best[..., earlier + 1]])
+        self._add_baseline("alignment_chance", links[rows].mean(-1))
         targets, sources = np.nonzero(links)
         self.link_offsets.update((sources - targets).tolist())
 
@@ -185,14 +214,20 @@ class HeadStatistics:
         mean = {name: self._mean(name, layer, head) for name in self.sums}
         share, offset = self._best_fixed_offset(layer, head)
         on_words = self.sums["on_words"][layer, head] if "on_words" in self.sums else 0.0
-        linked = self.counts["alignment"]
         return HeadMeasures(
             positional=share,
             offset=offset,
-            alignment_baseline=max(self.link_offsets.values()) / linked if linked else None,
+            alignment_baseline=self._alignment_baseline(layer, head),
             distance=float(self.sums["distance"][layer, head] / on_words) if on_words > 0 else None,
             **{name: mean.get(name) for name in _MEAN_FIELDS},
         )
+
+    def _alignment_baseline(self, layer: int, head: int) -> float | None:
+        """Return the share of links at the best fixed offset, or by chance if targets and times are linked."""
+        if not self.counts["alignment"]:
+            return None
+        by_chance = self._mean("alignment_chance", layer, head)
+        return by_chance if self.counts["silence"] else max(self.link_offsets.values()) / self.counts["alignment"]
 
     def _mean(self, name: str, layer: int, head: int) -> float | None:
         """Return the mean of a statistic."""
@@ -212,14 +247,14 @@ class HeadStatistics:
         indices = [(layer, head) for layer in range(layers) for head in range(heads)]
         measures = [(layer, head, self.head_measures(layer, head)) for layer, head in indices]
         return [
-            {"layer": layer, "head": head, "badges": numbers.earned_badges(), **_round_numbers(asdict(numbers))}
+            {"layer": layer, "head": head, "badges": numbers.earned_badges(), **_known_measures(numbers)}
             for layer, head, numbers in measures
         ]
 
 
 _MEAN_FIELDS = (
     "rare", "rare_baseline", "alignment", "alignment_shifted", "sink", "punctuation", "punctuation_baseline", "copy",
-    "entropy", "confidence",
+    "entropy", "confidence", *_TIME_FIELDS,
 )  # fmt: skip
 
 
@@ -231,5 +266,13 @@ def _largest_known(*values: float | None) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _round_numbers(numbers: Mapping[str, Any]) -> dict[str, Any]:
+def _entropy(weights: AttentionWeights) -> NDArray[Any]:
+    """Return the entropy of each row in bits."""
+    entropy: NDArray[Any] = -(weights * np.log2(np.maximum(weights, 1e-30))).sum(-1)
+    return entropy
+
+
+def _known_measures(measures: HeadMeasures) -> dict[str, Any]:
+    """Return the statistics, rounded, without those of positions in time that were not measured."""
+    numbers = {name: value for name, value in asdict(measures).items() if value is not None or name not in _TIME_FIELDS}
     return {name: round(value, 5) if isinstance(value, float) else value for name, value in numbers.items()}

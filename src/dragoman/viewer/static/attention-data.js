@@ -20,7 +20,7 @@
  * @typedef {{ kind: Kind, layer: number, head: number, badges: string[], importance?: number, [name: string]: unknown }}
  *   HeadReport
  * @typedef {{ step: number, heads: HeadReport[] }} PastReport the heads at a checkpoint
- * @typedef {{ heads: HeadReport[], loss?: number, data?: { name: string, sentences: number }, history?: PastReport[] }} Report
+ * @typedef {{ heads: HeadReport[], loss?: number, data?: { name: string, sentences: number, unit?: string }, history?: PastReport[] }} Report
  * @typedef {{ title: string, model: string, skin: string, prefix: string[], forced_length: number, source: Sentence,
  *   target: Sentence, kinds: Record<Kind, Matrices>, steps: Step[], alignment: Alignment, beam: Beam | null,
  *   report: Report | null, history: unknown, ablated_heads: Head[], can_ablate: boolean,

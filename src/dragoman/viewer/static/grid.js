@@ -23,6 +23,7 @@ const LETTERS = new Map(
     sink: "S",
     punctuation: "·",
     copy: "C",
+    silence: "–",
     syntactic: "G",
   }),
 );

@@ -28,6 +28,7 @@ const BADGES = {
   sink: "sink: most weight is on ⟨start⟩ or ⟨end⟩",
   punctuation: "punctuation: most weight is on punctuation",
   copy: "copy: attends to an identical token",
+  silence: "silence: much of the weight is on silence",
   syntactic: "syntactic: follows a grammatical relation",
 };
 
@@ -183,9 +184,12 @@ export function headsPanel(data, store, theme, report, toggle) {
       ...number("confidence", "confidence"),
       ...number("entropy", "entropy"),
       ...number("distance", "mean distance", 1),
+      ...number("width", "width in positions", 1),
+      ...number("monotonic", "steps that do not go back"),
+      ...number("silence", "weight on silence"),
       ...number("sink", "weight on ⟨start⟩ and ⟨end⟩"),
     ];
-    const where = report?.data ? `, measured on ${report.data.sentences} sentences` : "";
+    const where = report?.data ? `, measured on ${report.data.sentences} ${report.data.unit ?? "sentence"}s` : "";
     const trend = trends(report?.history ?? [], head);
     return [
       ...trend,
