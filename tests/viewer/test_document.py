@@ -12,8 +12,8 @@ from dragoman.viewer.record import BeamNode, BeamTree, DecodingStep, TokenChoice
 
 def test_every_key_of_the_contract_is_there(record):
     assert set(viewer_document(record)) == {
-        "title", "model", "skin", "prefix", "forced_length", "source", "target", "kinds", "steps", "alignment", "beam",
-        "report", "history", "ablated_heads", "can_ablate", "compare",
+        "title", "model", "skin", "signal", "prefix", "forced_length", "source", "target", "kinds", "steps",
+        "alignment", "beam", "report", "history", "ablated_heads", "can_ablate", "compare",
     }  # fmt: skip
 
 
@@ -43,3 +43,12 @@ def test_with_gold_links_each_method_has_its_error_rate(record):
     methods = viewer_document(replace(record, gold_alignment="0-0 1-1"))["alignment"]["methods"]
     assert all(0 <= method["error_rate"] <= 1 for method in methods.values())
     assert all(method["error_rate"] is None for method in viewer_document(record)["alignment"]["methods"].values())
+
+
+def test_the_frames_of_a_recording_are_bytes_from_quiet_to_loud(record):
+    frames = np.linspace(-1, 1, 40, dtype=np.float32).reshape(20, 2)
+    signal = viewer_document(replace(record, frames=frames, seconds=0.2))["signal"]
+    levels = np.frombuffer(base64.b64decode(signal["frames"]), np.uint8).reshape(20, signal["bands"])
+    assert (levels[0, 0], levels[-1, -1], signal["seconds"]) == (0, 255, 0.2)
+    assert (np.diff(levels.reshape(-1).astype(int)) >= 0).all()
+    assert viewer_document(record)["signal"] is None

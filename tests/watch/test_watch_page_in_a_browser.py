@@ -174,4 +174,11 @@ def test_one_looks_at_a_recording_that_the_page_proposes(page, hearing):
     assert page.get_by_label("Recording to inspect").input_value() == "valid-00000.wav"
     page.get_by_role("button", name="Show attention").click()
     page.get_by_text("Checkpoint at step 4.").wait_for()
-    page.locator("#viewer canvas").first.wait_for()
+    time = page.get_by_role("slider", name="Time in the recording")
+    time.focus()
+    page.keyboard.press("ArrowRight")
+    page.get_by_text("0.04 is attended to by").wait_for()
+    assert time.get_attribute("aria-valuetext") == "0.04 s"
+    page.keyboard.press("End")
+    page.locator("#viewer .dv-sentence.dv-source").wait_for(state="hidden")
+    assert time.get_attribute("aria-valuenow") == time.get_attribute("aria-valuemax")

@@ -230,6 +230,7 @@ class Transcriber(SequenceModel):
             source_spans=tuple((start, start + len(time)) for start, time in zip(starts, times, strict=False)),
             target_spans=(*tokenizer.spans(target), (len(text), len(text))),
             steps=steps,
+            skin="spectrogram",
             frames=np.asarray(source.item, np.float32),
             seconds=source.seconds,
         )

@@ -11,6 +11,8 @@ from dragoman.viewer.alignment import alignment_error_rate, all_alignments, pref
 from dragoman.viewer.record import ATTENTION_KINDS, AttentionRecord, AttentionWeights, BeamTree, CharSpan, DecodingStep
 from dragoman.viewer.words import WordSpan, group_words, is_special_piece, trim_span
 
+_FRAME_PERCENTILES = (1.0, 99.5)  # of the levels that are drawn as black and white
+
 
 def viewer_document(record: AttentionRecord, other: AttentionRecord | None = None) -> dict[str, Any]:
     """Return the document of a record, with the document of another record to compare with in it."""
@@ -18,6 +20,7 @@ def viewer_document(record: AttentionRecord, other: AttentionRecord | None = Non
         "title": record.title,
         "model": record.title,
         "skin": record.skin,
+        "signal": _signal_document(record),
         "prefix": record.prefix_pieces,
         "forced_length": record.forced_length,
         "source": _sentence_document(record.source_text, record.source_pieces, record.source_spans),
@@ -47,6 +50,16 @@ def _sentence_document(text: str, pieces: tuple[str, ...], spans: tuple[CharSpan
         "words": [asdict(word) for word in group_words(text, pieces, spans)],
         "pieces": [asdict(piece) for piece in single_pieces],
     }
+
+
+def _signal_document(record: AttentionRecord) -> dict[str, Any] | None:
+    """Return the frames of a recording, one byte per band of each frame: from its quietest to its loudest."""
+    if record.frames is None:
+        return None
+    frames = record.frames.astype(np.float32)
+    quietest, loudest = (float(np.percentile(frames, share)) for share in _FRAME_PERCENTILES)
+    scaled = (frames - quietest) / max(loudest - quietest, 1e-6)
+    return {"frames": _encode_weights(scaled), "bands": frames.shape[1], "seconds": _round_number(record.seconds)}
 
 
 def _weights_document(record: AttentionRecord, kind: AttentionKind) -> dict[str, Any]:

@@ -21,7 +21,8 @@
  *   HeadReport
  * @typedef {{ step: number, heads: HeadReport[] }} PastReport the heads at a checkpoint
  * @typedef {{ heads: HeadReport[], loss?: number, data?: { name: string, sentences: number, unit?: string }, history?: PastReport[] }} Report
- * @typedef {{ title: string, model: string, skin: string, prefix: string[], forced_length: number, source: Sentence,
+ * @typedef {{ frames: string, bands: number, seconds: number }} Signal one byte per band of each frame, in base64
+ * @typedef {{ title: string, model: string, skin: string, signal: Signal | null, prefix: string[], forced_length: number, source: Sentence,
  *   target: Sentence, kinds: Record<Kind, Matrices>, steps: Step[], alignment: Alignment, beam: Beam | null,
  *   report: Report | null, history: unknown, ablated_heads: Head[], can_ablate: boolean,
  *   compare: AttentionRecord | null }} AttentionRecord

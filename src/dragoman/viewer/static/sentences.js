@@ -61,6 +61,7 @@ export function attentionShares(data, state) {
 export function sentencesPanel(data, store, { changed = new Set() } = {}) {
   /** @type {Record<Side, HTMLElement>} */
   const lines = { source: line("source"), target: line("target") };
+  lines.source.hidden = data.record.skin === "spectrogram"; // which shows the times of the source
   const summary = make("p", { className: "dv-summary" });
   summary.setAttribute("aria-live", "polite");
   const element = make("div", { className: "dv-sentences" }, lines.source, lines.target, summary);

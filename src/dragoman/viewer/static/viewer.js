@@ -13,6 +13,7 @@ import { AttentionData } from "./attention-data.js";
 import { fromHash, toHash } from "./permalink.js";
 import { canSavePage, download, savePage, savePng, saveSvg } from "./save.js";
 import { sentencesPanel } from "./sentences.js";
+import { spectrogramPanel } from "./spectrogram.js";
 import { Store } from "./store.js";
 import { treePanel } from "./tree.js";
 
@@ -442,7 +443,10 @@ const TABS = { heads: "Heads", alignment: "Alignment", beam: "Beam", compare: "C
  * Additional panels below the text, by skin.
  * @type {Map<string, (data: AttentionData, store: Store, theme: () => import("./colours.js").Theme) => Panel>}
  */
-const SKINS = new Map([["brackets", treePanel]]);
+const SKINS = new Map([
+  ["brackets", treePanel],
+  ["spectrogram", spectrogramPanel],
+]);
 
 /** @type {(keyof State)[]} state that is kept in the URL */
 const URL_STATE = ["tab", "kind", "heads", "view", "units", "method", "locked"];
