@@ -42,6 +42,8 @@ NEEDED = {
     "check valid_source": [*PAIR, *VALID[2:]],
     "check valid_target": [*PAIR, *VALID[:2]],
     "check valid_pairs": PAIR,
+    "check file": ["--task", "transcribe"],
+    "check valid_file": ["--task", "transcribe", "--file", "{recordings}"],
     "evaluate run": ["--source", "{source}", "--reference", "{target}"],
     "evaluate source": ["{run}", "--reference", "{target}"],
     "evaluate reference": ["{run}", "--source", "{source}"],
@@ -127,12 +129,12 @@ def bad_files(folder, *, is_run):
 
 
 @pytest.fixture
-def words(trained, transcriber, toy_files, tmp_path):
+def words(trained, transcriber, morse_corpus, toy_files, tmp_path):
     """What the words in braces stand for."""
     trees = tmp_path / "trees"
     trees.write_text("(TOP (NN dog))\n")
     source, target = toy_files
-    runs = {"run": trained, "transcriber": transcriber}
+    runs = {"run": trained, "transcriber": transcriber, "recordings": morse_corpus / "valid.tsv"}
     return {**runs, "source": source, "target": target, "trees": trees, "new": tmp_path / "new"}
 
 
