@@ -1,7 +1,7 @@
 """Features of sound: samples at another rate, and log-mel frames. `sound_files` reads the samples."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -11,6 +11,7 @@ from dragoman.data.sound_files import Samples
 from dragoman.errors import UserError, format_count
 
 Features = npt.NDArray[np.float32]  # T bands
+Pause = Callable[[], None]  # called from time to time during a computation; what it raises ends it
 
 HOP_SECONDS = 0.01  # between the frames of `log_mel`, by default
 _CHUNK_VALUES = 1 << 18  # computed at a time
@@ -22,7 +23,7 @@ _LOG_FLOOR = np.float32(1e-10)
 _MIN_DEVIATION = np.float32(1e-3)
 
 
-def resample(samples: Samples, rate: int, new_rate: int) -> Samples:
+def resample(samples: Samples, rate: int, new_rate: int, *, pause: Pause | None = None) -> Samples:
     """Return the samples at another rate: ceil(n * new_rate / rate) of them, with silence before and after the sound.
 
     Only the ratio of the rates matters: for a recording that is spoken faster by `speed`, `new_rate` is rate / speed.
@@ -47,6 +48,8 @@ def resample(samples: Samples, rate: int, new_rate: int) -> Samples:
             part = resampled[row : row + rows_together, phase : phase + len(kernels)]  # R P
             starts = np.arange(row, row + len(part))[:, None] * down + centres
             np.einsum("rpt,pt->rp", windows[starts], kernels, out=part)
+            if pause:
+                pause()
     return resampled.reshape(-1)[:length]
 
 
@@ -70,7 +73,13 @@ def _sinc_kernels(up: int, down: int, first: int, last: int) -> Samples:
 
 
 def log_mel(
-    samples: Samples, rate: int, *, bands: int = 80, window_ms: float = 25.0, hop_ms: float = 1000 * HOP_SECONDS
+    samples: Samples,
+    rate: int,
+    *,
+    bands: int = 80,
+    window_ms: float = 25.0,
+    hop_ms: float = 1000 * HOP_SECONDS,
+    pause: Pause | None = None,
 ) -> Features:
     """Return the logarithm of the power in mel bands from 0 Hz to half the rate, at least 1e-10, in each frame.
 
@@ -80,9 +89,12 @@ def log_mel(
     size, hop = max(1, round(rate * window_ms / 1000)), max(1, round(rate * hop_ms / 1000))
     window = np.hanning(size + 1)[:-1].astype(np.float32)
     filters = _mel_filters(rate, 1 << (size - 1).bit_length(), bands)
-    return np.concatenate(
-        [_log_mel_of_frames(frames * window, filters) for frames in _frame_chunks(samples, size, hop)]
-    )
+    parts = []
+    for frames in _frame_chunks(samples, size, hop):
+        parts.append(_log_mel_of_frames(frames * window, filters))
+        if pause:
+            pause()
+    return np.concatenate(parts)
 
 
 def _frame_chunks(samples: Samples, size: int, hop: int) -> Iterator[Samples]:

@@ -57,11 +57,10 @@ class Admission:
                     del self.by_client[client]
 
     @contextmanager
-    def reserve(self, work: int) -> Iterator[None]:
+    def reserve(self, work: int, deadline_seconds: float | None = None) -> Iterator[None]:
         """Count work as queued; refuse it if it would not be done in time, unless nothing else is queued."""
-        if self.sizes and (
-            self._exceeds_share(work) or self.estimated_seconds(work) > self.limits.deadline_seconds / 2
-        ):
+        seconds = deadline_seconds or self.limits.deadline_seconds
+        if self.sizes and (self._exceeds_share(work) or self.estimated_seconds(work) > seconds / 2):
             raise server_busy(self.retry_after_seconds())
         if not self.sizes:
             self._work_done, self._window_started_at = 0, self.clock()

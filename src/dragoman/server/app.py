@@ -17,11 +17,13 @@ from starlette.staticfiles import StaticFiles
 from dragoman import __version__
 from dragoman.server import libretranslate
 from dragoman.server.access import AccessPolicy
-from dragoman.server.limits import Limits, RouteLimits
+from dragoman.server.limits import Limits, RouteLimits, audio_route_limits
 from dragoman.server.old_names import DEPRECATED_AT
 from dragoman.server.problems import EXCEPTION_HANDLERS, Problem, http_error_response
 from dragoman.server.schemas import (
     AttentionRequest,
+    TranscribeRequest,
+    TranscribeResponse,
     TranslateRequest,
     TranslateResponse,
     error_responses,
@@ -29,6 +31,7 @@ from dragoman.server.schemas import (
     validation_problem,
 )
 from dragoman.server.service import Service, TranslationService
+from dragoman.server.uploads import describe_form, validate_fields
 
 _PAGE_FILES = Path(str(files("dragoman.server"))) / "page"
 _VIEWER_FILES = Path(str(files("dragoman.viewer"))) / "static"
@@ -60,6 +63,18 @@ async def translate(body: TranslateRequest, service: Service) -> Response:
     if body.stream:
         return await _event_stream_response(service.stream(body))
     return json_response(await service.translate(body), service.limits)
+
+
+@router.post(
+    "/v1/transcribe",
+    responses={200: {"model": TranscribeResponse}, **error_responses(404, body=True)},
+    openapi_extra=describe_form(TranscribeRequest),
+)
+async def transcribe(request: Request, service: Service) -> Response:
+    """Transcribe a recording: a WAV, FLAC, MP3 or OGG file in the field `file` of a form."""
+    async with service.uploads.receive(request) as upload:
+        answer = await service.transcribe(upload, validate_fields(TranscribeRequest, upload.fields))
+        return json_response(answer, service.limits)
 
 
 @router.post("/v1/attention", responses={200: {"model": dict[str, Any]}, **error_responses(404, body=True)})
@@ -151,7 +166,12 @@ def route_limits(limits: Limits) -> dict[str, RouteLimits]:
     """Return the limits of the routes that differ from the default."""
     default = RouteLimits.default(limits)
     queued = replace(default, is_queued=True)
-    return {"/v1/translate": queued, "/v1/attention": queued, **libretranslate.route_limits(default)}
+    return {
+        "/v1/translate": queued,
+        "/v1/attention": queued,
+        "/v1/transcribe": audio_route_limits(limits),
+        **libretranslate.route_limits(default),
+    }
 
 
 async def _validation_error_response(request: Request, error: Exception) -> Response:

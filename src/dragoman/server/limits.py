@@ -27,6 +27,11 @@ class Limits:
     idle_seconds: float = 5.0  # between two requests on one connection
     write_seconds: float = 10.0  # for a client to read what was written to it
     deadline_seconds: float = 30.0  # from the complete request to the complete response
+    recording_seconds: float = 600.0  # of sound in one request
+    audio_bytes: int = 25 << 20  # of the body of a request with a recording
+    audio_body_seconds: float = 60.0  # for this body to arrive
+    audio_deadline_seconds: float = 120.0  # from the complete request with a recording to the complete response
+    stored_audio_bytes: int = 512 << 20  # in the temporary files of all requests together
     attention_tokens: int = 120  # of a source or target whose attention is shown
     recipe_beam: int = 32  # [decoding] beam of a recipe
     recipe_extra_length: int = 500  # [decoding] extra_length of a recipe
@@ -49,11 +54,19 @@ class RouteLimits:
     deadline_seconds: float
     is_queued: bool = False  # needs the worker: counts as a queued request
     accepts_api_key: bool = False  # the token may be sent as `api_key` in the query or in the body
+    is_stored: bool = False  # the body goes to a file while it arrives, and is never in memory as a whole
 
     @classmethod
     def default(cls, limits: Limits) -> "RouteLimits":
         """Return the limits of a route that sets none of its own."""
         return cls(limits.body_bytes, limits.body_seconds, limits.deadline_seconds)
+
+
+def audio_route_limits(limits: Limits) -> RouteLimits:
+    """Return the limits of a route that receives recordings."""
+    return RouteLimits(
+        limits.audio_bytes, limits.audio_body_seconds, limits.audio_deadline_seconds, is_queued=True, is_stored=True
+    )
 
 
 _NAMES = [field.name for field in fields(Limits)]

@@ -19,7 +19,9 @@ class ServerMetrics:
         self.rejections: Counter[str] = Counter()  # by code
         self.duration_buckets: dict[str, list[int]] = defaultdict(lambda: [0] * (len(_BUCKET_SECONDS) + 1))
         self.total_seconds: Counter[str] = Counter()
-        self.sentences = self.characters = self.decoded = self.restarts = self.reloads = self.abandoned = 0
+        self.sentences = self.characters = self.recordings = self.decoded = self.restarts = self.reloads = (
+            self.abandoned
+        ) = 0
         self.gauges: dict[str, Callable[[], float]] = {}
 
     def record_response(self, route: str, status: int, seconds: float) -> None:
@@ -41,7 +43,7 @@ class ServerMetrics:
         for code, count in sorted(self.rejections.items()):
             yield f'dragoman_refused_total{{code="{code}"}} {count}'
         yield from self._render_histogram()
-        for name in ("sentences", "characters", "decoded", "abandoned", "restarts", "reloads"):
+        for name in ("sentences", "characters", "recordings", "decoded", "abandoned", "restarts", "reloads"):
             yield from _metric_header(f"{name}_total", "counter", _HELP[name])
             yield f"dragoman_{name}_total {getattr(self, name)}"
         for name, value in self.gauges.items():
@@ -60,6 +62,7 @@ class ServerMetrics:
 _HELP = {
     "sentences": "Sentences translated, or processed by models of other tasks.",
     "characters": "Characters of text translated.",
+    "recordings": "Recordings transcribed.",
     "decoded": "Sentences decoded by the worker, including those of abandoned requests.",
     "abandoned": "Requests whose client disconnected before the response.",
     "restarts": "Restarts of the worker after it exited unexpectedly.",

@@ -216,9 +216,10 @@ class GuardMiddleware:
                         raise problem
 
                 incomplete_body = stack.enter_context(ExitStack())
-                incomplete_body.callback(lambda: self.connections.count_body(-exchange.body_bytes))
-                if exchange.has_unread_body:
+                if exchange.has_unread_body and not limits.is_stored:
+                    incomplete_body.callback(lambda: self.connections.count_body(-exchange.body_bytes))
                     exchange.on_body_received = self.connections.count_body
+                if exchange.has_unread_body:
                     exchange.on_body_complete = on_body_complete
                 else:
                     on_body_complete()

@@ -12,9 +12,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dragoman.checkpoints import checkpoint_dirs, find_damage
-from dragoman.decoding.engine import Engine
+from dragoman.data.sound_files import import_soundfile
+from dragoman.decoding.engine import Engine, SourceItem
 from dragoman.decoding.sampling_options import TEXT_SAMPLING
+from dragoman.decoding.source import to_source
 from dragoman.errors import UserError
 from dragoman.model_config import AttentionKind
 from dragoman.recipe import DecodingConfig, DecodingPrecision
@@ -23,11 +27,13 @@ from dragoman.server.languages import guess_languages
 from dragoman.server.limits import Limits
 from dragoman.tasks.inspection import attention_sizes
 from dragoman.tasks.sequence_model import SequenceModel, load
+from dragoman.tasks.transcribe import Sound, Transcriber, TranscriptionTask
 
 logger = logging.getLogger("dragoman.server")
 _WeightsStamp = tuple[str, int, int, int]  # of the weights file: name, inode, size, modification time
 _NO_WEIGHTS: _WeightsStamp = ("", 0, 0, 0)
 _LIMITED_SETTINGS = ("beam", "extra_length", "batch_tokens")  # of [decoding]
+_PROBE_HERTZ, _PROBE_SECONDS = 440, 0.5
 _MAX_CHECKPOINT_MODELS = 3  # models of saved checkpoints that are kept in memory
 
 
@@ -69,11 +75,40 @@ class ServedModel:
     @cached_property
     def attention_sizes(self) -> dict[AttentionKind, tuple[int, int]]:
         """The number of layers and heads of each kind of attention that the model has."""
-        return attention_sizes(self.translator.model, self.translator.device)
+        source, device = None, self.translator.device
+        if isinstance(self.translator, Transcriber):
+            frames = np.asarray(self.probe_source())
+            source = to_source(frames[None], np.array([len(frames)]), device)
+        return attention_sizes(self.translator.model, device, source)
 
     def warm_up(self) -> None:
-        """Translate something, so that whatever is compiled or packed at first use is ready before a request comes."""
-        self.engine(self.decoding_config(None, 1)).search([self.translator.source_tokens("a")])
+        """Decode something, so that whatever is compiled or packed at first use is ready before a request comes."""
+        self.engine(self.decoding_config(None, 1)).search([self.probe_source()])
+
+    def probe_source(self) -> SourceItem:
+        """Return something short that the model can read: a letter, or a sound."""
+        if isinstance(self.translator, Transcriber):
+            return next(self.translator.hear([self.probe_sound()])).frames
+        return self.translator.source_tokens("a")
+
+    def probe_sound(self) -> Sound:
+        """Return a short tone at the sampling rate of a transcriber."""
+        rate = self.audio_rate
+        assert rate, "the model reads text"
+        phases = 2 * np.pi * _PROBE_HERTZ / rate * np.arange(round(_PROBE_SECONDS * rate))
+        return Sound((np.sin(phases) / 2).astype(np.float32), rate)
+
+    @property
+    def frame_width(self) -> int:
+        """The number of features in a frame; 0 for a model that reads text."""
+        task = self.translator.task
+        return task.frame_width if isinstance(task, TranscriptionTask) else 0
+
+    @property
+    def audio_rate(self) -> int | None:
+        """The sampling rate at which a transcriber hears; None for a model that reads text."""
+        task = self.translator.task
+        return task.audio.rate if isinstance(task, TranscriptionTask) else None
 
     def describe(self) -> dict[str, Any]:
         """Return the model's entry in `/v1/info`."""
@@ -87,6 +122,8 @@ class ServedModel:
             "input_hint": task.input_hint,
             "has_language_pair": task.has_language_pair,
             "raw_text_io": task.raw_text_io,
+            "reads_signals": task.reads_signals,
+            "sampling_rate": self.audio_rate,
             "never_split": task.never_split,
             "reads_sentences": self.translator.reads_sentences,
             "is_language_model": task.is_language_model,
@@ -143,7 +180,7 @@ class ModelRegistry:
         stamp = _newest_weights(run)
         translator = self._load(run)
         if translator.task.reads_signals:
-            raise UserError(f"{run} is a {translator.task.noun}; the server serves models that read text.")
+            import_soundfile()  # raises if it is not installed
         source = target = ""  # of a model that does not translate
         if translator.task.has_language_pair:
             source, target = languages.get(translator.name) or guess_languages(translator.recipe.data, run.name)

@@ -54,7 +54,9 @@ class TranslateRequest(StrictRequest):
 
     text: _RequestText | None = Field(None, description="the text; for a language model, the prompt")
     texts: _RequestTexts | None = Field(None, description="several texts, instead of text")
-    model: _Name | None = Field(None, description="name of the model, as in /v1/info; the first if omitted")
+    model: _Name | None = Field(
+        None, description="name of the model, as in /v1/info; the first that reads text if omitted"
+    )
     source: _Name | None = Field(None, description="code of the source language, instead of model")
     target: _Name | None = Field(None, description="code of the target language, instead of model")
     beam: _RequestBeam | None = Field(None, description="beam width; if omitted, that of the model's recipe")
@@ -84,7 +86,7 @@ class AttentionRequest(StrictRequest):
     """One sentence whose translation is inspected."""
 
     text: _RequestText = Field(description="the sentence", min_length=1)
-    model: _Name | None = Field(None, description="name of the model; the first if omitted")
+    model: _Name | None = Field(None, description="name of the model; the first that reads text if omitted")
     target: _RequestText | None = Field(None, description="a translation to inspect instead of the model's own")
     prefix: _RequestText = Field("", description="text that the translation must begin with")
     ablate_heads: list[_RequestHead] = Field(
@@ -103,6 +105,16 @@ class AttentionRequest(StrictRequest):
         if isinstance(values, dict) and "without" in values and "ablate_heads" not in values:
             return {**values, "ablate_heads": values["without"]}
         return values
+
+
+class TranscribeRequest(StrictRequest):
+    """The fields of a form beside its file; their values are written as text."""
+
+    model_config = ConfigDict(strict=False)
+
+    model: _Name | None = Field(None, description="name of the transcriber; the first if omitted")
+    beam: _RequestBeam | None = Field(None, description="beam width; if omitted, that of the model's recipe")
+    details: bool = Field(False, description="also return the signal, and where the model attends for each token")
 
 
 class LibreTranslateRequest(BaseModel):
@@ -158,6 +170,53 @@ class TranslateResponse(BaseModel):
     model: str
 
 
+class TimedWord(BaseModel):
+    """A word of a transcript, and when it was heard."""
+
+    text: str
+    start_seconds: float
+    end_seconds: float
+
+
+class Signal(BaseModel):
+    """The log-mel frames of a segment."""
+
+    frames: str = Field(description="base64 of one byte per feature, frame by frame; 0 is the weakest")
+    length: int = Field(description="number of frames")
+    bands: int = Field(description="number of features in a frame")
+    seconds_per_frame: float
+
+
+class SignalAttention(BaseModel):
+    """Where the decoder attends to the signal for each token: one layer, mean over its heads."""
+
+    tokens: list[TokenSpan]
+    weights: str = Field(description="base64 of one byte per position, token by token; the maximum of each is 255")
+    positions: int = Field(description="number of positions of the encoder")
+    seconds_per_position: float
+
+
+class TranscribedSegment(BaseModel):
+    """The transcript of a stretch of a recording between two silences."""
+
+    text: str
+    start_seconds: float
+    end_seconds: float
+    score: float = Field(description="score that ranks transcripts of the segment")
+    words: list[TimedWord]
+    signal: Signal | None = None
+    attention: SignalAttention | None = None
+
+
+class TranscribeResponse(BaseModel):
+    """The transcript of a recording."""
+
+    text: str
+    duration_seconds: float
+    segments: list[TranscribedSegment]
+    model: str
+
+
 class ErrorResponse(BaseModel):
     """An error: a message for people, a code for programs."""
 
@@ -192,7 +251,7 @@ class LibreTranslateResponse(BaseModel):
 
 _FIELD_NAMES = {
     name
-    for request in (TranslateRequest, AttentionRequest, LibreTranslateRequest, DetectRequest)
+    for request in (TranslateRequest, AttentionRequest, TranscribeRequest, LibreTranslateRequest, DetectRequest)
     for name in request.model_fields
 }
 

@@ -24,6 +24,7 @@ from dragoman.server.metrics import resident_memory_bytes
 from dragoman.server.middleware import GuardMiddleware
 from dragoman.server.protocol import Connection
 from dragoman.server.service import TranslationService
+from dragoman.server.uploads import UploadFolder
 from dragoman.server.worker_client import WorkerClient
 
 _BACKLOG = 4096  # connections that the system holds until they are accepted
@@ -134,8 +135,9 @@ async def serve(
     """Serve until the process is asked to stop; call `on_ready` when requests are accepted."""
     limits, access = fit_connections(config.limits), AccessPolicy(config.token, config.host_names)
     guard = GuardMiddleware(_unbuilt_app, limits, access, routes=route_limits(limits), behind_proxy=config.behind_proxy)
-    worker = WorkerClient(config.worker_config(), guard.metrics)
-    service = TranslationService(worker, guard.admission, limits, guard.metrics)
+    uploads = UploadFolder(limits)
+    worker = WorkerClient({**config.worker_config(), "upload_folder": str(uploads.path)}, guard.metrics)
+    service = TranslationService(worker, guard.admission, limits, guard.metrics, uploads)
     guard.app = build_app(service, access)
     guard.on_deadline = worker.schedule_hang_check
     guard.metrics.gauges |= {
@@ -146,6 +148,20 @@ async def serve(
         "memory_bytes": resident_memory_bytes,
         "worker_memory_bytes": worker.memory_bytes,
     }
+    try:
+        await _serve_until_stopped(guard, worker, service, listen_socket, on_ready)
+    finally:
+        uploads.remove()
+
+
+async def _serve_until_stopped(
+    guard: GuardMiddleware,
+    worker: WorkerClient,
+    service: TranslationService,
+    listen_socket: socket.socket,
+    on_ready: Callable[[TranslationService], None],
+) -> None:
+    limits = service.limits
     await worker.start()
     server = _DrainingServer(uvicorn_config(guard, limits), guard, service, listen_socket)
     timeouts = asyncio.create_task(guard.connections.enforce_timeouts_forever())
@@ -188,7 +204,7 @@ def uvicorn_config(guard: GuardMiddleware, limits: Limits) -> uvicorn.Config:
         server_header=False,
         backlog=_ACCEPTED_PER_TURN,
         proxy_headers=False,
-        timeout_graceful_shutdown=max(1, round(limits.deadline_seconds)),
+        timeout_graceful_shutdown=max(1, round(max(limits.deadline_seconds, limits.audio_deadline_seconds))),
     )
 
 

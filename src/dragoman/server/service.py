@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Annotated, Any, Protocol, TypeVar
@@ -15,12 +16,14 @@ from dragoman.server.limits import Limits
 from dragoman.server.metrics import ServerMetrics
 from dragoman.server.old_names import add_old_names
 from dragoman.server.problems import Problem
-from dragoman.server.schemas import AttentionRequest, TranslateRequest
+from dragoman.server.schemas import AttentionRequest, TranscribeRequest, TranslateRequest
+from dragoman.server.uploads import Upload, UploadFolder
 from dragoman.server.work import (
     TooMuchWork,
     check_work,
     generation_work,
     least_search_work,
+    most_recording_work,
     most_search_work,
     search_work,
 )
@@ -48,8 +51,16 @@ _SAMPLING_FIELDS = ("length", "temperature", "top_k", "top_p", "seed", "stop")
 class TranslationService:
     """Answers the requests of all routes."""
 
-    def __init__(self, worker: WorkerClient, admission: Admission, limits: Limits, metrics: ServerMetrics) -> None:
+    def __init__(
+        self,
+        worker: WorkerClient,
+        admission: Admission,
+        limits: Limits,
+        metrics: ServerMetrics,
+        uploads: UploadFolder | None = None,
+    ) -> None:
         self.worker, self.admission, self.limits, self.metrics = worker, admission, limits, metrics
+        self.uploads = uploads or UploadFolder(limits)
         self.is_draining = False
         self._health_probe: asyncio.Task[bool] | None = None
         self._large_request = asyncio.Lock()  # held while one request with several texts is split or merged
@@ -68,12 +79,47 @@ class TranslationService:
         self, name: str | None = None, source: str | None = None, target: str | None = None
     ) -> dict[str, Any]:
         """Return the first model with this name and these languages."""
+        return self._find_model(self.worker.models, name, source, target)
+
+    def find_text_model(
+        self, name: str | None = None, source: str | None = None, target: str | None = None
+    ) -> dict[str, Any]:
+        """Return the first model with this name and these languages that reads text."""
+        models = [model for model in self.worker.models if not model["reads_signals"]]
+        if name is None and not models:
+            raise Problem(422, "invalid", "No model of this server reads text; see /v1/transcribe.", field="model")
+        model = self._find_model(self.worker.models if name is not None else models, name, source, target)
+        if model["reads_signals"]:
+            noun = model["noun"]
+            raise Problem(
+                422, "invalid", f"This model is a {noun}; send it a recording, to /v1/transcribe.", field="model"
+            )
+        return model
+
+    def find_transcriber(self, name: str | None = None) -> dict[str, Any]:
+        """Return the transcriber with this name, or the first."""
+        transcribers = [model for model in self.worker.models if model["reads_signals"]]
+        if not transcribers:
+            raise Problem(
+                404, "unknown", "No model of this server transcribes; /v1/info lists the models.", field="model"
+            )
+        if name is None:
+            return transcribers[0]
+        model = self.find_model(name)
+        if not model["reads_signals"]:
+            message = f"This model is a {model['noun']}; a transcriber of this server is {transcribers[0]['name']}."
+            raise Problem(422, "invalid", message, field="model")
+        return model
+
+    def _find_model(
+        self, models: Sequence[dict[str, Any]], name: str | None, source: str | None, target: str | None
+    ) -> dict[str, Any]:
         criteria = {"name": name, "source": source, "target": target}
         for key, value in criteria.items():
-            if value is not None and all(model[key] != value for model in self.worker.models):
+            if value is not None and all(model[key] != value for model in models):
                 field = "model" if key == "name" else key
                 raise Problem(404, "unknown", f"Unknown {field}; /v1/info lists the models.", field=field)
-        for model in self.worker.models:
+        for model in models:
             if all(value is None or model[key] == value for key, value in criteria.items()):
                 return model
         raise Problem(404, "unknown", "No model translates between these languages.", field="target")
@@ -122,9 +168,21 @@ class TranslationService:
                     yield {"text": so_far}
         yield _translate_response(model, results)
 
+    async def transcribe(self, upload: Upload, request: TranscribeRequest, *, subtitles: str | None = None) -> bytes:
+        """Answer `/v1/transcribe`; with `subtitles`, "srt" or "vtt", return a file of subtitles."""
+        model = self.find_transcriber(request.model)
+        self.check_numbers(beam=request.beam)
+        options = {"beam": request.beam, "details": request.details, "subtitles": subtitles}
+        work = most_recording_work(upload.size, _beam_of(model, options), options)
+        with self.admission.reserve(min(work, self.limits.request_work), self.limits.audio_deadline_seconds):
+            fields = {"model": model["name"], "path": str(upload.path), **options}
+            answer: bytes = await self.worker.request("transcribe", **fields)
+        self.metrics.recordings += 1
+        return answer
+
     async def inspect_translation(self, request: AttentionRequest) -> dict[str, Any]:
         """Answer `/v1/attention`."""
-        model = self.find_model(request.model)
+        model = self.find_text_model(request.model)
         self.check_lengths([request.text, request.target or "", request.prefix])
         self.check_numbers(beam=request.beam)
         with self.admission.reserve(self._inspection_work(model, request)):
@@ -171,7 +229,7 @@ class TranslationService:
         return add_old_names({"version": __version__, "models": models, "limits": vars(self.limits)})
 
     async def is_healthy(self) -> bool:
-        """Return whether a translation succeeds; concurrent calls share one."""
+        """Return whether a translation, or a transcription, succeeds; concurrent calls share one."""
         if self._health_probe is None or self._health_probe.done():
             self._health_probe = asyncio.create_task(self._run_health_probe())
         return await asyncio.shield(self._health_probe)
@@ -285,15 +343,19 @@ class TranslationService:
         self.check_numbers(texts=len(request.texts or ()), beam=request.beam, n_best=request.n_best)
         if request.beam is not None and request.beam < request.n_best:
             raise Problem(422, "invalid", "beam must be at least n_best.", field="beam")
-        model = self.find_model(request.model, request.source, request.target)
+        model = self.find_text_model(request.model, request.source, request.target)
         _check_supported(request, model)
         return request.texts if request.texts is not None else [request.text or ""], model
 
     async def _run_health_probe(self) -> bool:
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT_SECONDS):
+                model = self.find_model()
+                if model["reads_signals"]:  # the worker has a sound of its own
+                    answer = json.loads(await self.worker.request("transcribe", model=model["name"], beam=1))
+                    return bool(answer["segments"][0]["score"] > -1e29)
                 fields = {"texts": [_PROBE_TEXT], "beam": 1, "is_model_input": True}
-                results = await self.worker.request("translate", model=self.find_model()["name"], **fields)
+                results = await self.worker.request("translate", model=model["name"], **fields)
             return bool(results[0][0]["score"] > -1e29)
         except (Problem, TimeoutError):
             return False

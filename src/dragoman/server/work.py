@@ -4,6 +4,7 @@ The worker counts the tokens and refuses a request that costs too much before an
 no tokenizer: it knows the sentences and their bytes, which bound the number of tokens from below and from above.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from dragoman.errors import UserError
 _MIN_TOKENS = 16  # that a sentence counts for at least, as in the engine's batches
 _DETAILS_UNITS = 4  # per token whose attention is recorded, measured relative to a token of the beam
 _GENERATED_UNITS = 4  # per generated token: one at a time, not in batches
+_POSITIONS_PER_SECOND = 25  # of sound; a position counts as a token
+_MIN_BYTES_PER_SECOND = 4000  # of sound, as in an MP3 file of 32 kbit/s
 _DEFAULT_LENGTH = 200  # tokens that a language model generates
 
 
@@ -49,14 +52,24 @@ def most_search_work(texts: Sequence[str], beam: int, options: Mapping[str, Any]
     return search_work(tokens, beam, described_hypotheses(options))
 
 
+def recording_work(seconds: float, beam: int, options: Mapping[str, Any]) -> int:
+    """Return the work of transcribing so many seconds of sound."""
+    return search_work([math.ceil(_POSITIONS_PER_SECOND * seconds)], beam, described_hypotheses(options))
+
+
+def most_recording_work(size: int, beam: int, options: Mapping[str, Any]) -> int:
+    """Return about the work that a file of this size needs at most."""
+    return recording_work(size / _MIN_BYTES_PER_SECOND, beam, options)
+
+
 class TooMuchWork(UserError):
     """A request costs more than the server accepts."""
 
     def __init__(self, work: int, limit: int) -> None:
         super().__init__(
             f"The request needs {work:,} units of work (tokens times beam width, and details); this server accepts "
-            f"{limit:,}. Send fewer or shorter texts, or ask for a smaller beam, fewer alternatives, no details or a "
-            "smaller length."
+            f"{limit:,}. Send fewer or shorter texts or a shorter recording, or ask for a smaller beam, fewer "
+            "alternatives, no details or a smaller length."
         )
 
 

@@ -9,6 +9,7 @@ ends when the server does.
 import gc
 import logging
 import os
+import shutil
 import sys
 import threading
 import time
@@ -28,6 +29,7 @@ from dragoman.server.limits import Limits
 from dragoman.server.registry import ModelRegistry, ServedModel
 from dragoman.server.scheduler import BRIEF_LANES, BatchScheduler, DecodingBatch, Job
 from dragoman.server.stage import Look, Request, Stage, advance
+from dragoman.server.transcription_request import RefusedRecording, TranscriptionRequest
 from dragoman.server.translation_request import OnPart, TranslationRequest
 from dragoman.server.work import TooMuchWork
 from dragoman.streams import protect_streams
@@ -59,6 +61,7 @@ class DecodingWorker:
             "translate": self.translate,
             "stream": self.stream,
             "generate": self.generate,
+            "transcribe": self.transcribe,
             "inspect": self.inspect,
             "head_report": self.head_report,
             "checkpoints": self.checkpoints,
@@ -100,6 +103,10 @@ class DecodingWorker:
         on_part = self._part_sender(message) if message.get("send_parts") else None
         return generate(self._model(message), message, self.limits.request_work, on_part)
 
+    def transcribe(self, message: Message) -> Request:
+        """Transcribe a recording in a file, or a sound of the server's own if the message names no file."""
+        return TranscriptionRequest(self._model(message), message, self.limits).stages()
+
     def inspect(self, message: Message) -> Request:
         """Send the attention weights and alignment of one translation."""
 
@@ -133,14 +140,17 @@ class DecodingWorker:
         return send_part
 
     def _send_problem(self, message_id: int, error: Exception) -> None:
-        if isinstance(error, TooMuchWork):
+        field = None
+        if isinstance(error, RefusedRecording):
+            problem, field = (422, error.code, str(error)), error.field
+        elif isinstance(error, TooMuchWork):
             problem = (422, "too_much_work", str(error))
         elif isinstance(error, UserError):
             problem = (422, "refused", str(error))
         else:
             logger.error("a request failed: %s", type(error).__name__)
             problem = (500, "internal", "The request failed in the worker; the server log has details.")
-        self.channel.send([{"id": message_id, "problem": problem}])
+        self.channel.send([{"id": message_id, "problem": problem, "field": field}])
 
     # ---- threads
 
@@ -264,6 +274,7 @@ def main() -> None:
     threading.Thread(target=_reload_forever, args=(registry, channel), daemon=True).start()
     for messages in channel.receive_all():
         worker.handle_messages(messages)
+    shutil.rmtree(config["upload_folder"], ignore_errors=True)  # the server has ended, perhaps without removing it
 
 
 def _send_models(registry: ModelRegistry, channel: MessageSocket) -> None:

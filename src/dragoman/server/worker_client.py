@@ -165,4 +165,4 @@ class WorkerClient:
 def _result_of(message: Message) -> Any:
     if "result" in message:
         return message["result"]
-    raise Problem(*message["problem"]) if message["problem"] else worker_restarting()
+    raise Problem(*message["problem"], field=message.get("field")) if message["problem"] else worker_restarting()

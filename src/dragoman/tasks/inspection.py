@@ -104,7 +104,7 @@ def _inspect_output(sequence_model: "SequenceModel", model: Transducer, request:
         output = _search_target(sequence_model, model, source, config, prefix, request)
     else:
         output = _InspectedTarget(tuple(sequence_model.target_tokenizer.encode(target)))
-    record = _record_attention(sequence_model, model, source, output.tokens)
+    record = record_attention(sequence_model, model, source, output.tokens)
     beam = None
     if output.nodes:
         beam = _beam_tree(sequence_model, model, source.batch, output, config, record.cross, request.on_step)
@@ -124,7 +124,7 @@ def _inspect_continuation(
     if len(tokens) > longest:
         raise UserError(f"The text has {len(tokens)} tokens; at most {longest} fit into the context window.")
     source = InspectedSource("", [], Source.from_ids(sequence_model.batch_of_one([])))
-    return replace(_record_attention(sequence_model, model, source, tuple(tokens)), forced_length=len(tokens))
+    return replace(record_attention(sequence_model, model, source, tuple(tokens)), forced_length=len(tokens))
 
 
 def inspected_text(sequence_model: "SequenceModel", text: str, other: str) -> InspectedSource:
@@ -161,7 +161,7 @@ def _search_target(
     return _InspectedTarget(best.tokens, len(prefix), tuple(search_trace.nodes(best.tokens, config.length_penalty)))
 
 
-def _record_attention(
+def record_attention(
     sequence_model: "SequenceModel", model: Transducer, source: InspectedSource, target: tuple[int, ...]
 ) -> AttentionRecord:
     """Record the weights of a source and a target, and the probability of each target token."""

@@ -1,17 +1,18 @@
 """Transcription: from sound to text."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import IO, Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
 
 from dragoman.data.arrays import OnLinesDone
-from dragoman.data.audio import HOP_SECONDS, log_mel, normalise, resample
+from dragoman.data.audio import HOP_SECONDS, Pause, log_mel, normalise, resample
 from dragoman.data.corpus import Pair, TextPairs
 from dragoman.data.corpus_check import DataReport
 from dragoman.data.frames import FrameArrays, FrameMasking, FrameMatrix, FramePairs, cache_frames, pair_frames
@@ -31,7 +32,7 @@ from dragoman.models.transformer import Transformer
 from dragoman.native.model import NativeTransformer
 from dragoman.processes import available_cores
 from dragoman.recipe import AudioConfig, DataConfig, DecodingConfig, DecodingPrecision, Recipe
-from dragoman.tasks.inspection import InspectedSource, InspectionRequest, inspect_model
+from dragoman.tasks.inspection import InspectedSource, InspectionRequest, inspect_model, record_attention
 from dragoman.tasks.sequence_model import Prediction, SequenceModel
 from dragoman.tasks.task import Example, OnNotice, OnProgress, TransductionTask
 from dragoman.text.sentences import SegmentedText
@@ -39,7 +40,7 @@ from dragoman.text.tokenizer import Tokenizer
 from dragoman.viewer.record import END_PIECE, AttentionRecord, AttentionWeights, DecodingStep
 
 _POSITION_SECONDS = FRAMES_PER_POSITION * HOP_SECONDS
-_BLOCK_SECONDS = 10.0  # of a recording that are read at once
+_BLOCK_SECONDS = 2.0  # of a recording that are read at once
 _SEGMENTS_TOGETHER = 64  # that are searched together
 _FEATURES_VERSION = 1  # of what `_sound_frames` computes, for the cache
 
@@ -51,13 +52,16 @@ class Sound(NamedTuple):
     rate: int
 
 
-Recording = str | PathLike[str] | Sound  # a file, a member of a zip archive (archive.zip/name.wav), or samples
+# The path of a file or of a member of a zip archive (archive.zip/name.wav), an open binary file, or samples.
+Recording = str | PathLike[str] | IO[bytes] | Sound
 
 
-def _sound_frames(sound: Sound, config: AudioConfig, bands: int, *, speed: float = 1.0) -> FrameMatrix:
+def _sound_frames(
+    sound: Sound, config: AudioConfig, bands: int, *, speed: float = 1.0, pause: Pause | None = None
+) -> FrameMatrix:
     """Return the normalised log-mel frames of a recording, as it sounds at a speed."""
-    samples = resample(sound.samples, sound.rate, round(config.rate / speed))
-    frames = normalise(log_mel(samples, config.rate, bands=bands))
+    samples = resample(sound.samples, sound.rate, round(config.rate / speed), pause=pause)
+    frames = normalise(log_mel(samples, config.rate, bands=bands, pause=pause))
     return frames.astype(np.float16).astype(np.float32)  # as training reads them from the cache
 
 
@@ -65,21 +69,40 @@ def _read_recording(recording: Recording) -> Sound:
     """Return the samples of a recording."""
     if isinstance(recording, Sound):
         return recording
-    with open_signal(fspath(recording)) as file:
-        return Sound(*read_sound(file, fspath(recording)))
+    with _open_recording(recording) as file:
+        return Sound(*read_sound(file, _recording_name(recording)))
 
 
-def segment_recording(recording: Recording, max_seconds: float) -> Iterator[tuple[float, Sound]]:
+def _open_recording(recording: str | PathLike[str] | IO[bytes]) -> AbstractContextManager[IO[bytes]]:
+    if isinstance(recording, str | PathLike):
+        return open_signal(fspath(recording))
+    return nullcontext(recording)  # whoever opened it closes it
+
+
+def _recording_name(recording: Recording) -> str:
+    """Return what errors call a recording."""
+    return fspath(recording) if isinstance(recording, str | PathLike) else "The recording"
+
+
+def segment_recording(
+    recording: Recording, max_seconds: float, *, pause: Pause | None = None
+) -> Iterator[tuple[float, Sound]]:
     """Yield a recording, or its parts between silences if it is longer than `max_seconds`, each with its start."""
     if isinstance(recording, Sound):
         parts = split_at_silence([recording.samples], recording.rate, max_seconds=max_seconds)
         yield from ((start, Sound(samples, recording.rate)) for start, samples in parts)
         return
-    name = fspath(recording)
-    with open_signal(name) as file:
-        blocks = stream_sound(file, name, _BLOCK_SECONDS)
-        for start, samples in split_at_silence(blocks, blocks.rate, max_seconds=max_seconds):
-            yield start, Sound(samples, blocks.rate)
+    with _open_recording(recording) as file:
+        sound = stream_sound(file, _recording_name(recording), _BLOCK_SECONDS)
+        blocks = _pausing(sound, pause) if pause else sound
+        for start, samples in split_at_silence(blocks, sound.rate, max_seconds=max_seconds):
+            yield start, Sound(samples, sound.rate)
+
+
+def _pausing(blocks: Iterable[Samples], pause: Pause) -> Iterator[Samples]:
+    for block in blocks:
+        pause()
+        yield block
 
 
 @dataclass(frozen=True)
@@ -103,13 +126,18 @@ class TranscriptSegment:
 
 
 @dataclass(frozen=True)
-class _HeardSegment:
+class HeardSegment:
     """A stretch of a recording as the model reads it."""
 
     recording: int  # its number among those that are transcribed
     start_seconds: float
     end_seconds: float
     frames: FrameMatrix
+
+    @property
+    def positions(self) -> int:
+        """The number of positions that an encoder makes of the frames."""
+        return -(-len(self.frames) // FRAMES_PER_POSITION)
 
 
 class Transcriber(SequenceModel):
@@ -120,12 +148,12 @@ class Transcriber(SequenceModel):
     ) -> Any:
         """Return the transcript of a recording, or a list of transcripts for a list of recordings.
 
-        A recording is a file, a member of a zip archive (`archive.zip/name.wav`), or a `Sound` with samples and rate. A
-        long one is cut at silences. With `n_best` above 1 there is a list of transcripts, the best first, for each.
-        With `details` each is a `Prediction` with its score. Options: `beam`, `length_penalty`, `precision`,
-        `progress`.
+        A recording is a path, also of a member of a zip archive (`archive.zip/name.wav`), an open binary file, or a
+        `Sound` with samples and rate. A long one is cut at silences. With `n_best` above 1 there is a list of
+        transcripts, the best first, for each. With `details` each is a `Prediction` with its score. Options: `beam`,
+        `length_penalty`, `precision`, `progress`.
         """
-        if isinstance(recording, str | PathLike | Sound):
+        if isinstance(recording, str | Sound) or not isinstance(recording, Sequence):
             return self.transcribe([recording], n_best=n_best, details=details, **options)[0]
         ranked = self.search(recording, n_best=n_best, **options)
         results = [row if details else [prediction.text for prediction in row] for row in ranked]
@@ -141,16 +169,20 @@ class Transcriber(SequenceModel):
     ) -> Iterator[TranscriptSegment]:
         """Yield the transcript of a recording segment by segment, with times; a long one is not read as a whole."""
         engine = self.build_engine(self.decoding_config(beam, length_penalty, 1, precision))
-        for heard in _groups(self._hear([recording]), _SEGMENTS_TOGETHER):
+        for heard in _groups(self.hear([recording]), _SEGMENTS_TOGETHER):
             found = engine.search([segment.frames for segment in heard])
             for segment, (hypothesis, *_) in zip(heard, found, strict=True):
-                yield TranscriptSegment(
-                    self.target_tokenizer.decode(hypothesis.tokens).strip(),
-                    segment.start_seconds,
-                    segment.end_seconds,
-                    hypothesis.score,
-                    self._time_words(segment, hypothesis),
-                )
+                yield self.to_transcript(segment, hypothesis)
+
+    def to_transcript(self, segment: HeardSegment, hypothesis: Hypothesis) -> TranscriptSegment:
+        """Return a hypothesis of a segment as text, with the times of its words."""
+        return TranscriptSegment(
+            self.target_tokenizer.decode(hypothesis.tokens).strip(),
+            segment.start_seconds,
+            segment.end_seconds,
+            hypothesis.score,
+            self._time_words(segment, hypothesis),
+        )
 
     def search(self, texts: Sequence[Any], *, n_best: int = 1, **options: Any) -> list[list[Prediction]]:
         """Return the `n_best` transcripts of each recording, the best first.
@@ -167,7 +199,7 @@ class Transcriber(SequenceModel):
         progress: Callable[[int], None] = options.get("progress") or (lambda _count: None)
         rows: list[list[list[Prediction]]] = [[] for _ in texts]
         done = 0
-        for heard in _groups(self._hear(texts), _SEGMENTS_TOGETHER):
+        for heard in _groups(self.hear(texts), _SEGMENTS_TOGETHER):
             found = engine.search(
                 [segment.frames for segment in heard], n_best=n_best, exact=bool(options.get("exact"))
             )
@@ -199,13 +231,20 @@ class Transcriber(SequenceModel):
     def inspected_source(self, text: Any, other: str) -> InspectedSource:
         """Return a recording as the model reads it; raise an error if it is too long."""
         del other
-        heard = list(islice(self._hear([text]), 2))
+        heard = list(islice(self.hear([text]), 2))
         if len(heard) != 1:
             raise UserError(f"{text} is longer than any recording of the training; inspect a shorter part of it.")
-        frames = heard[0].frames
+        name = Path(text).name if isinstance(text, str | PathLike) else "recording"
+        return self._inspected_segment(heard[0], name)
+
+    def record_segment(self, segment: HeardSegment, tokens: Sequence[int], name: str) -> AttentionRecord:
+        """Record every attention weight while the model reads a segment and writes these tokens."""
+        return record_attention(self, self.model, self._inspected_segment(segment, name), tuple(tokens))
+
+    def _inspected_segment(self, segment: HeardSegment, name: str) -> InspectedSource:
+        frames = segment.frames
         source = to_source(frames[None], np.array([len(frames)]), self.device)
-        name = "recording" if isinstance(text, Sound) else Path(text).name
-        return InspectedSource(name, frames, source, heard[0].end_seconds)
+        return InspectedSource(name, frames, source, segment.end_seconds - segment.start_seconds)
 
     def inspection_record(
         self,
@@ -235,16 +274,16 @@ class Transcriber(SequenceModel):
             seconds=source.seconds,
         )
 
-    def _hear(self, recordings: Iterable[Recording]) -> Iterator[_HeardSegment]:
-        """Yield the segments of recordings as frames."""
+    def hear(self, recordings: Iterable[Recording], *, pause: Pause | None = None) -> Iterator[HeardSegment]:
+        """Yield the segments of recordings as frames; `pause` is called from time to time, and may raise."""
         task = self.task
         assert isinstance(task, TranscriptionTask), f"{task.name} is not transcription"
         longest = self.max_length * _POSITION_SECONDS
         for number, recording in enumerate(recordings):
-            for start, sound in segment_recording(recording, longest):
+            for start, sound in segment_recording(recording, longest, pause=pause):
                 seconds = len(sound.samples) / sound.rate
-                frames = _sound_frames(sound, task.audio, task.frame_width)
-                yield _HeardSegment(number, start, start + seconds, frames)
+                frames = _sound_frames(sound, task.audio, task.frame_width, pause=pause)
+                yield HeardSegment(number, start, start + seconds, frames)
 
     def _join_predictions(self, segments: list[list[Prediction]], n_best: int) -> list[Prediction]:
         """Return the transcripts of a recording from those of its segments."""
@@ -252,7 +291,7 @@ class Transcriber(SequenceModel):
         return self.join_segments(text, segments, n_best)
 
     @torch.inference_mode()
-    def _time_words(self, segment: _HeardSegment, hypothesis: Hypothesis) -> tuple[TimedWord, ...]:
+    def _time_words(self, segment: HeardSegment, hypothesis: Hypothesis) -> tuple[TimedWord, ...]:
         """Return the words of a hypothesis with the times at which CTC hears them."""
         model, tokens = self.model, list(hypothesis.tokens)
         if not (isinstance(model, Transformer) and model.ctc is not None and tokens):
@@ -280,7 +319,7 @@ class Transcriber(SequenceModel):
         )
 
 
-def _groups(items: Iterable[_HeardSegment], size: int) -> Iterator[list[_HeardSegment]]:
+def _groups(items: Iterable[HeardSegment], size: int) -> Iterator[list[HeardSegment]]:
     remaining = iter(items)
     while group := list(islice(remaining, size)):
         yield group

@@ -111,6 +111,13 @@ def best_alignment_layer(
     return int(np.argmax([_mutual_argmax_share(weights_of_step(layer.mean(0))) for layer in cross]))
 
 
+def best_aligned_weights(cross: AttentionWeights) -> tuple[AttentionWeights, int]:
+    """Return the mean cross-attention (T S) over the heads of the layer of `best_alignment_layer`, and that layer."""
+    layer = best_alignment_layer(cross)
+    weights: AttentionWeights = cross[layer].mean(axis=0)
+    return weights, layer
+
+
 def _mutual_argmax_share(weights: AttentionWeights) -> float:
     """Return the share of target pieces that are the arg-max of their own arg-max."""
     if not weights.size:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from dragoman.figures import default_style, new_figure
-from dragoman.viewer.alignment import best_alignment_layer
+from dragoman.viewer.alignment import best_aligned_weights
 from dragoman.viewer.picture import installed_fonts, printable_label
 from dragoman.viewer.record import AttentionRecord
 
@@ -22,7 +22,7 @@ def save_spectrogram(record: AttentionRecord, path: Path | str) -> None:
     """Draw the frames of a record and its cross-attention, mean over the heads of the most aligned layer."""
     assert record.frames is not None, "the source of the record is not a signal"
     frames, seconds = record.frames, record.seconds
-    weights = record.cross[best_alignment_layer(record.cross)].mean(axis=0)  # T S
+    weights, layer = best_aligned_weights(record.cross)  # T S
     pieces = len(record.target_pieces)
     width = float(np.clip(_INCHES_PER_SECOND * seconds, *_WIDTH_LIMITS_INCHES))
     height = _SPECTROGRAM_INCHES + _PIECE_INCHES * pieces + 2 * _MARGIN_INCHES
@@ -37,6 +37,6 @@ def save_spectrogram(record: AttentionRecord, path: Path | str) -> None:
     labels = [printable_label(piece, max_length=14) for piece in record.target_pieces]
     lower.set_yticks(np.arange(pieces) + 0.5, labels, family=installed_fonts(), parse_math=False)
     lower.set_xlabel("seconds")
-    lower.set_ylabel(f"cross-attention, layer {best_alignment_layer(record.cross) + 1}")
+    lower.set_ylabel(f"cross-attention, layer {layer + 1}")
     figure.tight_layout()
     figure.savefig(path, dpi=_DOTS_PER_INCH)
