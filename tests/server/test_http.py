@@ -174,6 +174,20 @@ def test_the_work_for_a_client_that_has_gone_is_cancelled():
     asyncio.run(go())
 
 
+def test_the_work_for_a_client_that_has_gone_after_a_large_body_is_cancelled():
+    """uvicorn pauses reading when a body fills its buffer, and did not resume after the end of the body."""
+
+    async def go():
+        size = 200_000
+        async with listening(replace(PATIENT, body_bytes=size)) as server, asyncio.timeout(60):
+            _, writer = await server.connect(WAIT.replace(b"h: 0", b"h: %d" % size) + bytes(size))
+            await until(lambda: server.app.started)
+            writer.close()
+            await until(lambda: server.app.cancelled)
+
+    asyncio.run(go())
+
+
 def test_the_work_for_a_client_that_resets_the_connection_is_cancelled():
     async def reset():
         async with listening() as server, asyncio.timeout(60):

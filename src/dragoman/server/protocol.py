@@ -159,6 +159,8 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
         if self.running_cycle is not None:
             self.table.mark_busy(self)
+        if self.running_cycle is self.cycle:
+            self.flow.resume_reading()  # paused by a large body: that the client has gone would not be noticed
         self._expect_head()
         self._start_task()
 
