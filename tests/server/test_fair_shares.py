@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 
 import pytest
+from workers import is_idle, slices_of, work_through, worker_of
 
 import dragoman
 from dragoman import native
@@ -13,7 +14,6 @@ from dragoman.server.encoding import encode_json
 from dragoman.server.limits import Limits
 from dragoman.server.registry import ModelRegistry
 from dragoman.server.scheduler import MAX_SHORT_TOKENS, BatchScheduler, Job
-from dragoman.server.worker import DecodingWorker
 from dragoman.text.sentences import SegmentedText
 
 LONG = " ".join("abcdefgh" * 40)  # longer than the sentences of the training: it is read in several segments
@@ -120,49 +120,11 @@ def test_a_batch_of_several_clients_has_few_units_of_each():
 # ---- one worker, driven by hand
 
 
-class Channel:
-    """Notes what the worker sends, and calls `on_message` with each message."""
-
-    def __init__(self, on_message=lambda _message: None):
-        self.on_message, self.results, self.problems, self.parts = on_message, [], [], 0
-
-    def send(self, messages):
-        for message in messages:
-            self.parts += "part" in message
-            self.results += [message["result"]] if "result" in message else []
-            self.problems += [message["problem"]] if "problem" in message else []
-            self.on_message(message)
-
-
 @pytest.fixture(scope="module")
 def registry(run, other_runs):
     loaded = ModelRegistry("cpu")
     loaded.load_all([str(run), str(other_runs["generate"])], {"toy": ("en", "de")})
     return loaded
-
-
-def worker_of(registry, limits=None):
-    channel = Channel()
-    return DecodingWorker(channel, registry, BatchScheduler(threads=1), limits or Limits()), channel
-
-
-def work_through(worker, on_batch=lambda _batch: None):
-    """Do everything that is queued; return the number of batches."""
-    count = 0
-    while worker.scheduler.jobs:
-        worker.scheduler.recent_load = 0
-        batch = worker.scheduler.next_batch()
-        worker.decode_batch(batch)
-        on_batch(batch)
-        count += 1
-    return count
-
-
-def is_idle(scheduler):
-    return not (
-        any(scheduler.queued_units.values()) or any(scheduler.busy_threads.values()) or scheduler.jobs
-        or any(client.jobs or client.threads for client in scheduler.clients.values())
-    )  # fmt: skip
 
 
 TRANSLATE = {"id": 1, "operation": "translate", "model": "toy"}
@@ -243,19 +205,6 @@ def test_a_batch_of_short_sentences_stops_when_its_request_is_cancelled(registry
     assert batch.jobs[0].remaining == len(batch.jobs[0].sizes)
     assert not channel.results and not channel.problems
     assert is_idle(worker.scheduler)
-
-
-def slices_of(worker, monkeypatch):
-    """Interrupt brief work at every look; return a list that gets the function of each slice."""
-    monkeypatch.setattr("dragoman.server.worker._BRIEF_SECONDS", 0.0)
-    charge, slices = BatchScheduler.charge, []
-
-    def count(self, batch, seconds):
-        slices.append(batch.units[0][0].payload[0].run)
-        charge(self, batch, seconds)
-
-    monkeypatch.setattr(BatchScheduler, "charge", count)
-    return slices
 
 
 def test_a_text_without_sentence_ends_is_split_and_tokenized_in_slices(registry, monkeypatch):

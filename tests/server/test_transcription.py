@@ -241,20 +241,9 @@ def test_a_recording_is_removed_when_its_client_leaves(server, recording, upload
         until(lambda: stored_files(uploads) == [])
 
 
-def test_others_are_answered_while_a_long_recording_is_transcribed(start, run, transcriber, samples):
-    """With a single thread, which would otherwise be busy for the whole recording."""
-    server = start(run, transcriber, "--languages", "toy=en:de", "--threads", "1")
-    connection = server.connection()
-    body = encode_form(encode_wav(np.tile(samples, 20)[: 590 * 8000]))
-    headers = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
-    connection.request("POST", "/v1/transcribe", body, headers)
-    until(lambda: server.metric("waiting ") == 1)
-    assert server.translate("a b c")
-    assert server.metric("waiting ") == 1, "the recording is still being transcribed"
-    assert connection.getresponse().status == 200
-
-
-def test_an_alternative_is_to_serve_transcribers_only(start, transcriber, uploads, recording, tmp_path):
+def test_a_server_of_transcribers_is_healthy_reloads_them_and_leaves_no_files_when_killed(
+    start, transcriber, uploads, recording, tmp_path
+):
     copy = tmp_path / "speech"
     shutil.copytree(transcriber, copy)
     server = start(copy, TMPDIR=str(tmp_path))

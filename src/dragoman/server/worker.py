@@ -272,8 +272,9 @@ def main() -> None:
     gc.freeze()  # a collection would look at every object of the libraries, for a tenth of a second
     _send_models(registry, channel)
     threading.Thread(target=_reload_forever, args=(registry, channel), daemon=True).start()
-    for messages in channel.receive_all():
-        worker.handle_messages(messages)
+    with suppress(ConnectionError):
+        for messages in channel.receive_all():
+            worker.handle_messages(messages)
     shutil.rmtree(config["upload_folder"], ignore_errors=True)  # the server has ended, perhaps without removing it
 
 
