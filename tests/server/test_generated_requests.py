@@ -20,14 +20,15 @@ JUDGES = [
 ]  # fmt: skip
 
 
-def invent(server, examples, *, same=False):
-    """Send invented requests to every route, as many to each; return how many were sent."""
+def invent(server, examples, *, same=False, paths=None):
+    """Send invented requests to every route, or to those given, as many to each; return how many were sent."""
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{server.port}/openapi.json")
     rejection = schema.config.checks.negative_data_rejection
     rejection.expected_statuses = [*rejection.expected_statuses, "413"]  # wrong, and too large to find out how
     sent = 0
     with requests.Session() as session:
-        for operation in (found.ok() for found in schema.get_all_operations()):
+        operations = [found.ok() for found in schema.get_all_operations()]
+        for operation in (each for each in operations if paths is None or each.path in paths):
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                 sent += invent_for(operation, mode, session, examples // 2, same=same)
     return sent
@@ -59,6 +60,12 @@ def invent_for(operation, mode, session, examples, *, same):
 def test_generated_requests_are_answered_as_described(server):
     assert invent(server, 12, same=True) > 50
     assert server.metric('requests_total{route="/v1/translate",status="5') == 0
+
+
+def test_generated_forms_with_recordings_are_answered_as_described(start, transcriber):
+    server = start(transcriber)
+    assert invent(server, 40, same=True, paths=("/v1/transcribe", "/v1/audio/transcriptions")) > 50
+    assert server.metric('requests_total{route="/v1/transcribe",status="5') == 0
 
 
 LONG, WIDE = "a" * 5001, "\U0008eee6" * 5001  # a character of the second takes twelve bytes in JSON

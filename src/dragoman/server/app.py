@@ -15,9 +15,9 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, S
 from starlette.staticfiles import StaticFiles
 
 from dragoman import __version__
-from dragoman.server import libretranslate
+from dragoman.server import libretranslate, openai_audio
 from dragoman.server.access import AccessPolicy
-from dragoman.server.limits import Limits, RouteLimits, audio_route_limits
+from dragoman.server.limits import Limits, RouteLimits
 from dragoman.server.old_names import DEPRECATED_AT
 from dragoman.server.problems import EXCEPTION_HANDLERS, Problem, http_error_response
 from dragoman.server.schemas import (
@@ -157,6 +157,7 @@ def build_app(service: TranslationService, access: AccessPolicy) -> FastAPI:
     app.state.service, app.state.access = service, access
     app.include_router(router)
     app.include_router(libretranslate.router)
+    app.include_router(openai_audio.router)
     app.mount("/server/page", StaticFiles(directory=_PAGE_FILES))
     app.mount("/viewer/static", StaticFiles(directory=_VIEWER_FILES))
     return app
@@ -169,7 +170,8 @@ def route_limits(limits: Limits) -> dict[str, RouteLimits]:
     return {
         "/v1/translate": queued,
         "/v1/attention": queued,
-        "/v1/transcribe": audio_route_limits(limits),
+        "/v1/transcribe": RouteLimits.for_audio(limits),
+        **openai_audio.route_limits(limits),
         **libretranslate.route_limits(default),
     }
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dragoman.server.limits import Limits
+from dragoman.server.limits import ErrorFormat, Limits
 from dragoman.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ class Guard(Protocol):
 
     def admit(self, scope: _Scope) -> Problem | None:
         """Queue a request that has arrived completely, or return why not."""
+
+    def error_format(self, scope: _Scope) -> ErrorFormat:
+        """Return the form of error responses to a request."""
 
     def release(self, scope: _Scope) -> None:
         """Give back the place in the queue of a request, if it still has one."""

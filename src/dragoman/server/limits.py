@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 from dragoman.errors import UserError, did_you_mean
 from dragoman.server.old_names import OLD_LIMITS
+
+ErrorFormat = Literal["dragoman", "openai"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class RouteLimits:
     deadline_seconds: float
     is_queued: bool = False  # needs the worker: counts as a queued request
     accepts_api_key: bool = False  # the token may be sent as `api_key` in the query or in the body
+    error_format: ErrorFormat = "dragoman"  # of the JSON of error responses
     is_stored: bool = False  # the body goes to a file while it arrives, and is never in memory as a whole
 
     @classmethod
@@ -61,12 +65,17 @@ class RouteLimits:
         """Return the limits of a route that sets none of its own."""
         return cls(limits.body_bytes, limits.body_seconds, limits.deadline_seconds)
 
-
-def audio_route_limits(limits: Limits) -> RouteLimits:
-    """Return the limits of a route that receives recordings."""
-    return RouteLimits(
-        limits.audio_bytes, limits.audio_body_seconds, limits.audio_deadline_seconds, is_queued=True, is_stored=True
-    )
+    @classmethod
+    def for_audio(cls, limits: Limits, error_format: ErrorFormat = "dragoman") -> "RouteLimits":
+        """Return the limits of a route that receives recordings."""
+        return cls(
+            limits.audio_bytes,
+            limits.audio_body_seconds,
+            limits.audio_deadline_seconds,
+            is_queued=True,
+            is_stored=True,
+            error_format=error_format,
+        )
 
 
 _NAMES = [field.name for field in fields(Limits)]

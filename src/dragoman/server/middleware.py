@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dragoman.server.access import AccessPolicy, token_required
 from dragoman.server.admission import Admission
 from dragoman.server.connections import ConnectionTable
-from dragoman.server.limits import Limits, RouteLimits
+from dragoman.server.limits import ErrorFormat, Limits, RouteLimits
 from dragoman.server.metrics import ServerMetrics
 from dragoman.server.problems import Problem, deadline_exceeded, internal_error
 from dragoman.server.responses import SECURITY_HEADERS
@@ -92,7 +92,7 @@ class _Exchange:
         self.code = problem.code
         if problem.status != 408:
             await self._discard_body(seconds=0)  # keeps the connection if the whole body has arrived
-        body = problem.body(self.request_id)
+        body = problem.body(self.request_id, self.limits.error_format)
         headers = {**(problem.headers or {}), "content-type": "application/json", "content-length": str(len(body))}
         raw_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self.send_event({"type": "http.response.start", "status": problem.status, "headers": raw_headers})
@@ -173,6 +173,10 @@ class GuardMiddleware:
         scope["state"]["place"] = place
         return None
 
+    def error_format(self, scope: Scope) -> ErrorFormat:
+        """Return the form of error responses to a request."""
+        return self._limits_of(scope).error_format
+
     def release(self, scope: Scope) -> None:
         """Give back the place in the queue of a request, if it still has one."""
         if place := scope["state"].pop("place", None):
@@ -201,7 +205,7 @@ class GuardMiddleware:
         scope, limits = exchange.scope, exchange.limits
         if "is_authorized" not in scope["state"] and (problem := self.check_head(scope)):
             raise problem
-        scope["state"] |= {"request_id": exchange.request_id, "code": ""}
+        scope["state"] |= {"request_id": exchange.request_id, "code": "", "error_format": limits.error_format}
         if scope["method"] == "HEAD":
             scope = exchange.app_scope = {**scope, "method": "GET"}
 

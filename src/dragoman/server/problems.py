@@ -7,6 +7,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dragoman.server.limits import ErrorFormat
+
+_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
 
 class Problem(HTTPException):
     """An error response: status, a code for programs, a message for people, the field that is wrong."""
@@ -27,9 +31,18 @@ class Problem(HTTPException):
     def __str__(self) -> str:
         return self.message
 
-    def body(self, request_id: str) -> bytes:
+    def body(self, request_id: str, error_format: ErrorFormat = "dragoman") -> bytes:
         """Return the JSON of the response; LibreTranslate's clients read `error` only."""
-        content = {"error": self.message, "code": self.code, "field": self.field, "request_id": request_id}
+        content: dict[str, Any] = {
+            "error": self.message,
+            "code": self.code,
+            "field": self.field,
+            "request_id": request_id,
+        }
+        if error_format == "openai":
+            kind = _OPENAI_TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+            error = {"message": self.message, "type": kind, "param": self.field, "code": self.code}
+            content = {"error": error, "request_id": request_id}
         return json.dumps(content, ensure_ascii=False).encode()
 
 
@@ -62,7 +75,8 @@ async def http_error_response(request: Request, error: Exception) -> Response:
         problem = Problem(error.status_code, "http", message)
     request.state.code = problem.code
     headers = {**(error.headers or {}), **(problem.headers or {}), "content-type": "application/json"}
-    return Response(problem.body(request.state.request_id), problem.status, headers)
+    body = problem.body(request.state.request_id, request.state.error_format)
+    return Response(body, problem.status, headers)
 
 
 async def _internal_error_response(request: Request, _error: Exception) -> Response:

@@ -253,7 +253,9 @@ class Connection(HttpToolsProtocol):
             or any(_is_long_body(name, value, limit) for name, value in scope["headers"])
         )
         has_body = scope["method"] != "HEAD"
-        self.transport.write(encode_refusal(problem, request_id, close=close, has_body=has_body))
+        error_format = self.table.guard.error_format(scope)  # type: ignore[arg-type]
+        refusal = encode_refusal(problem, request_id, close=close, has_body=has_body, error_format=error_format)
+        self.transport.write(refusal)
         self.table.guard.record_refusal(scope, problem, request_id)  # type: ignore[arg-type]
         cycle.response_started = cycle.response_complete = True
         if close:

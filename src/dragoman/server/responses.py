@@ -3,6 +3,7 @@
 from functools import lru_cache
 from http import HTTPStatus
 
+from dragoman.server.limits import ErrorFormat
 from dragoman.server.problems import Problem
 
 _CONTENT_SECURITY_POLICY = (
@@ -22,10 +23,12 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _ID_PLACEHOLDER = "0" * 16  # as long as a request id
 
 
-def encode_refusal(problem: Problem, request_id: str, *, close: bool, has_body: bool = True) -> bytes:
+def encode_refusal(
+    problem: Problem, request_id: str, *, close: bool, has_body: bool = True, error_format: ErrorFormat = "dragoman"
+) -> bytes:
     """Return a complete response; `has_body` is false in the response to HEAD."""
     headers = tuple(sorted((problem.headers or {}).items()))
-    key = (problem.status, problem.code, problem.message, problem.field, headers, close)
+    key = (problem.status, problem.code, problem.message, problem.field, headers, close, error_format)
     head, body_start, body_end = _encode_parts(*key)
     encoded_id = request_id.encode()
     response_head = head + encoded_id + b"\r\n\r\n"
@@ -34,10 +37,16 @@ def encode_refusal(problem: Problem, request_id: str, *, close: bool, has_body: 
 
 @lru_cache(maxsize=256)
 def _encode_parts(
-    status: int, code: str, message: str, field: str | None, headers: tuple[tuple[str, str], ...], close: bool
+    status: int,
+    code: str,
+    message: str,
+    field: str | None,
+    headers: tuple[tuple[str, str], ...],
+    close: bool,
+    error_format: ErrorFormat,
 ) -> tuple[bytes, bytes, bytes]:
     """Return the head up to the request id, and the body before and after it."""
-    body = Problem(status, code, message, field=field).body(_ID_PLACEHOLDER)
+    body = Problem(status, code, message, field=field).body(_ID_PLACEHOLDER, error_format)
     body_start, _, body_end = body.partition(_ID_PLACEHOLDER.encode())
     named = [(name.encode(), value.encode()) for name, value in headers]
     named += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *SECURITY_HEADERS]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dragoman.errors import did_you_mean
@@ -117,6 +117,34 @@ class TranscribeRequest(StrictRequest):
     details: bool = Field(False, description="also return the signal, and where the model attends for each token")
 
 
+class OpenAITranscriptionRequest(BaseModel):
+    """The fields of OpenAI's clients beside the recording; unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: _Name | None = Field(None, description="name of a transcriber; any other name stands for the first")
+    response_format: Literal["json", "text", "srt", "verbose_json", "vtt"] = Field(
+        "json", description="form of the response"
+    )
+    timestamp_granularities: list[Literal["word", "segment"]] = Field(
+        [],
+        max_length=2,
+        alias="timestamp_granularities[]",
+        description="which times verbose_json has; segment if omitted",
+    )
+    language: Annotated[str, StringConstraints(max_length=35)] | None = Field(
+        None, description="has no effect; verbose_json repeats it"
+    )
+    prompt: str | None = Field(None, description="has no effect")
+    temperature: float | None = Field(None, ge=0, le=1, description="has no effect")
+    stream: bool | None = Field(None, description="true is refused")
+
+    @field_validator("timestamp_granularities", mode="before")
+    @classmethod
+    def _accept_one(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+
 class LibreTranslateRequest(BaseModel):
     """A request of LibreTranslate's clients; unknown fields are ignored."""
 
@@ -170,7 +198,7 @@ class TranslateResponse(BaseModel):
     model: str
 
 
-class TimedWord(BaseModel):
+class TranscribedWord(BaseModel):
     """A word of a transcript, and when it was heard."""
 
     text: str
@@ -178,7 +206,7 @@ class TimedWord(BaseModel):
     end_seconds: float
 
 
-class Signal(BaseModel):
+class SignalFrames(BaseModel):
     """The log-mel frames of a segment."""
 
     frames: str = Field(description="base64 of one byte per feature, frame by frame; 0 is the weakest")
@@ -203,8 +231,8 @@ class TranscribedSegment(BaseModel):
     start_seconds: float
     end_seconds: float
     score: float = Field(description="score that ranks transcripts of the segment")
-    words: list[TimedWord]
-    signal: Signal | None = None
+    words: list[TranscribedWord]
+    signal: SignalFrames | None = None
     attention: SignalAttention | None = None
 
 
@@ -224,6 +252,34 @@ class ErrorResponse(BaseModel):
     code: str
     field: str | None
     request_id: str
+
+
+class OpenAIError(BaseModel):
+    """An error in OpenAI's form."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class OpenAIErrorResponse(BaseModel):
+    """An error of a route of OpenAI's API."""
+
+    error: OpenAIError
+    request_id: str
+
+
+class OpenAITranscriptionResponse(BaseModel):
+    """A transcript in OpenAI's form: `json`, or `verbose_json` with all fields."""
+
+    text: str
+    usage: dict[str, Any]
+    task: str | None = None
+    language: str | None = None
+    duration: float | None = None
+    segments: list[dict[str, Any]] | None = None
+    words: list[dict[str, Any]] | None = None
 
 
 class LibreLanguage(BaseModel):
@@ -251,15 +307,25 @@ class LibreTranslateResponse(BaseModel):
 
 _FIELD_NAMES = {
     name
-    for request in (TranslateRequest, AttentionRequest, TranscribeRequest, LibreTranslateRequest, DetectRequest)
-    for name in request.model_fields
+    for request in (
+        TranslateRequest,
+        AttentionRequest,
+        TranscribeRequest,
+        OpenAITranscriptionRequest,
+        LibreTranslateRequest,
+        DetectRequest,
+    )
+    for field, described in request.model_fields.items()
+    for name in (field, described.alias)
 }
 
 
-def error_responses(*codes: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
+def error_responses(
+    *codes: int, body: bool = False, model: type[BaseModel] = ErrorResponse
+) -> dict[int | str, dict[str, Any]]:
     """Return the error responses of a route for the description of the API."""
     all_codes = {*_ERRORS_OF_ALL_ROUTES, *codes, *(_ERRORS_OF_ROUTES_WITH_BODY if body else ())}
-    return {code: {"model": ErrorResponse} for code in sorted(all_codes)}
+    return {code: {"model": model} for code in sorted(all_codes)}
 
 
 def json_response(content: Any, limits: Limits, headers: Mapping[str, str] | None = None) -> Response:

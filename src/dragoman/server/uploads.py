@@ -6,7 +6,7 @@ answered, refused or abandoned. The names and values that a client sends are not
 
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from dragoman.server.schemas import validation_problem
 _FORM = "multipart/form-data"
 _MAX_PARTS = 32
 _MAX_FIELD_BYTES = 8 << 10
-_Schema = TypeVar("_Schema", bound=BaseModel)
+_FormSchema = TypeVar("_FormSchema", bound=BaseModel)
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Upload:
     client: str | None
     size: int = 0  # of the recording
     has_file: bool = False
-    fields: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, str | list[str]] = field(default_factory=dict)  # a list: the field is repeated
 
 
 class UploadFolder:
@@ -185,7 +185,10 @@ class _FormReader:
 
     def _end_part(self) -> None:
         if self.name not in (None, "file"):
-            self.upload.fields[str(self.name)] = self.content.decode("utf-8", "replace")
+            fields, name, value = self.upload.fields, str(self.name), self.content.decode("utf-8", "replace")
+            earlier = fields.get(name, [])
+            several = [*([earlier] if isinstance(earlier, str) else earlier), value]
+            fields[name] = several if len(several) > 1 else value
 
     def _end(self) -> None:
         self.is_complete = True
@@ -204,12 +207,12 @@ def _bad_form() -> Problem:
     return Problem(400, "bad_form", f"The body is not valid {_FORM}.")
 
 
-def validate_fields(schema: type[_Schema], fields: dict[str, str], status: int = 422) -> _Schema:
+def validate_fields(schema: type[_FormSchema], fields: Mapping[str, str | list[str]]) -> _FormSchema:
     """Return the fields of a form beside the recording; raise a problem if one is unknown or invalid."""
     try:
         return schema.model_validate(fields)
     except ValidationError as error:
-        raise validation_problem(error.errors(include_url=False, include_input=False), status) from None
+        raise validation_problem(error.errors(include_url=False, include_input=False), 422) from None
 
 
 def describe_form(schema: type[BaseModel]) -> dict[str, Any]:
