@@ -13,7 +13,7 @@ from dragoman.server.service import TranslationService
 
 MODEL = {
     "name": "toy", "source": "en", "target": "de", "noun": "translator", "beam": 4,
-    "is_language_model": False, "raw_text_io": True, "reads_sentences": True,
+    "is_language_model": False, "raw_text_io": True, "reads_sentences": True, "reads_signals": False,
 }  # fmt: skip
 
 
