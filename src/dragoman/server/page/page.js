@@ -1,20 +1,13 @@
 // The page: translates what is typed, and connects all other parts.
 
 import * as alternatives from "./alternatives.js";
-import {
-  ApiError,
-  detectLanguage,
-  fetchInfo,
-  fetchLanguages,
-  fetchSettings,
-  setToken,
-  translate,
-} from "./api.js";
+import { detectLanguage, fetchInfo, fetchLanguages, fetchSettings, setToken, translate } from "./api.js";
 import { find } from "../../viewer/static/dom.js";
 import { inspectSegments } from "./inspection.js";
 import { createModelChooser } from "./languages.js";
+import { showError, showMessage, showWaiting } from "./messages.js";
 import { showPictures } from "./pictures.js";
-import { latestOnly, retryNow, withRetry } from "./retry.js";
+import { latestOnly, withRetry } from "./retry.js";
 import { splitSegments } from "./segments.js";
 import { copy, focusWord, setStale, showTarget } from "./target.js";
 import { readUrlState, updateUrlState } from "./url-state.js";
@@ -27,7 +20,6 @@ import { readUrlState, updateUrlState } from "./url-state.js";
  */
 
 const source = find("source", HTMLTextAreaElement);
-const message = find("message", HTMLElement);
 const runLatest = latestOnly();
 const runLatestStart = latestOnly();
 const STALE_AFTER = 150; // milliseconds: a fast response should not flicker
@@ -46,43 +38,6 @@ const state = {
   /** @type {Map<string, { text: string, prefix: string }>} the alternative that the user chose, by source segment */
   chosen: new Map(),
 };
-
-// ---- messages
-
-/**
- * Show a message below the translation, with a button if there is an action; hide it if the text is empty.
- * @param {string} text
- * @param {{ isError?: boolean, label?: string, action?: () => void }} [options]
- */
-function showMessage(text, { isError = false, label = "", action } = {}) {
-  message.classList.toggle("shown", Boolean(text)); // not `hidden`: screen readers do not announce unhidden text
-  message.classList.toggle("bad", isError);
-  find("message-text", HTMLElement).textContent = text;
-  const button = find("message-act", HTMLButtonElement);
-  button.hidden = !action;
-  button.textContent = label;
-  button.onclick = action ?? null;
-}
-
-/**
- * @param {ApiError} error
- * @param {number} seconds
- */
-const showWaiting = (error, seconds) =>
-  showMessage(`${error.message} Trying again in ${seconds} s.`, { label: "Try now", action: retryNow });
-
-/** @param {unknown} error */
-function showError(error) {
-  if (error instanceof ApiError && error.needsToken) return askForToken();
-  showMessage(error instanceof ApiError ? error.message : `Error in this page: ${error}`, { isError: true });
-}
-
-function askForToken() {
-  find("token-form", HTMLElement).hidden = find("token-open", HTMLElement).hidden = false;
-  const wasRefused = Boolean(find("token", HTMLInputElement).value);
-  showMessage(wasRefused ? "The server rejected this token." : "", { isError: true });
-  find("token", HTMLInputElement).focus();
-}
 
 // ---- translating
 
