@@ -7,14 +7,15 @@ from dragoman.server.limits import ErrorFormat
 from dragoman.server.problems import Problem
 
 _CONTENT_SECURITY_POLICY = (
-    b"default-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'self'; object-src 'none'; "
-    b"frame-ancestors 'none'"
+    b"default-src 'self'; img-src 'self' data: blob:; media-src blob:; base-uri 'none'; form-action 'self'; "
+    b"object-src 'none'; frame-ancestors 'none'"
 )
 SECURITY_HEADERS = [
     (b"content-security-policy", _CONTENT_SECURITY_POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
+    (b"permissions-policy", b"microphone=(self)"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),

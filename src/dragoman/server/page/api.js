@@ -3,7 +3,7 @@
 /**
  * @typedef {{ name: string, source: string, target: string, source_name?: string, target_name?: string, noun: string,
  *   input_hint: string, has_language_pair: boolean, raw_text_io: boolean, never_split: boolean,
- *   is_language_model: boolean, sampling: Record<string, number> | null }} Model
+ *   is_language_model: boolean, reads_signals?: boolean, sampling: Record<string, number> | null }} Model
  * @typedef {{ code: string, name: string, targets?: string[] }} Language
  * @typedef {{ charLimit?: number, frontendTimeout?: number }} Settings
  * @typedef {{ text: string, score: number, log_probability: number, pictures?: string[] | null }} Translation
@@ -12,6 +12,13 @@
  * @typedef {{ text?: string, model?: string, target?: string, prefix?: string,
  *   ablate_heads?: [string, number, number][], trace?: boolean, checkpoint?: string | number }} AttentionRequest
  * @typedef {Record<string, unknown>} AttentionDocument
+ * @typedef {{ text: string, start_seconds: number, end_seconds: number }} TimedWord
+ * @typedef {{ frames: string, length: number, bands: number, seconds_per_frame: number }} SignalDetails bytes in base64
+ * @typedef {{ tokens: { piece: string, start: number, end: number }[], weights: string, positions: number,
+ *   seconds_per_position: number }} AttentionDetails
+ * @typedef {{ text: string, start_seconds: number, end_seconds: number, words: TimedWord[], signal?: SignalDetails | null,
+ *   attention?: AttentionDetails | null }} TranscriptSegment
+ * @typedef {{ text: string, duration_seconds: number, segments: TranscriptSegment[], model: string }} Transcript
  */
 
 const OFFLINE_DELAYS = [1, 2, 4, 8, 15]; // seconds before the first, second, … retry
@@ -61,7 +68,7 @@ export const fetchSettings = () => request("frontend/settings");
 /** @returns {Promise<Language[]>} */
 export const fetchLanguages = () => request("languages");
 
-/** @returns {Promise<{ version: string, models: Model[] }>} */
+/** @returns {Promise<{ version: string, models: Model[], limits?: Record<string, number> }>} */
 export const fetchInfo = () => request("v1/info");
 
 /**
@@ -83,6 +90,24 @@ export async function detectLanguage(text) {
 export async function translate(body, signal) {
   const response = await request("v1/translate", { body, signal });
   return response.translations[0];
+}
+
+/**
+ * Return the transcript of a recording, with its spectrogram and attention.
+ * @param {File} file
+ * @param {string} model
+ * @param {AbortSignal} signal
+ * @param {(share: number) => void} onUpload called with the share that has been sent
+ * @returns {Promise<Transcript>}
+ */
+export async function transcribe(file, model, signal, onUpload) {
+  const form = new FormData();
+  form.append("model", model);
+  form.append("details", "true");
+  form.append("file", file);
+  const response = await upload("v1/transcribe", form, signal, onUpload);
+  if (!response.ok) throw await errorOf(response);
+  return response.json().catch(throwUnreachable);
 }
 
 /**
@@ -129,14 +154,47 @@ async function request(path, { body, signal } = {}) {
 }
 
 /**
+ * Send a form and report the progress, which `fetch` does not.
+ * @param {string} path
+ * @param {FormData} form
+ * @param {AbortSignal} signal
+ * @param {(share: number) => void} onUpload
+ * @returns {Promise<Response>}
+ */
+function upload(path, form, signal, onUpload) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", path);
+    if (token) request.setRequestHeader("Authorization", `Bearer ${token}`);
+    request.upload.onprogress = ({ loaded, total }) => onUpload(loaded / total);
+    request.onload = () => resolve(responseOf(request));
+    request.onerror = () => reject(unreachableError());
+    request.onabort = () => reject(signal.reason);
+    signal.addEventListener("abort", () => request.abort());
+    request.send(form);
+  });
+}
+
+/** @param {XMLHttpRequest} request */
+function responseOf(request) {
+  const retryAfter = request.getResponseHeader("Retry-After");
+  return new Response(request.responseText, {
+    status: request.status,
+    headers: retryAfter ? { "Retry-After": retryAfter } : {},
+  });
+}
+
+/**
  * Throw an ApiError for a failed connection; an aborted request stays an AbortError.
  * @param {unknown} error
  * @returns {never}
  */
 function throwUnreachable(error) {
   if (error instanceof DOMException && error.name === "AbortError") throw error;
-  throw new ApiError(navigator.onLine ? "The server is not responding." : "You are offline.");
+  throw unreachableError();
 }
+
+const unreachableError = () => new ApiError(navigator.onLine ? "The server is not responding." : "You are offline.");
 
 /**
  * Return the message for a response without one, for example from a proxy that cannot reach the server.

@@ -10,6 +10,7 @@ import { showPictures } from "./pictures.js";
 import { latestOnly, withRetry } from "./retry.js";
 import { splitSegments } from "./segments.js";
 import { copy, focusWord, setStale, showTarget } from "./target.js";
+import { setTranscriptionLimits, transcribeWith } from "./transcription.js";
 import { readUrlState, updateUrlState } from "./url-state.js";
 
 /**
@@ -275,7 +276,7 @@ function addEventHandlers() {
     showAlternatives(whole, null, find("alternatives", HTMLElement));
   };
   const copyButton = find("copy", HTMLButtonElement);
-  copyButton.onclick = () => copy(state.result?.text ?? "", copyButton);
+  copyButton.onclick = () => copy(copyButton);
   find("token-open", HTMLElement).onclick = () => {
     find("token-form", HTMLElement).hidden = !find("token-form", HTMLElement).hidden;
     find("token", HTMLElement).focus();
@@ -295,9 +296,10 @@ async function start() {
       withRetry(() => Promise.all([fetchSettings(), fetchLanguages(), fetchInfo()]), signal, showWaiting),
     );
     if (!loaded) return;
-    const [settings, languages, { models }] = loaded;
+    const [settings, languages, { models, limits }] = loaded;
     if (settings.charLimit && settings.charLimit > 0) state.maxLength = settings.charLimit;
     if (settings.frontendTimeout) state.delay = Math.min(settings.frontendTimeout, 400);
+    setTranscriptionLimits(limits);
     showMessage("");
     state.chooser = null;
     state.chooser = createModelChooser(models, languages, readUrlState().get("model"), onModelChange);
@@ -320,10 +322,18 @@ function onModelChange() {
     find(name, HTMLInputElement).defaultValue = String(value); // keeps what the user has entered
   }
   for (const id of ["generate", "sampling"]) find(id, HTMLElement).hidden = !model.is_language_model;
-  const label = hasAlternativeWords(model) ? "Translation; arrow keys move between words, Enter shows alternatives" : "Output";
-  find("target", HTMLElement).setAttribute("aria-label", label);
-  if (model.is_language_model) clearResult("");
-  retranslate();
+  find("target", HTMLElement).setAttribute("aria-label", targetLabel(model));
+  if (model.is_language_model || model.reads_signals) clearResult("");
+  find("inspection", HTMLElement).hidden = Boolean(model.reads_signals);
+  transcribeWith(model.reads_signals ? model : null);
+  if (model.reads_signals) updateUrlState({ model: model.name });
+  else retranslate();
+}
+
+/** @param {Model} model */
+function targetLabel(model) {
+  if (model.reads_signals) return "Transcript; arrow keys move between words, Enter plays a word";
+  return hasAlternativeWords(model) ? "Translation; arrow keys move between words, Enter shows alternatives" : "Output";
 }
 
 source.value ||= readUrlState().get("text") ?? "";

@@ -3,24 +3,27 @@
 import { find, make, roveFocus } from "../../viewer/static/dom.js";
 import { splitWords } from "./segments.js";
 
+/** @typedef {import("./segments.js").TextSpan} TextSpan */
 /** @typedef {{ start: number, end: number, element: HTMLElement }} TargetWord */
 
 const panel = find("target", HTMLDivElement);
 
 /**
- * Show a translation; `onWord` is called with a word that is clicked or chosen by Enter.
+ * Show a translation or a transcript; `onWord` is called with a word that is clicked or chosen by Enter.
  * @param {string} text
  * @param {string} language
  * @param {((word: TargetWord) => void) | null} onWord null: words cannot be chosen
+ * @param {TextSpan[]} [spans] the words and what is between them
+ * @returns {HTMLElement[]} the words
  */
-export function showTarget(text, language, onWord) {
-  const nodes = onWord
-    ? splitWords(text, language).map((span) => (span.isWord ? createWord(span, onWord) : span.text))
-    : [text];
+export function showTarget(text, language, onWord, spans = onWord ? splitWords(text, language) : []) {
+  const nodes = onWord ? spans.map((span) => (span.isWord ? createWord(span, onWord) : span.text)) : [text];
   panel.replaceChildren(...nodes);
   panel.lang = language;
-  roveFocus(panel, [...panel.querySelectorAll("span")]);
+  const words = [...panel.querySelectorAll("span")];
+  roveFocus(panel, words);
   find("target-status", HTMLElement).textContent = text;
+  return words;
 }
 
 /**
@@ -33,7 +36,7 @@ export function focusWord(offset) {
 }
 
 /**
- * @param {import("./segments.js").TextSpan} span
+ * @param {TextSpan} span
  * @param {(word: TargetWord) => void} onWord
  */
 function createWord({ text, start, end }, onWord) {
@@ -61,12 +64,11 @@ export function setStale(isStale) {
 }
 
 /**
- * Copy a text to the clipboard, and confirm it on the button.
- * @param {string} text
+ * Copy what is shown to the clipboard, and confirm it on the button.
  * @param {HTMLButtonElement} button
  */
-export async function copy(text, button) {
-  const done = await navigator.clipboard?.writeText(text).then(
+export async function copy(button) {
+  const done = await navigator.clipboard?.writeText(panel.textContent ?? "").then(
     () => true,
     () => false,
   );

@@ -64,7 +64,7 @@ export function at(items, index) {
 }
 
 /** @param {string} text in base64 */
-const decodeBytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+export const decodeBytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
 /** The weights of a record, decoded when first needed. */
 export class AttentionData {

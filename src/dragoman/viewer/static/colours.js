@@ -69,14 +69,15 @@ export function colourTable(dark, grey) {
 export const cssColour = (weight, theme, grey = false) => `rgb(${weightColour(weight, theme.dark, grey).join(" ")})`;
 
 /**
- * Read the viewer's colours from the style sheet.
+ * Read the colours of an element's variables.
  * @param {HTMLElement} root
+ * @param {string} [prefix] of the names of the variables
  * @returns {Theme}
  */
-export function readTheme(root) {
+export function readTheme(root, prefix = "--dv-") {
   const probe = root.appendChild(document.createElement("span"));
   const read = (/** @type {string} */ name) => {
-    probe.style.color = `var(--dv-${name})`;
+    probe.style.color = `var(${prefix}${name})`;
     return getComputedStyle(probe).color;
   };
   const [ink, faint, line, accent, paper, card] = /** @type {[string, string, string, string, string, string]} */ (
