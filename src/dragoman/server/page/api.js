@@ -12,6 +12,7 @@
  * @typedef {{ text?: string, model?: string, target?: string, prefix?: string,
  *   ablate_heads?: [string, number, number][], trace?: boolean, checkpoint?: string | number }} AttentionRequest
  * @typedef {Record<string, unknown>} AttentionDocument
+ * @typedef {{ file: File, model: string, details: boolean }} TranscribeRequest details: the spectrogram and the attention
  * @typedef {{ text: string, start_seconds: number, end_seconds: number }} TimedWord
  * @typedef {{ frames: string, length: number, bands: number, seconds_per_frame: number }} SignalDetails bytes in base64
  * @typedef {{ tokens: { piece: string, start: number, end: number }[], weights: string, positions: number,
@@ -93,17 +94,16 @@ export async function translate(body, signal) {
 }
 
 /**
- * Return the transcript of a recording, with its spectrogram and attention.
- * @param {File} file
- * @param {string} model
+ * Return the transcript of a recording.
+ * @param {TranscribeRequest} fields
  * @param {AbortSignal} signal
  * @param {(share: number) => void} onUpload called with the share that has been sent
  * @returns {Promise<Transcript>}
  */
-export async function transcribe(file, model, signal, onUpload) {
+export async function transcribe({ file, model, details }, signal, onUpload) {
   const form = new FormData();
   form.append("model", model);
-  form.append("details", "true");
+  form.append("details", String(details));
   form.append("file", file);
   const response = await upload("v1/transcribe", form, signal, onUpload);
   if (!response.ok) throw await errorOf(response);

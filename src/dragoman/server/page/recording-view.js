@@ -3,7 +3,7 @@
 import { readTheme } from "../../viewer/static/colours.js";
 import { find } from "../../viewer/static/dom.js";
 import { currentSeconds, followPosition, play, seek } from "./player.js";
-import { drawStretch, formatTime, HEIGHT } from "./spectrogram.js";
+import { drawingHeight, drawStretch, formatTime } from "./spectrogram.js";
 
 /**
  * @typedef {import("./transcript.js").HeardText} HeardText
@@ -164,7 +164,7 @@ function resize() {
   const length = state.text.seconds * state.scale;
   strip.style.width = `${length}px`;
   canvas.style.width = `${Math.min(width, length)}px`; // only what is visible is drawn
-  canvas.style.height = `${HEIGHT}px`;
+  canvas.style.height = `${drawingHeight(state.text)}px`;
   redraw();
 }
 

@@ -20,7 +20,15 @@ const LETTER = 13;
 const TICK_ROOM = 64; // pixels between two labels of the axis, at least
 const TICK_SECONDS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600];
 const STRENGTH = 0.8; // opacity of the largest weight
-export const HEIGHT = AXIS + BANDS + WORDS;
+
+/**
+ * Return the height of the bands of a spectrogram: 0 if there is none.
+ * @param {HeardText} text
+ */
+const bandsHeight = ({ segments }) => (segments.some(({ signal }) => signal) ? BANDS : 0);
+
+/** @param {HeardText} text */
+export const drawingHeight = (text) => AXIS + bandsHeight(text) + WORDS;
 
 const buffer = document.createElement("canvas");
 
@@ -34,14 +42,15 @@ export function drawStretch(canvas, stretch, scene) {
   const context = canvas.getContext("2d");
   if (!context) return;
   canvas.width = Math.ceil(stretch.width * devicePixelRatio);
-  canvas.height = Math.ceil(HEIGHT * devicePixelRatio);
+  canvas.height = Math.ceil(drawingHeight(scene.text) * devicePixelRatio);
   context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, -stretch.left * devicePixelRatio, 0);
+  const shades = loudnessTable(scene.text.loudness, scene.theme.dark);
   for (const segment of scene.text.segments) {
     if (!isVisible(segment, stretch)) continue;
-    drawSignal(context, segment, stretch, scene.theme);
+    drawSignal(context, segment, stretch, shades);
     if (!scene.word) drawAlignment(context, segment, stretch, scene.heat);
   }
-  if (scene.word) drawWordAttention(context, scene.word, stretch, scene);
+  if (scene.word?.segment.signal) drawWordAttention(context, scene.word, stretch, scene);
   drawAxis(new CanvasContext(context), stretch, scene);
   drawWords(new CanvasContext(context), stretch, scene);
 }
@@ -58,16 +67,15 @@ const isVisible = ({ startSeconds, endSeconds }, { left, width, scale }) =>
  * @param {CanvasRenderingContext2D} context
  * @param {HeardSegment} segment
  * @param {Stretch} stretch
- * @param {Theme} theme
+ * @param {Uint32Array} shades by byte
  */
-function drawSignal(context, { startSeconds, signal }, { left, width, scale }, theme) {
+function drawSignal(context, { startSeconds, signal }, { left, width, scale }, shades) {
   if (!signal) return;
   const { frames, secondsPerFrame } = signal;
   const step = secondsPerFrame * scale; // pixels per frame
   const first = Math.max(0, Math.floor((left - startSeconds * scale) / step));
   const last = Math.min(frames.rows, Math.ceil((left + width - startSeconds * scale) / step));
   if (last <= first) return;
-  const shades = loudnessTable(theme.dark);
   const image = new ImageData(last - first, frames.columns);
   const pixels = new Uint32Array(image.data.buffer);
   for (let band = 0; band < frames.columns; band++) {
@@ -81,11 +89,12 @@ function drawSignal(context, { startSeconds, signal }, { left, width, scale }, t
 
 /**
  * Return the shades of grey of the 256 byte values, as pixels: without hue, so that the attention is the only colour.
+ * @param {{ quiet: number, loud: number }} range
  * @param {boolean} dark
  */
-function loudnessTable(dark) {
+function loudnessTable({ quiet, loud }, dark) {
   return Uint32Array.from({ length: 256 }, (_, i) => {
-    const loudness = (i / 255) ** 1.5; // keeps noise pale
+    const loudness = Math.min(1, Math.max(0, (i - quiet) / Math.max(1, loud - quiet)));
     const [red, green, blue] = srgb(dark ? 0.24 + 0.7 * loudness : 0.98 - 0.72 * loudness, 0.012, 260);
     return (255 << 24) | (blue << 16) | (green << 8) | red;
   });
@@ -185,7 +194,7 @@ export function formatTime(seconds, digits) {
  * @param {Scene} scene
  */
 function drawWords(context, stretch, { text, word: chosen, theme, heat }) {
-  const y = AXIS + BANDS + 4;
+  const y = AXIS + bandsHeight(text) + 4;
   text.words.forEach((word, i) => {
     if (!isVisible(word, stretch)) return;
     const [left, right] = [word.startSeconds * stretch.scale, word.endSeconds * stretch.scale];

@@ -12,10 +12,13 @@ import { decodeBytes } from "../../viewer/static/attention-data.js";
  *   its attention to each position of its segment
  * @typedef {Partial<import("./api.js").TimedWord> & { text: string, start: number, end: number }} LocatedWord offsets in
  *   the text of its segment
- * @typedef {{ text: string, seconds: number, segments: HeardSegment[], words: HeardWord[] }} HeardText
+ * @typedef {{ text: string, seconds: number, segments: HeardSegment[], words: HeardWord[],
+ *   loudness: { quiet: number, loud: number } }} HeardText `loudness`: the bytes between which its signals lie
  */
 
 const HALF = 128; // of the largest weight
+const QUIET_SHARE = 0.4; // of a spectrogram that is as good as silent
+const LOUD_SHARE = 0.002; // of a spectrogram that is as loud as can be
 
 /**
  * Read a transcript as the server sends it.
@@ -34,7 +37,23 @@ export function readTranscript({ text, duration_seconds: seconds, segments: rece
     });
     return { segment, words };
   });
-  return { text, seconds, segments: parts.map(({ segment }) => segment), words: parts.flatMap(({ words }) => words) };
+  const segments = parts.map(({ segment }) => segment);
+  return { text, seconds, segments, words: parts.flatMap(({ words }) => words), loudness: loudnessRange(segments) };
+}
+
+/**
+ * Return the bytes between which most of the signals lie, without the noise below.
+ * @param {HeardSegment[]} segments
+ */
+function loudnessRange(segments) {
+  const counts = new Array(256).fill(0);
+  for (const { signal } of segments) signal?.frames.values.forEach((value) => counts[value]++);
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  const quantile = (/** @type {number} */ share) => {
+    let sum = 0;
+    return counts.findIndex((count) => (sum += count) >= share * total);
+  };
+  return { quiet: quantile(QUIET_SHARE), loud: quantile(1 - LOUD_SHARE) };
 }
 
 /**

@@ -16,6 +16,7 @@ import { readTranscript } from "./transcript.js";
  */
 
 const NOTHING_HEARD = "Nothing was heard in this recording.";
+const TOO_MUCH = ["answer_too_large", "too_much_work"]; // codes of errors if a recording is too long for details
 const UPLOADED = 1; // the share, after which the server transcribes
 const progress = find("progress", HTMLProgressElement);
 const runLatest = latestOnly();
@@ -76,9 +77,18 @@ async function transcribeFile() {
 async function requestTranscript(file, model, signal) {
   showBusy(true);
   const seconds = await loadSound(file);
-  checkLimits(file.size, seconds ?? 0);
   signal.throwIfAborted();
-  return withRetry(() => (showProgress(0), transcribe(file, model.name, signal, showProgress)), signal, showWaiting);
+  checkLimits(file.size, seconds ?? 0);
+  const send = (/** @type {boolean} */ details) => {
+    showProgress(0);
+    return transcribe({ file, model: model.name, details }, signal, showProgress);
+  };
+  try {
+    return await withRetry(() => send(true), signal, showWaiting);
+  } catch (error) {
+    if (!(error instanceof ApiError) || !TOO_MUCH.includes(error.code)) throw error;
+    return withRetry(() => send(false), signal, showWaiting);
+  }
 }
 
 /**
