@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from wav_files import draw_three_messages, encode_wav
 
 import dragoman
 from dragoman.corpora.phrasebook import write_phrasebook
@@ -22,6 +23,7 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+SPEECH_HOST = "speech.test"  # a name for this machine that browsers do not take for secure
 WINDOW = {"width": 1200, "height": 900}
 MODEL = {"layers": 2, "width": 32, "inner_width": 32, "heads": 2, "dropout": 0.0, "norm": "pre"}
 TRAINING = {
@@ -103,12 +105,33 @@ def served(start: Callable[..., str], runs: tuple[Path, ...]) -> str:
     return start("serve", *runs)
 
 
+@pytest.fixture(scope="session")
+def speech_server(start: Callable[..., str], transcriber: Path, runs: tuple[Path, ...]) -> str:
+    """The address of a server with a transcriber and a translator."""
+    limits = ("--limit", "recording_seconds=60", "--limit", "audio_bytes=2000000")
+    return start("serve", transcriber, runs[0], "--allow-host", SPEECH_HOST, *limits)
+
+
+@pytest.fixture(scope="session")
+def recording(transcriber: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording that the transcriber reads in several segments."""
+    path = tmp_path_factory.mktemp("recordings") / "three.wav"
+    path.write_bytes(encode_wav(draw_three_messages()))
+    return path
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser_flags() -> tuple[str, ...]:
+    """Further options of the browser; a module may have its own."""
+    return ()
+
+
+@pytest.fixture(scope="module")
+def browser(browser_flags: tuple[str, ...]) -> Iterator[Any]:
     """A browser; not for the whole session, because its event loop would be in the way of other tests."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *browser_flags])
         yield chromium
         chromium.close()
 

@@ -30,6 +30,19 @@ def test_the_page_has_no_accessibility_violations(visit, served, options):
 
 
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["light and wide", "dark and narrow"])
+def test_the_page_of_a_transcriber_has_no_accessibility_violations(visit, speech_server, recording, options):
+    page = visit(speech_server, **options)
+    page.wait_for_selector("#sound-side:visible")
+    check(page)
+    page.set_input_files("#file", recording)
+    page.wait_for_selector("#target .word")
+    page.locator("#target .word").last.focus()
+    page.wait_for_selector("#target .word.heard")
+    check(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= options.get("viewport", {"width": 1200})["width"]
+
+
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["light and wide", "dark and narrow"])
 def test_the_viewer_has_no_accessibility_violations(visit, served, options):
     page = visit(served, **options)
     page.fill("#source", SENTENCE)

@@ -74,6 +74,8 @@ def test_every_response_has_the_security_headers(server):
         assert headers["content-security-policy"].startswith("default-src 'self';")
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert "unsafe" not in headers["content-security-policy"]
+        assert "media-src blob:;" in headers["content-security-policy"]  # recordings are played that no server sent
+        assert headers["permissions-policy"] == "microphone=(self)"
         assert headers["x-content-type-options"] == "nosniff"
         assert re.fullmatch(r"[0-9a-f]{16}", headers["x-request-id"])
         assert not headers.keys() & {"set-cookie", "access-control-allow-origin", "server"}

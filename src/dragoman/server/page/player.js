@@ -13,7 +13,8 @@ const state = {
 };
 
 /**
- * Load a recording; return its length in seconds, or null if the browser cannot play it.
+ * Load a recording; return its length in seconds, or null if the browser cannot play it. The promise is never settled if
+ * another recording is loaded first.
  * @param {File} file
  * @returns {Promise<number | null>}
  */
@@ -22,7 +23,7 @@ export function loadSound(file) {
   state.url = URL.createObjectURL(file);
   return new Promise((resolve) => {
     audio.onloadedmetadata = () => ((button.disabled = false), resolve(audio.duration));
-    audio.onerror = audio.onemptied = () => resolve(null); // another one is loaded
+    audio.onerror = () => resolve(null);
     audio.src = state.url;
   });
 }

@@ -17,6 +17,7 @@ import { readTranscript } from "./transcript.js";
 
 const NOTHING_HEARD = "Nothing was heard in this recording.";
 const TOO_MUCH = ["answer_too_large", "too_much_work"]; // codes of errors if a recording is too long for details
+const FORM_BYTES = 2048; // of a request, beside the recording
 const UPLOADED = 1; // the share, after which the server transcribes
 const progress = find("progress", HTMLProgressElement);
 const runLatest = latestOnly();
@@ -34,7 +35,8 @@ const state = {
  * @param {Record<string, number> | undefined} limits
  */
 export function setTranscriptionLimits(limits) {
-  state.limits = { bytes: limits?.audio_bytes ?? Infinity, seconds: limits?.recording_seconds ?? Infinity };
+  const bytes = (limits?.audio_bytes ?? Infinity) - FORM_BYTES;
+  state.limits = { bytes, seconds: limits?.recording_seconds ?? Infinity };
   setSoundLimits(state.limits);
 }
 
