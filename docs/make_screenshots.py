@@ -1,8 +1,10 @@
-"""Write page.png, viewer.png, training.png and tree.png: the served page, the viewer, a training and a parse tree.
+"""Write the pictures of the README and of transcription.md: the served page, with a translator (page.png) and with a
+transcriber (transcription.png), the viewer, a training and a parse tree.
 
-    python docs/make_screenshots.py runs/quickstart
+    python docs/make_screenshots.py runs/quickstart runs/quickstart-transcribe
 
-The run is that of the quick start. Needs Chromium and the extra `dev`.
+The runs are those of the quick start; pictures of a run that does not exist are not written. Needs Chromium and the
+extra `dev`.
 """
 
 import io
@@ -10,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -18,9 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import soundfile
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from dragoman.corpora.morse import draw_recording
 from dragoman.evaluation.trees import read_tree
 from dragoman.viewer.tree_drawing import tree_page
 
@@ -64,7 +69,7 @@ def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
 def save_picture(picture: bytes, name: str) -> None:
     """Write a picture with a reduced palette."""
     image = Image.open(io.BytesIO(picture)).convert("RGB")
-    image.quantize(COLOURS, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
+    image.quantize(COLOURS, kmeans=1, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
     sys.stdout.write(f"{name}: {image.width} x {image.height}, {(HERE / name).stat().st_size / 1000:.0f} kB\n")
 
 
@@ -108,21 +113,42 @@ def capture_tree(page: Any) -> None:
     save_picture(page.screenshot(), "tree.png")
 
 
-def main(run: str) -> None:
-    """Write all pictures."""
+def capture_transcription(page: Any, address: str) -> None:
+    """Capture the page with a recording that is in no training set, and one of its words selected."""
+    with tempfile.TemporaryDirectory() as folder:
+        soundfile.write(f"{folder}/message.wav", draw_recording("test", 0)[2], 8000)
+        page.goto(address)
+        page.wait_for_selector("#sound-side:visible")
+        page.set_input_files("#file", f"{folder}/message.wav")
+        page.wait_for_selector("#target .word")
+    page.locator("#target .word").first.hover()
+    page.wait_for_timeout(500)
+    save_picture(page.screenshot(), "transcription.png")
+
+
+def write_pictures(run: Path, transcriber: Path) -> None:
+    """Write the pictures of the runs that exist."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         size = {"width": 1120, "height": 540}
         page = browser.new_page(viewport=size, device_scale_factor=2, color_scheme="light")
-        with run_server("serve", run) as address:
-            capture_translation(page, address)
-            capture_viewer(page)
-        with run_server("watch", run) as address:
-            capture_training(page, address)
-        capture_tree(page)
+        if run.exists():
+            with run_server("serve", str(run)) as address:
+                capture_translation(page, address)
+                capture_viewer(page)
+            with run_server("watch", str(run)) as address:
+                capture_training(page, address)
+            capture_tree(page)
+        if transcriber.exists():
+            smaller = browser.new_page(
+                viewport={"width": 1120, "height": 620}, device_scale_factor=1.5, color_scheme="light"
+            )
+            with run_server("serve", str(transcriber)) as address:
+                capture_transcription(smaller, address)  # noise does not compress
         browser.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "runs/quickstart")
+    given = [Path(run) for run in sys.argv[1:3]]
+    write_pictures(*(given + [Path("runs/quickstart"), Path("runs/quickstart-transcribe")][len(given) :]))

@@ -266,6 +266,21 @@ def test_speech_is_recorded_from_the_microphone(visit, speech_server):
     assert page.is_hidden("#recording-progress")
 
 
+def test_a_recording_is_stopped_at_the_limit_of_the_server(visit, speech_server):
+    def limit(page):
+        def shorten(route):
+            info = route.fetch().json()
+            route.fulfill(json={**info, "limits": {**info["limits"], "recording_seconds": 0.5}})
+
+        page.route("**/v1/info", shorten)
+
+    page = visit(speech_server, limit, permissions=["microphone"])
+    page.click("#record")
+    page.wait_for_selector("#target .word")
+    assert page.text_content("#recording-note") == "Recording stopped: the server accepts no longer recordings."
+    assert page.evaluate("document.querySelector('#player').duration") == 0.5
+
+
 def test_a_muted_microphone_has_a_message(page):
     page.evaluate("""() => {
       const silence = new AudioContext().createMediaStreamDestination().stream;

@@ -23,7 +23,7 @@ export function loadSound(file) {
   state.url = URL.createObjectURL(file);
   return new Promise((resolve) => {
     audio.onloadedmetadata = () => ((button.disabled = false), resolve(audio.duration));
-    audio.onerror = () => resolve(null);
+    audio.onerror = () => ((button.title = "This browser cannot play this file."), resolve(null));
     audio.src = state.url;
   });
 }
@@ -34,7 +34,10 @@ export function unloadSound() {
   audio.load();
   URL.revokeObjectURL(state.url);
   button.disabled = true;
+  button.title = "";
 }
+
+export const pause = () => audio.pause();
 
 /**
  * Call this with the position whenever it changes, and with whether the recording plays as a whole.

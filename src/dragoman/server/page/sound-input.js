@@ -3,6 +3,7 @@
 import { find } from "../../viewer/static/dom.js";
 import { showError, showMessage } from "./messages.js";
 import { startRecording } from "./recorder.js";
+import { pause } from "./player.js";
 import { latestOnly } from "./retry.js";
 import { formatTime } from "./spectrogram.js";
 
@@ -64,7 +65,9 @@ export const formatDuration = (seconds) =>
 async function toggleRecording() {
   if (state.recording) return state.recording.stop();
   recordButton.disabled = true; // while the browser asks for the permission
+  pause(); // or it would be recorded
   showMessage("");
+  showNote("");
   try {
     const recording = await runLatest((signal) =>
       startRecording(state.limits, { onProgress: showProgress, onEnd: endRecording }, signal),
@@ -84,9 +87,12 @@ function endRecording(file, { isFull, isSilent }) {
   showRecordingState((state.recording = null));
   if (isSilent)
     return showMessage("Nothing was heard: the microphone sent no sound. Check that it is not muted.", { isError: true });
+  if (isFull) showNote("Recording stopped: the server accepts no longer recordings.");
   state.onSound(file);
-  if (isFull) showMessage("The recording was stopped at the longest that the server accepts.");
 }
+
+/** @param {string} text */
+const showNote = (text) => (find("recording-note", HTMLElement).textContent = text);
 
 /** Stop without a result. */
 function discardRecording() {
@@ -117,6 +123,7 @@ function takeFiles(files) {
   if (!file) return;
   if (others.length) return showMessage("Choose one recording at a time.", { isError: true });
   discardRecording();
+  showNote("");
   state.onSound(file);
 }
 
