@@ -167,6 +167,7 @@ function upload(path, form, signal, onUpload) {
     request.open("POST", path);
     if (token) request.setRequestHeader("Authorization", `Bearer ${token}`);
     request.upload.onprogress = ({ loaded, total }) => onUpload(loaded / total);
+    request.upload.onload = () => onUpload(1);
     request.onload = () => resolve(responseOf(request));
     request.onerror = () => reject(unreachableError());
     request.onabort = () => reject(signal.reason);

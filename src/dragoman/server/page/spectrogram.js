@@ -44,10 +44,9 @@ export function drawStretch(canvas, stretch, scene) {
   canvas.width = Math.ceil(stretch.width * devicePixelRatio);
   canvas.height = Math.ceil(drawingHeight(scene.text) * devicePixelRatio);
   context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, -stretch.left * devicePixelRatio, 0);
-  const shades = loudnessTable(scene.text.loudness, scene.theme.dark);
   for (const segment of scene.text.segments) {
     if (!isVisible(segment, stretch)) continue;
-    drawSignal(context, segment, stretch, shades);
+    drawSignal(context, segment, stretch, scene.theme);
     if (!scene.word) drawAlignment(context, segment, stretch, scene.heat);
   }
   if (scene.word?.segment.signal) drawWordAttention(context, scene.word, stretch, scene);
@@ -67,15 +66,16 @@ const isVisible = ({ startSeconds, endSeconds }, { left, width, scale }) =>
  * @param {CanvasRenderingContext2D} context
  * @param {HeardSegment} segment
  * @param {Stretch} stretch
- * @param {Uint32Array} shades by byte
+ * @param {Theme} theme
  */
-function drawSignal(context, { startSeconds, signal }, { left, width, scale }, shades) {
+function drawSignal(context, { startSeconds, signal }, { left, width, scale }, theme) {
   if (!signal) return;
   const { frames, secondsPerFrame } = signal;
   const step = secondsPerFrame * scale; // pixels per frame
   const first = Math.max(0, Math.floor((left - startSeconds * scale) / step));
   const last = Math.min(frames.rows, Math.ceil((left + width - startSeconds * scale) / step));
   if (last <= first) return;
+  const shades = loudnessTable(signal, theme.dark);
   const image = new ImageData(last - first, frames.columns);
   const pixels = new Uint32Array(image.data.buffer);
   for (let band = 0; band < frames.columns; band++) {
@@ -172,7 +172,9 @@ function drawAxis(context, { left, width, scale }, { text, theme }) {
   for (let number = Math.floor(left / scale / step); number * step <= last; number++) {
     const x = number * step * scale;
     context.rect(x, AXIS - 5, 1, 5, { fill: theme.faint });
-    context.text(x + 4, AXIS / 2 - 1, formatTime(number * step, step < 1 ? 1 : 0), { size: 12, fill: theme.faint });
+    const label = formatTime(number * step, step < 1 ? 1 : 0);
+    if (x + textWidth(label, 12) > text.seconds * scale) return; // no room at the end
+    context.text(x + 4, AXIS / 2 - 1, label, { size: 12, fill: theme.faint });
   }
 }
 

@@ -4,7 +4,8 @@ import { decodeBytes } from "../../viewer/static/attention-data.js";
 
 /**
  * @typedef {{ values: Uint8Array, rows: number, columns: number }} ByteMatrix
- * @typedef {{ frames: ByteMatrix, secondsPerFrame: number } | null} Signal frames × bands
+ * @typedef {{ frames: ByteMatrix, secondsPerFrame: number, quiet: number, loud: number } | null} Signal frames × bands;
+ *   most of its bytes lie between `quiet` and `loud`
  * @typedef {{ weights: ByteMatrix, secondsPerPosition: number } | null} Attention tokens × positions
  * @typedef {{ startSeconds: number, endSeconds: number, signal: Signal, attention: Attention }} HeardSegment
  * @typedef {{ text: string, start: number, end: number, isWord: boolean, startSeconds: number, endSeconds: number,
@@ -12,8 +13,7 @@ import { decodeBytes } from "../../viewer/static/attention-data.js";
  *   its attention to each position of its segment
  * @typedef {Partial<import("./api.js").TimedWord> & { text: string, start: number, end: number }} LocatedWord offsets in
  *   the text of its segment
- * @typedef {{ text: string, seconds: number, segments: HeardSegment[], words: HeardWord[],
- *   loudness: { quiet: number, loud: number } }} HeardText `loudness`: the bytes between which its signals lie
+ * @typedef {{ text: string, seconds: number, segments: HeardSegment[], words: HeardWord[] }} HeardText
  */
 
 const HALF = 128; // of the largest weight
@@ -37,21 +37,28 @@ export function readTranscript({ text, duration_seconds: seconds, segments: rece
     });
     return { segment, words };
   });
-  const segments = parts.map(({ segment }) => segment);
-  return { text, seconds, segments, words: parts.flatMap(({ words }) => words), loudness: loudnessRange(segments) };
+  return { text, seconds, segments: parts.map(({ segment }) => segment), words: parts.flatMap(({ words }) => words) };
 }
 
 /**
- * Return the bytes between which most of the signals lie, without the noise below.
- * @param {HeardSegment[]} segments
+ * @param {import("./api.js").SignalDetails} signal
+ * @returns {Signal}
  */
-function loudnessRange(segments) {
+function readSignal({ frames, length, bands, seconds_per_frame: secondsPerFrame }) {
+  const matrix = readMatrix(frames, length, bands);
+  return { frames: matrix, secondsPerFrame, ...loudnessRange(matrix.values) };
+}
+
+/**
+ * Return the bytes between which most of a signal lies, without the noise below.
+ * @param {Uint8Array} values
+ */
+function loudnessRange(values) {
   const counts = new Array(256).fill(0);
-  for (const { signal } of segments) signal?.frames.values.forEach((value) => counts[value]++);
-  const total = counts.reduce((sum, count) => sum + count, 0);
+  for (const value of values) counts[value]++;
   const quantile = (/** @type {number} */ share) => {
     let sum = 0;
-    return counts.findIndex((count) => (sum += count) >= share * total);
+    return counts.findIndex((count) => (sum += count) >= share * values.length);
   };
   return { quiet: quantile(QUIET_SHARE), loud: quantile(1 - LOUD_SHARE) };
 }
@@ -64,9 +71,7 @@ function readSegment({ start_seconds: startSeconds, end_seconds: endSeconds, sig
   return {
     startSeconds,
     endSeconds,
-    signal: signal
-      ? { frames: readMatrix(signal.frames, signal.length, signal.bands), secondsPerFrame: signal.seconds_per_frame }
-      : null,
+    signal: signal ? readSignal(signal) : null,
     attention: attention
       ? {
           weights: readMatrix(attention.weights, attention.tokens.length, attention.positions),
