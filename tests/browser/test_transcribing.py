@@ -206,8 +206,9 @@ def test_a_recording_in_which_nothing_is_heard_has_a_message(page, recording):
 
 def test_a_request_can_be_cancelled(page, recording):
     page.route("**/v1/transcribe", lambda route: None)
-    page.set_input_files("#file", recording)
-    page.wait_for_selector("#progress-row:visible")
+    with page.expect_request("**/v1/transcribe"):
+        page.set_input_files("#file", recording)
+    assert page.is_visible("#progress-row")
     with page.expect_event("requestfailed", lambda request: request.url.endswith("/v1/transcribe")):
         page.click("#cancel")
     page.wait_for_selector("#progress-row", state="hidden")
@@ -278,7 +279,7 @@ def test_a_recording_is_stopped_at_the_limit_of_the_server(visit, speech_server)
     page.click("#record")
     page.wait_for_selector("#target .word")
     assert page.text_content("#recording-note") == "Recording stopped: the server accepts no longer recordings."
-    assert page.evaluate("document.querySelector('#player').duration") == 0.5
+    assert page.evaluate("document.querySelector('#player').duration") == pytest.approx(0.5, abs=0.001)
 
 
 def test_a_muted_microphone_has_a_message(page):
