@@ -218,7 +218,7 @@ class TrainingConfig(Config):
     )
     validate_every: int = Field(1000, ge=1, description="steps between validations")
     validation_sample: int = Field(200, ge=0, description="validation sentences decoded for the score")
-    patience: int = Field(0, ge=0, description="validations without a better loss or score until early stopping; 0: off")
+    patience: int = Field(0, ge=0, description="validations without better loss or score until early stopping; 0: off")
     checkpoint_every: int = Field(1000, ge=1, description="steps between checkpoints")
     keep: int = Field(5, ge=1, description="number of newest checkpoints to keep, in addition to the best")
     average: int | None = Field(

@@ -525,6 +525,19 @@ def test_normalised_features_have_mean_0_in_each_band_and_variance_1_in_all_toge
     )
 
 
+@pytest.mark.parametrize("new_rate", [RATE, RATE // 2])
+def test_digital_silence_does_not_change_the_normalised_sound_beside_it(new_rate):
+    syllables = np.square(np.sin(np.linspace(0, 20, 4 * RATE, dtype=np.float32))) + np.float32(0.01)
+    sound, silence = noise(4 * RATE) * syllables, np.zeros(RATE, np.float32)
+
+    def frames(*parts):
+        return normalise(log_mel(resample(np.concatenate(parts), RATE, new_rate), new_rate))
+
+    alone, padded = frames(sound), frames(silence, sound, silence)
+    assert np.abs(padded[102:496] - alone[2:396]).mean() < 0.1
+    assert padded[:90].min() > -10 and padded[-90:].min() > -10
+
+
 def test_normalised_silence_and_a_single_frame_are_zero():
     assert not normalise(log_mel(np.zeros(RATE, np.float32), RATE)).any()
     assert not normalise(log_mel(noise(100), RATE)).any()

@@ -20,6 +20,8 @@ _ROLLOFF = 0.95  # the cut-off, as a share of the lower Nyquist frequency
 _KAISER_BETA = 8.0  # with 48 zero crossings: over 75 dB less from the lower Nyquist frequency on
 
 _LOG_FLOOR = np.float32(1e-10)
+_SILENCE = np.log(_LOG_FLOOR)
+_RANGE = np.float32(8 * math.log(10))  # 80 dB: what is so much quieter than the loudest frame is digital silence
 _MIN_DEVIATION = np.float32(1e-3)
 
 
@@ -149,10 +151,14 @@ def _mel_to_hz(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def normalise(features: Features) -> Features:
     """Return the features of a recording with each band shifted to mean 0 over time, and all scaled to variance 1.
 
-    Bands keep their relative strengths: those with nothing but noise stay weak.
+    Bands keep their relative strengths: those with nothing but noise stay weak. Frames of digital silence, as in padded
+    or joined recordings, have no influence on the others; they become as quiet as the quietest of the others.
     """
-    mean = features.mean(axis=0, dtype=np.float64).astype(np.float32)
-    shifted: Features = features - mean
-    deviation = np.float32(shifted.std(dtype=np.float64))
-    normalised: Features = shifted / np.maximum(deviation, _MIN_DEVIATION)
+    loudest = features.max(axis=1, initial=_SILENCE)
+    sound = features[(loudest > _SILENCE) & (loudest > loudest.max(initial=_SILENCE) - _RANGE)]
+    if not len(sound):
+        return np.zeros_like(features)
+    mean = sound.mean(axis=0, dtype=np.float64).astype(np.float32)
+    deviation = np.float32((sound - mean).std(dtype=np.float64))
+    normalised: Features = (np.maximum(features, sound.min(axis=0)) - mean) / np.maximum(deviation, _MIN_DEVIATION)
     return normalised

@@ -42,7 +42,7 @@ from dragoman.viewer.record import END_PIECE, AttentionRecord, AttentionWeights,
 _POSITION_SECONDS = FRAMES_PER_POSITION * HOP_SECONDS
 _BLOCK_SECONDS = 2.0  # of a recording that are read at once
 _SEGMENTS_TOGETHER = 64  # that are searched together
-_FEATURES_VERSION = 1  # of what `_sound_frames` computes, for the cache
+_FEATURES_VERSION = 2  # of what `_sound_frames` computes, for the cache
 
 
 class Sound(NamedTuple):
