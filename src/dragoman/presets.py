@@ -191,7 +191,7 @@ TASKS: dict[str, TaskSpec] = {
                 ),
             ),
             rate=0.002,
-            batch_tokens=(2048, 4096),
+            batch_tokens=(1024, 2048),
             max_dropout=0.2,
             min_tokens=1_000_000,
             enough_tokens=8_000_000,
@@ -206,7 +206,7 @@ TASKS: dict[str, TaskSpec] = {
             "data": {"longest": 1500},
             "tokenizer": {"kind": "characters"},
             "model": {"frame_width": 80, "ctc_weight": 0.3, "rotary": True},
-            "decoding": {"beam": 8, "extra_length": 10},
+            "decoding": {"beam": 8, "extra_length": 10, "ctc_weight": 0.5},
         },
         requirements={
             ("model", "architecture"): ("transformer",),
