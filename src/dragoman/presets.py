@@ -35,6 +35,7 @@ class PlanningRules:
     schedule: str = "linear"
     batch_tokens: tuple[int, int] = (1024, 4096)  # the smallest and the largest batch
     epochs: float = 40  # times through 20,000 examples, if no budget is given
+    max_epochs: float = 120  # times through few examples, if no budget is given
     max_dropout: float = 0.3
     is_running_text: bool = False  # whether the data is one text, whose amount is counted in characters, not pairs
     min_tokens: float = 500_000  # with fewer padded tokens, a model learns next to nothing
@@ -192,6 +193,7 @@ TASKS: dict[str, TaskSpec] = {
             ),
             rate=0.002,
             batch_tokens=(1024, 2048),
+            max_epochs=400,  # each differs in speeds and masks
             max_dropout=0.2,
             min_tokens=1_000_000,
             enough_tokens=8_000_000,

@@ -43,6 +43,15 @@ def test_the_training_loss_on_the_terminal_is_without_label_smoothing_like_the_v
     assert "training loss 1.000  perplexity 2.72" in display.bar.tasks[0].fields["facts"]
 
 
+def test_the_training_loss_is_not_biased_towards_that_of_the_first_step(tmp_path):
+    display = TerminalDisplay()
+    display(make_plan(tmp_path, steps=40, steps_done=0, steps_per_epoch=1))
+    for number in range(1, 41):
+        nll = 9.0 if number == 1 else 1.0
+        display(TrainingStep(number, loss=5.0, nll=nll, tokens=10, learning_rate=0.1, gradient_norm=1.0))
+    assert "training loss 1.06" in display.bar.tasks[0].fields["facts"]
+
+
 def test_the_bar_counts_the_time_of_a_training_that_ends_by_time(tmp_path):
     display = TerminalDisplay()
     display(make_plan(tmp_path, steps=10_000, steps_done=0, steps_per_epoch=1, seconds_left=3600.0, ends_by_time=True))

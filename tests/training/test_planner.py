@@ -1,6 +1,7 @@
 """The planner as a pure function: from facts, speed and budget to a complete recipe."""
 
 import math
+import re
 
 import pytest
 
@@ -148,6 +149,26 @@ def test_the_time_that_would_do_does_not_depend_on_how_short_the_budget_is():
     assert len(said) == 1
     minutes = int(said.pop().split()[3])
     assert not plan(20_000, seconds=60.0 * minutes).is_too_short
+
+
+def test_a_small_validation_set_leaves_more_time_for_steps():
+    recipe = plan_tokenizer(Recipe(task="transcribe"), TextFacts(31, 900, 12))
+    steps = [
+        plan_training(
+            recipe, CorpusFacts(31, 31 * 155, valid * 155, valid, "recording"), [2300.0], Budget(seconds=300.0)
+        ).recipe.training.steps
+        for valid in (10, 200)
+    ]
+    assert steps[0] > 1.5 * steps[1]
+
+
+@pytest.mark.parametrize("task", ["transcribe", "translate"])
+def test_a_training_as_long_as_advised_is_not_called_too_short(task):
+    advised = plan(31, task=task, length=155, speed=2300.0, seconds=60.0).summary[-1]
+    assert "too few to learn" in advised
+    minutes = int(re.search(r"or (\d+) min", advised)[1])
+    assert not plan(31, task=task, length=155, speed=2300.0, seconds=60.0 * minutes).is_too_short
+    assert not plan(31, task=task, length=155, speed=2300.0).is_too_short
 
 
 def test_the_summary_says_why_a_training_is_as_long_as_it_is():

@@ -26,6 +26,23 @@ _BAR_WIDTH = 12
 _SMOOTHING = 0.95  # decay of the moving averages of loss and speed
 
 
+class _MovingAverage:
+    """An exponential moving average that is not biased towards its first value."""
+
+    def __init__(self) -> None:
+        self.total = self.weight = 0.0
+
+    def add(self, value: float) -> None:
+        """Add a value."""
+        self.total = _SMOOTHING * self.total + (1 - _SMOOTHING) * value
+        self.weight = _SMOOTHING * self.weight + (1 - _SMOOTHING)
+
+    @property
+    def value(self) -> float:
+        """The average; 0 if there are no values."""
+        return self.total / self.weight if self.weight else 0.0
+
+
 class TerminalDisplay:
     """An event callback that prints to standard error; a context manager that starts and stops the progress bar."""
 
@@ -36,7 +53,7 @@ class TerminalDisplay:
 
         self.plan: TrainingPlan | None = None
         self.score = ""
-        self.nll = self.speed = 0.0
+        self.nll, self.speed = _MovingAverage(), _MovingAverage()
         self.step_at = self.line_at = time.monotonic()
         self.seconds_left, self.ends_at = math.nan, math.inf
 
@@ -114,10 +131,9 @@ class TerminalDisplay:
         now = time.monotonic()
         seconds, self.step_at = max(now - self.step_at, 1e-6), now
         if math.isfinite(step.nll):
-            weight = _SMOOTHING if self.speed else 0.0
-            self.nll = weight * self.nll + (1 - weight) * step.nll
-            self.speed = weight * self.speed + (1 - weight) * step.tokens / seconds
-        seconds_left = (self.plan.steps - step.number) * step.tokens / max(self.speed, 1e-6)
+            self.nll.add(step.nll)
+            self.speed.add(step.tokens / seconds)
+        seconds_left = (self.plan.steps - step.number) * step.tokens / max(self.speed.value, 1e-6)
         smooth = seconds_left if math.isnan(self.seconds_left) else 0.9 * self.seconds_left + 0.1 * seconds_left
         self.seconds_left = min(smooth, max(0.0, self.ends_at - now))
         done, total, description = step.number, self.plan.steps, f"step {step.number:,}/{self.plan.steps:,}"
@@ -127,10 +143,10 @@ class TerminalDisplay:
             description = f"{format_duration(done)} of {format_duration(total)}, step {step.number:,}"
         facts = [
             f"{format_duration(self.seconds_left)} left",
-            f"training loss {self.nll:.3f}",
-            f"perplexity {math.exp(min(self.nll, 50)):.2f}",
+            f"training loss {self.nll.value:.3f}",
+            f"perplexity {math.exp(min(self.nll.value, 50)):.2f}",
             *([self.score] if self.score else []),
-            f"{self.speed:,.0f} tokens/s",
+            f"{self.speed.value:,.0f} target tokens/s",
             f"rate {step.learning_rate:.1e}",
         ]
         self._update_bar(

@@ -90,7 +90,7 @@ def run_info(folder: str | Path) -> dict[str, Any]:
     path, _ = newest_checkpoint(run.checkpoints_dir)
     if path:
         progress = read_progress(path)
-        facts["steps"], facts["of"] = progress.step, recipe.training.steps
+        facts["steps"], facts["of"] = progress.step, progress.last_step or recipe.training.steps
         facts["minutes"] = progress.seconds / 60
         facts["best_validation_loss"], facts["best_step"] = progress.best_loss, progress.best_step
     scored = (entry for entry in read_metrics(run.metrics_file) if type(entry.get("score")) in (int, float))

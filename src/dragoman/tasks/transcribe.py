@@ -312,7 +312,7 @@ class Transcriber(SequenceModel):
             TimedWord(
                 word,
                 round(segment.start_seconds + _POSITION_SECONDS * words[number][0][0], 3),
-                round(segment.start_seconds + _POSITION_SECONDS * words[number][-1][1], 3),
+                min(segment.end_seconds, round(segment.start_seconds + _POSITION_SECONDS * words[number][-1][1], 3)),
             )
             for number, word in enumerate(texts[-1].split())
             if number in words

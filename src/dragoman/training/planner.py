@@ -16,7 +16,7 @@ from dragoman.recipe import Recipe, merge_tables
 
 _REFERENCE_PAIRS = 20_000  # for which `PlanningRules.epochs` holds
 _EPOCH_EXPONENT = 0.5  # four times the data: half the epochs
-_EPOCH_LIMITS = (6.0, 120.0)
+_MIN_EPOCHS = 6.0
 _BUDGET_EPOCHS = 3.0  # times as many epochs are the most that a budget is spent on
 _MAX_UNASKED_HOURS = 3.0  # a training without a budget is not planned to take longer
 _UPDATES = 5000  # batches are as large as this number of updates allows
@@ -171,7 +171,7 @@ def plan_training(
     return Plan(
         recipe=planned,
         summary=tuple(_summary_lines(planned, facts, length, budget)),
-        is_too_short=length.tokens < rules.min_tokens,
+        is_too_short=_is_too_short(recipe, length),
     )
 
 
@@ -225,8 +225,7 @@ def _dropout(epochs: float, rules: PlanningRules) -> float:
 
 def _plan_length(recipe: Recipe, facts: CorpusFacts, speed: float | None, budget: Budget, processes: int) -> _Length:
     rules = TASKS[recipe.task].planning
-    epochs = _clamp(rules.epochs * (_REFERENCE_PAIRS / facts.pairs) ** _EPOCH_EXPONENT, _EPOCH_LIMITS)
-    tokens, finishing = epochs * facts.tokens, 0.0
+    tokens, finishing = _usual_epochs(rules, facts) * facts.tokens, 0.0
     limit: Literal["steps", "seconds", "epochs", "hours"] = "epochs"
     if speed is not None:
         speed *= _SPEED_MARGIN
@@ -249,8 +248,14 @@ def _plan_length(recipe: Recipe, facts: CorpusFacts, speed: float | None, budget
     return _Length(batch, steps, tokens, tokens / facts.tokens, validations, speed, finishing, limit)
 
 
+def _usual_epochs(rules: PlanningRules, facts: CorpusFacts) -> float:
+    """Return the number of epochs of a training without a budget."""
+    epochs = rules.epochs * (_REFERENCE_PAIRS / facts.pairs) ** _EPOCH_EXPONENT
+    return _clamp(epochs, (_MIN_EPOCHS, rules.max_epochs))
+
+
 def _validation_cost(recipe: Recipe, facts: CorpusFacts, samples: int = 1) -> float:
-    decoded = samples * recipe.training.validation_sample * facts.tokens_per_pair
+    decoded = min(samples * recipe.training.validation_sample, facts.scored_examples) * facts.tokens_per_pair
     if TASKS[recipe.task].planning.is_running_text:  # one sample is generated
         decoded = facts.tokens_per_pair
     return _LOSS_COST * facts.valid_tokens + _GREEDY_COST * decoded
@@ -311,19 +316,20 @@ def _summary_lines(recipe: Recipe, facts: CorpusFacts, length: _Length, budget: 
     decay = ", then falls to zero" if training.schedule in ("linear", "cosine") else ""
     stop = format_count(training.patience, "validation")
     epochs = format_count(float(f"{length.epochs:.2g}"), "epoch")
+    tokens = "positions" if getattr(recipe.model, "frame_width", 0) else "tokens"
     lines = [
-        f"Plan for {format_count(facts.pairs, facts.unit)} of {facts.tokens_per_pair:.0f} tokens on average"
+        f"Plan for {format_count(facts.pairs, facts.unit)} of {facts.tokens_per_pair:.0f} {tokens} on average"
         f"{limit and f' and {limit}'}:",
         f"  model       {_describe_model(recipe)}{_size_reason(recipe, facts, length)}",
         f"  training    at most {format_count(training.steps, 'step')} of "
-        f"{training.batch_tokens * training.accumulate:,} tokens, {epochs}; "
+        f"{training.batch_tokens * training.accumulate:,} {tokens}, {epochs}; "
         f"the learning rate rises{rate} in {format_count(training.warmup, 'step')}{decay}",
         f"  validation  {_interval(training.validate_every)}"
         + (f"; training stops early after {stop} without improvement" if training.patience else ""),
     ]
     if length.seconds is not None and length.speed is not None:
         lines.append(
-            f"  time        at most {format_duration(length.seconds)} at {length.speed:,.0f} tokens per second"
+            f"  time        at most {format_duration(length.seconds)} at {length.speed:,.0f} {tokens} per second"
             f"{_time_reason(length, budget)}"
         )
     expectation = _expectation(recipe, facts, length)
@@ -369,14 +375,20 @@ def _size_reason(recipe: Recipe, facts: CorpusFacts, length: _Length) -> str:
 
 def _expectation(recipe: Recipe, facts: CorpusFacts, length: _Length) -> str:
     rules = TASKS[recipe.task].planning
-    if length.tokens >= rules.min_tokens:
+    if not _is_too_short(recipe, length):
         return next((text for pairs, text in rules.amounts if facts.pairs < pairs), "")
     steps = f"{format_count(length.steps, 'step')} {'is' if length.steps == 1 else 'are'}"
-    enough = f"{round(rules.enough_tokens * length.steps / length.tokens, -2):,.0f} steps"
+    tokens = min(rules.enough_tokens, _BUDGET_EPOCHS * _usual_epochs(rules, facts) * facts.tokens)
+    enough = f"{round(tokens * length.steps / length.tokens, -2):,.0f} steps"
     if length.speed is not None:
-        seconds = rules.enough_tokens / length.speed * (1 + _VALIDATION_SHARE) + length.finishing_seconds
+        seconds = tokens / length.speed * (1 + _VALIDATION_SHARE) + length.finishing_seconds
         enough += f" or {format_duration(seconds)}"
     return f"{steps} too few to learn to {recipe.task}; about {enough} would do"
+
+
+def _is_too_short(recipe: Recipe, length: _Length) -> bool:
+    """Return whether the budget, and not the amount of data, lets the model learn next to nothing."""
+    return length.tokens < TASKS[recipe.task].planning.min_tokens and length.limit != "epochs"
 
 
 def _given(recipe: Recipe, section: str, name: str) -> Any:

@@ -306,7 +306,7 @@ class Trainer:
         seconds_left = max(0.0, self._time_limit - elapsed)
         return TrainingPlan(
             run=self.run,
-            pairs=len(data.train_pairs),
+            pairs=len(data.train_pairs) // data.train_pairs.repeats,
             valid_pairs=len(data.validation.pairs),
             unit=self.task.unit,
             vocabulary_sizes=(len(data.source_tokenizer), len(data.target_tokenizer)),
@@ -589,7 +589,11 @@ class Trainer:
     def _early_end_reason(self) -> str:
         if self._is_out_of_time():
             limit = format_count(self.config.minutes, "minute")
-            return f"The time limit of {limit} was reached at step {self.progress.step}"
+            missing = format_count(self.last_step - self.progress.step, "step")
+            rest = (
+                "" if self._is_open_ended else f" (resumed without a time limit, it makes the other {missing})"
+            )
+            return f"The time limit of {limit} was reached at step {self.progress.step:,} of {self.last_step:,}{rest}"
         stale = format_count(self.progress.stale, "validation")
         return f"Neither the validation loss nor {self.task.validation_metric} has improved in {stale}"
 
