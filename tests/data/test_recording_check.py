@@ -144,8 +144,28 @@ def test_a_folder_is_looked_at_though_some_of_it_has_no_partner(tmp_path):
     (tmp_path / "lone.txt").write_text("Nothing.")
     report = check(SignalCorpus(tmp_path))
     assert found(report, "without a text").examples == (str(tmp_path / "b.wav"),)
-    assert "texts without a signal, which are ignored: 1, first lone.txt" in str(report)
+    assert "texts without a recording, which are ignored: 1, first lone.txt" in str(report)
     assert found(report, "2 recordings in").count == 2
+
+
+def test_recordings_without_any_text_are_counted_and_three_are_shown(tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}.wav").write_bytes(wav(speech(300)))
+    (finding,) = check(SignalCorpus(tmp_path))
+    assert finding.message == "training: recordings without a text beside them (name.txt for name.wav)"
+    assert (finding.severity, finding.count, len(finding.examples)) == ("error", 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["yes", "yes"], "1 text for 2 recordings; it occurs 2 times: yes"),
+        (["yes", "yes", "no"], "2 different texts for 3 recordings; the most frequent occurs 2 times: yes"),
+    ],
+)
+def test_texts_that_occur_again_are_a_note(texts, words, corpus_with):
+    others = {f"{number}.wav": (wav(speech(300 + number)), text) for number, text in enumerate(texts)}
+    assert f"training: {words}" in str(check(corpus_with(others, "other")))
 
 
 def test_members_of_an_archive_are_read_where_they_lie(tmp_path):

@@ -189,11 +189,12 @@ def test_a_path_may_occur_again_and_a_notice_counts_that(table):
         ("\tyes", r"train.tsv, line 2 has no path: '\tyes'. Fill it in, or remove the line."),
         (
             "c/d.wav\tyes",
-            "train.tsv, line 2: c/d.wav does not exist; a path is absolute, or relative to the manifest's folder.",
+            "train.tsv, line 2: c/d.wav does not exist; a path is absolute, or relative to the manifest's folder, or "
+            "in a zip archive, as in archive.zip/NAME.",
         ),
         (
             "/nowhere/d.wav\tyes",
-            "line 2: /nowhere/d.wav does not exist; a path is absolute, or relative to the manifest's folder.",
+            "line 2: /nowhere/d.wav does not exist; a path is absolute, or relative to the manifest's folder, or in a ",
         ),
         (f"{'yes ' * 200}\ta.wav", f"line 2: {'yes ' * 30}… does not exist; a path is absolute, or relative to the "),
         (f"{'yes ' * 99}.zip/b\ta.wav", "… does not exist; a path is absolute, or relative to the "),
@@ -214,6 +215,15 @@ def test_a_similar_name_is_suggested_for_a_missing_recording(table, tmp_path):
     message = error_of(table(["aa.wav\tyes"]))
     assert "line 1: aa.wav does not exist; a path is absolute" in message
     assert message.endswith(f'Did you mean "{tmp_path / "a.wav"}"?')
+
+
+@pytest.mark.parametrize("folder", ["", "wavs/"])
+def test_an_archive_that_is_there_is_named_for_a_missing_recording(table, write, folder, tmp_path):
+    (tmp_path / "wavs").mkdir()
+    corpus = table([f"{folder}x.wav\tyes"])
+    (tmp_path / f"{folder}all.zip").write_bytes(zip_of({"x.wav": wav()}))
+    assert f"or in a zip archive: {folder}all.zip/NAME." in error_of(corpus)
+    assert SignalCorpus(write("other.tsv", [f"{folder}all.zip/x.wav\tyes"])).count_pairs() == 1
 
 
 def test_all_recordings_are_looked_up_before_the_first_is_read(table, tmp_path):
@@ -283,13 +293,13 @@ def test_texts_of_no_recording_are_counted(folder):
     corpus = SignalCorpus(folder({"a.wav": wav(), "a.txt": b"yes", "lost.txt": b"no", "readme.txt": b"this"}))
     assert corpus.count_pairs() == 1
     (notice,) = corpus.notices()
-    assert notice.endswith("recordings: texts without a signal, which are ignored: 2, first lost.txt.")
+    assert notice.endswith("recordings: texts without a recording, which are ignored: 2, first lost.txt.")
 
 
 def test_recordings_without_texts_are_counted_and_the_first_is_named(folder):
     path = folder({"a.wav": wav(), "a.txt": b"yes", "b/c.wav": wav(), "d.wav": wav()})
     assert error_of(SignalCorpus(path)) == (
-        f"{path}: 2 of 3 signals have no text; the first is {path / 'b' / 'c.wav'}. "
+        f"{path}: 2 of 3 recordings have no text; the first is {path / 'b' / 'c.wav'}. "
         "Write its text into c.txt beside it."
     )
 
@@ -297,8 +307,8 @@ def test_recordings_without_texts_are_counted_and_the_first_is_named(folder):
 def test_a_folder_without_recordings_is_refused_and_its_tables_are_named(folder):
     path = folder({"notes.txt": b"yes"})
     assert error_of(SignalCorpus(path)) == (
-        f"{path}: there are no signals; expected a table with path and text on each line, or a folder with pairs such "
-        "as name.wav and name.txt."
+        f"{path}: there are no recordings; expected a table with path and text on each line, or a folder with pairs "
+        "such as name.wav and name.txt."
     )
     path = folder({"dev.tsv": b"a\tb\n", "train.tsv": b"a\tb\n"})
     assert error_of(SignalCorpus(path)).endswith(

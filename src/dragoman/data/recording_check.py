@@ -143,7 +143,7 @@ def _list_entries(name: str, corpus: SignalCorpus) -> _CorpusPart:
     alone: list[str] = []
     try:
         entries = list(corpus.entries(notices.append, alone.append))
-        if not entries:
+        if not entries and not alone:
             raise UserError(f"{corpus}: there are no entries; expected a path and a text on each line.")
     except UserError as error:
         return _CorpusPart(name, corpus, [], [Finding("error", str(error), 1)])
@@ -368,11 +368,12 @@ def _check_duplicates(part: _CorpusPart, recordings: list[_MeasuredRecording]) -
         details = (f"as {part.corpus.describe_entry(original.entry)}" for _, original in found)
         yield from part.finding("warning", message, [recording for recording, _ in found], details)
     texts = Counter(entry.text for entry in part.entries if entry.text)
-    (text, count), *_ = texts.most_common(1) or [("", 0)]
+    (text, count), *others = texts.most_common() or [("", 0)]
     if count > 1:
+        kinds, most = (f"{len(texts):,} different texts", "the most frequent") if others else ("1 text", "it")
         yield part.note(
-            f"{len(texts):,} different texts for {format_count(len(part.entries), 'recording')}; the most frequent "
-            f"occurs {count:,} times: {printable_excerpt(text)}",
+            f"{kinds} for {format_count(len(part.entries), 'recording')}; {most} occurs {count:,} times: "
+            f"{printable_excerpt(text)}",
             len(texts),
         )
 

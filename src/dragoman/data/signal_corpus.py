@@ -268,19 +268,19 @@ def _read_folder(
     tables = _list_names([str(file) for file in files if file.suffix == ".tsv"])
     hint = f" Did you mean the table {tables}?" if tables else ""
     if not signals:
-        raise UserError(f"{folder}: there are no signals; expected {_EXPECTED}.{hint}")
+        raise UserError(f"{folder}: there are no recordings; expected {_EXPECTED}.{hint}")
     alone = [file for file in signals if file.with_suffix(".txt") not in texts]
     if on_signal_alone:
         for file in alone:
             on_signal_alone(str(file))
     elif alone:
         raise UserError(
-            f"{folder}: {len(alone):,} of {format_count(len(signals), 'signal')} have no text; the first is "
+            f"{folder}: {len(alone):,} of {format_count(len(signals), 'recording')} have no text; the first is "
             f"{alone[0]}. Write its text into {alone[0].with_suffix('.txt').name} beside it.{hint}"
         )
     unused = sorted(texts - {file.with_suffix(".txt") for file in signals})
     if unused and on_notice:
-        on_notice(f"{folder}: texts without a signal, which are ignored: {len(unused):,}, first {unused[0].name}.")
+        on_notice(f"{folder}: texts without a recording, which are ignored: {len(unused):,}, first {unused[0].name}.")
     for position, file in enumerate((file for file in signals if file.with_suffix(".txt") in texts), 1):
         name = file.relative_to(folder).as_posix()
         yield SignalEntry(position, str(file), _read_text(file.with_suffix(".txt")), None, name)
@@ -324,10 +324,19 @@ def _find_signal(path: str, label: str) -> _Signal:
         member = _find_member(archive, file.relative_to(archive).as_posix(), label)
         return _Signal(archive, member, label)
     if status is None:
-        expected = "" if label == path else "; a path is absolute, or relative to the manifest's folder"
+        expected = "" if label == path else _describe_paths(path, label.rpartition(": ")[2])
         raise UserError(f"{label} does not exist{expected}.{_suggest_file(file)}")
     _check_is_file(status.st_mode, status.st_size, label)
     return _Signal(file, None, label)
+
+
+def _describe_paths(path: str, name: str) -> str:
+    # Returns what the path in a manifest may be; an archive that is there is named as the manifest would.
+    folder = next((parent for parent in Path(path).parents if _stat(parent, str(parent))), Path())
+    archives = sorted(str(file) for file in folder.glob("*.zip"))
+    root = path.removesuffix(name)
+    example = f": {archives[0].removeprefix(root)}/NAME" if archives else ", as in archive.zip/NAME"
+    return f"; a path is absolute, or relative to the manifest's folder, or in a zip archive{example}"
 
 
 def _suggest_file(file: Path) -> str:
