@@ -128,7 +128,7 @@ def test_the_worst_words_and_what_was_taken_for_what_are_shown(command, found):
     rates, confusions, first, second = command("evaluate", *found, "--worst", 5).out.strip().split("\n\n")
     assert "2 of 11 words wrong" in rates
     assert confusions.splitlines()[1].split() == ["AH1", "AH0", "1"]
-    assert first == "word 1, ab: 1 edit in 2\n  output     AH0 P\n  reference  AH0 B"
+    assert first == "word 1, ab: 1 edit in 2 phones\n  output     AH0 P\n  reference  AH0 B"
     assert second.startswith("word 2, ba")
 
 

@@ -7,8 +7,8 @@ from dragoman.evaluation.tables import (
     length_table,
     rates_table,
     scores_table,
+    worst_items_table,
     worst_sentences_table,
-    worst_words_table,
 )
 
 
@@ -80,5 +80,7 @@ def test_confusions_name_what_was_left_out():
 
 
 def test_the_worst_words_are_blocks_with_all_right_answers():
-    table = worst_words_table([WordResult(7, "tear", "T", ("T EH R", "T IH R"), "T EH R", 2, 3, ())])
-    assert table == "word 7, tear: 2 edits in 3\n  output     T\n  reference  T EH R\n  reference  T IH R"
+    table = worst_items_table(
+        ErrorRates((), (WordResult(7, "tear", "T", ("T EH R", "T IH R"), "T EH R", 2, 3, ()),)), count=1
+    )
+    assert table == "word 7, tear: 2 edits in 3 phones\n  output     T\n  reference  T EH R\n  reference  T IH R"

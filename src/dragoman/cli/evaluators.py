@@ -302,7 +302,7 @@ def _evaluate_words(options: EvaluateOptions, manner: "ScoringScheme") -> None:
         return
     parts = [tables.rates_table(rates), tables.labels_table(by_label) if len(by_label) > 1 else ""]
     if options.worst:
-        parts += [tables.confusions_table(rates.confusions()), tables.worst_words_table(rates.worst(options.worst))]
+        parts += [tables.confusions_table(rates.confusions()), tables.worst_items_table(rates, options.worst)]
     print_report("\n\n".join(filter(None, parts)))
 
 
@@ -338,7 +338,7 @@ def evaluate_transcripts(options: EvaluateOptions) -> None:
         return
     parts = [tables.rates_table(rates)]
     if options.worst:
-        parts += [tables.confusions_table(rates.confusions()), tables.worst_words_table(rates.worst(options.worst))]
+        parts += [tables.confusions_table(rates.confusions()), tables.worst_items_table(rates, options.worst)]
     print_report("\n\n".join(parts))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from jiwer.process import AlignmentChunk
 
-from dragoman.errors import UserError
+from dragoman.errors import UserError, format_count
 from dragoman.evaluation.score import Score
 
 _SEED = 12345
@@ -68,6 +68,12 @@ class ScoringScheme:
     units: str
     split_units: Callable[[str], list[str]]
     metrics: tuple[_ErrorMetric, ...]
+    item: str = "word"  # what each output is for
+
+    @property
+    def unit(self) -> str:
+        """The noun of one unit, without what qualifies it."""
+        return self.units.partition(" ")[0].removesuffix("s")
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,8 @@ class ErrorRates:
 
     rates: tuple[Score, ...]
     word_results: tuple[WordResult, ...]
+    item: str = "word"  # what each result is for
+    unit: str = "phone"  # of its length
 
     def __iter__(self) -> Iterator[Score]:
         return iter(self.rates)
@@ -135,8 +143,8 @@ def _split_letters(text: str) -> list[str]:
 
 _TRANSCRIPT_WORD_ERROR_RATE = replace(_PHONE_ERROR_RATE, name="WER")
 _TRANSCRIPT_CHARACTER_ERROR_RATE = replace(_PHONE_ERROR_RATE, name="CER")
-_TRANSCRIPT_WORDS = ScoringScheme("words", _split_phones, (_TRANSCRIPT_WORD_ERROR_RATE,))
-_TRANSCRIPT_CHARACTERS = ScoringScheme("characters", _split_letters, (_TRANSCRIPT_CHARACTER_ERROR_RATE,))
+_TRANSCRIPT_WORDS = ScoringScheme("words", _split_phones, (_TRANSCRIPT_WORD_ERROR_RATE,), "recording")
+_TRANSCRIPT_CHARACTERS = ScoringScheme("characters", _split_letters, (_TRANSCRIPT_CHARACTER_ERROR_RATE,), "recording")
 PRONUNCIATION = ScoringScheme("phones", _split_phones, (_WORD_ERROR_RATE, _PHONE_ERROR_RATE, _ACCURACY, _EDIT_DISTANCE))
 UNSTRESSED = replace(PRONUNCIATION, units="phones without stress", split_units=split_unstressed_phones)
 INFLECTION = ScoringScheme("letters", _split_letters, (_ACCURACY, _EDIT_DISTANCE))
@@ -158,7 +166,7 @@ def score_words(
     resamples = _bootstrap_counts(counts, seed) if intervals else None
     signature = _signature(results, scheme, seed if intervals else None)
     rates = tuple(_error_rate(metric, counts, resamples, scheme.units, signature) for metric in scheme.metrics)
-    return ErrorRates(rates, results)
+    return ErrorRates(rates, results, scheme.item, scheme.unit)
 
 
 def score_transcripts(
@@ -174,7 +182,7 @@ def score_transcripts(
         score_words(sources, cleaned, expected, scheme, intervals=intervals)
         for scheme in (_TRANSCRIPT_WORDS, _TRANSCRIPT_CHARACTERS)
     )
-    return ErrorRates((*words.rates, *characters.rates), words.word_results)
+    return replace(words, rates=(*words.rates, *characters.rates))
 
 
 def _compare_words(
@@ -240,18 +248,19 @@ def _check_inputs(
     """Raise an error for missing outputs or empty references; an empty output is allowed."""
     if not len(sources) == len(outputs) == len(references):
         raise UserError(
-            f"There are {len(sources):,} words, {len(outputs):,} outputs and references for {len(references):,} words; "
-            "each word needs one output and at least one reference."
+            f"There are {format_count(len(sources), scheme.item)}, {len(outputs):,} outputs and references for "
+            f"{format_count(len(references), scheme.item)}; each {scheme.item} needs one output and at least one "
+            "reference."
         )
     if not sources:
-        raise UserError("There are no words to score.")
+        raise UserError(f"There are no {scheme.item}s to score.")
     for number, (source, several) in enumerate(zip(sources, references, strict=True), 1):
+        where = f'{scheme.item.capitalize()} {number:,}, "{source}",'
         if not several:
-            raise UserError(f'Word {number:,}, "{source}", has no reference; give at least one.')
+            raise UserError(f"{where} has no reference; give at least one.")
         if not all(scheme.split_units(reference) for reference in several):
             raise UserError(
-                f'Word {number:,}, "{source}", has an empty reference; expected {scheme.units}. '
-                "Remove the reference, or fill it in."
+                f"{where} has an empty reference; expected {scheme.units}. Remove the reference, or fill it in."
             )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from dragoman.errors import format_count
 from dragoman.evaluation.brackets import BracketScores, SentenceCounts, percentage
-from dragoman.evaluation.error_rates import Confusion, ErrorRates, WordResult
+from dragoman.evaluation.error_rates import Confusion, ErrorRates
 from dragoman.evaluation.scores import LengthRangeScores, SentenceScore, TranslationScores
 
 _COUNT_FIELDS = ("sentences", "errors", "skipped", "scored")
@@ -63,13 +63,13 @@ def confusions_table(confusions: Sequence[Confusion]) -> str:
     return align_columns([["expected", "found", "times"], *body])
 
 
-def worst_words_table(results: Sequence[WordResult]) -> str:
-    """Return a block per word: its number and edits, then the output and every reference."""
+def worst_items_table(rates: ErrorRates, count: int) -> str:
+    """Return a block per word or recording: its number and edits, then the output and every reference."""
     return "\n\n".join(
-        f"word {result.number}, {result.source.replace(_TAB, ' ')}: "
-        f"{format_count(result.edits, 'edit')} in {result.length}\n"
+        f"{rates.item} {result.number}, {result.source.replace(_TAB, ' ')}: "
+        f"{format_count(result.edits, 'edit')} in {format_count(result.length, rates.unit)}\n"
         f"  output     {result.output}\n" + "\n".join(f"  reference  {reference}" for reference in result.references)
-        for result in results
+        for result in rates.worst(count)
     )
 
 
