@@ -32,6 +32,11 @@ def test_a_tenth_is_held_out_at_most_and_that_is_said(corpus_of):
     assert split.notice.endswith("10 of 100 pairs are held out for validation.")
 
 
+def test_the_notice_calls_the_pairs_what_the_task_calls_them(corpus_of):
+    split = split_held_out(corpus_of([(str(number), "x") for number in range(20)]), 1000, 1, unit="recording")
+    assert split.notice.endswith("2 of 20 recordings are held out for validation.")
+
+
 @quick
 @given(
     pairs=st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("xy ")), min_size=1), seed=st.integers(0, 99)

@@ -49,16 +49,18 @@ class CorpusSplit:
     notice: str | None  # if fewer pairs are held out than configured
 
 
-def split_held_out(corpus: TextPairs, held_out: int, seed: int, *, by_source: bool = False) -> CorpusSplit:
+def split_held_out(
+    corpus: TextPairs, held_out: int, seed: int, *, by_source: bool = False, unit: str = "pair"
+) -> CorpusSplit:
     """Hold out up to `held_out` pairs for validation, and at most one in ten.
 
-    With `by_source`, all pairs of one source are on the same side.
+    With `by_source`, all pairs of one source are on the same side. `unit` is what messages call a pair.
     """
     hashes = _hash_usable_pairs(corpus, seed, by_source)
     distinct, counts = np.unique(hashes, return_counts=True)
     if len(distinct) < 2:
         raise UserError(
-            f"{corpus}: {len(hashes):,} usable pairs, {len(distinct)} of them distinct; at least 2 are needed, "
+            f"{corpus}: {len(hashes):,} usable {unit}s, {len(distinct)} of them distinct; at least 2 are needed, "
             "one for training and one for validation."
         )
     limit = max(1, min(held_out, len(hashes) // HELD_OUT_DIVISOR))
@@ -71,7 +73,7 @@ def split_held_out(corpus: TextPairs, held_out: int, seed: int, *, by_source: bo
         held_out=size,
         notice=None
         if size == held_out
-        else f"{corpus}: {size:,} of {len(hashes):,} pairs are held out for validation.",
+        else f"{corpus}: {size:,} of {len(hashes):,} {unit}s are held out for validation.",
     )
 
 

@@ -101,7 +101,7 @@ class DataReader(ABC):
 
     def split_validation(self, corpus: TextPairs, recipe: Recipe) -> CorpusSplit:
         """Hold out some pairs for validation, equal ones together."""
-        return split_held_out(corpus, recipe.data.held_out, recipe.training.seed)
+        return split_held_out(corpus, recipe.data.held_out, recipe.training.seed, unit=self.unit)
 
     def tokenize_corpus(
         self,
