@@ -180,7 +180,10 @@ def test_an_mp3_file_without_a_length_is_read_to_its_end():
 
 BAD = {
     "empty": (b"", "a.wav: the file is empty; expected a sound file: WAV, FLAC, MP3 or OGG."),
-    "text": (b"a dog runs\n" * 50, "a.wav is a text file; expected a sound file: WAV, FLAC, MP3 or OGG. Check the"),
+    "text": (
+        b"a dog runs\n" * 50,
+        "a.wav is a text file; expected a sound file: WAV, FLAC, MP3 or OGG. Give another file, or",
+    ),
     "zip": (zip_member(WAV).getvalue(), "a.wav is a ZIP archive; expected a sound file"),
     "gzip": (b"\x1f\x8b\x08" + bytes(50), "a.wav is a gzip archive; expected a sound file"),
     "png": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "a.wav is a PNG image; expected a sound file"),

@@ -1,8 +1,10 @@
 """Transcription, from recordings to text: in Python and on the command line, with a model that has hardly learned."""
 
 import json
+import re
 import shutil
 import wave
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -117,12 +119,28 @@ def test_the_command_prints_a_line_per_recording_subtitles_or_json(transcriber, 
     assert two.code == 2 and "is for one recording" in two.err
 
 
+def test_all_recordings_are_looked_up_before_the_first_is_transcribed(transcriber, recording, command):
+    result = command("transcribe", transcriber, recording, "missing.wav")
+    assert (result.code, result.out) == (2, "")
+    assert "missing.wav does not exist" in result.err
+
+
+def test_how_a_recording_in_an_archive_is_given_is_said(transcriber, recording, command, tmp_path):
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.write(recording, "a.wav")
+    result = command("transcribe", transcriber, tmp_path / "all.zip")
+    assert result.code == 2
+    assert "all.zip is a ZIP archive; expected a sound file" in result.err
+    assert f"Name a recording in it: {tmp_path}/all.zip/NAME.wav." in result.err
+
+
 def test_evaluate_prints_both_error_rates_and_the_worst_recordings(transcriber, morse_corpus, command, tmp_path):
     result = command(
         "evaluate", transcriber, "--reference", morse_corpus / "valid.tsv", "--worst", "1", "-o", tmp_path / "out.txt"
     )
     assert result.code == 0
     assert "WER" in result.out and "CER" in result.out and "unit:words" in result.out
+    assert re.search(r"^recording \d+, \S+: \d+ edits? in \d+ words?$", result.out, re.MULTILINE)
     again = command(
         "evaluate",
         "--task",

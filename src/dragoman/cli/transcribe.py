@@ -41,11 +41,14 @@ def transcribe(
     with its segments and, if the model has a CTC output, the times of its words."""
     if output_format in _SUBTITLE_FORMATS and len(recording) > 1:
         raise UserError(f"--format {output_format} is for one recording; got {len(recording)}. Call it once for each.")
+    from dragoman.data.signal_corpus import check_signal
     from dragoman.tasks.transcribe import Transcriber
 
     model = load_for_task(run, "transcribe", device)
     assert isinstance(model, Transcriber), f"{type(model)} is not a transcriber"
     options = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
+    for path in recording:  # all of them before the first is read
+        check_signal(path)
     for path in recording:
         _print_transcript(model, path, output_format, options)
 

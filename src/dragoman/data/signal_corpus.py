@@ -139,6 +139,11 @@ class SignalCorpus(ScannedCorpus):
                 yield f"{self}: entries {kind}: {len(found):,}, first {self.describe_entry(found[0])}."
 
 
+def check_signal(path: str) -> None:
+    """Raise a UserError if there is no such file or member of a zip archive, or if it is empty; it is not read."""
+    _find_signal(path, path)
+
+
 @contextmanager
 def open_signal(path: str, label: str = "") -> Iterator[BinaryIO]:
     """Open a signal: a file, or, for a path such as "train.zip/a.wav", a member of a zip archive.

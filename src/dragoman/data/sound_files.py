@@ -29,7 +29,7 @@ SoundSource = str | PathLike[str] | IO[bytes]  # a path, or an open binary file,
 
 _EXPECTED = "expected a sound file: WAV, FLAC, MP3 or OGG"
 _CONVERT = "convert it to WAV or FLAC, for example with ffmpeg"
-_CHECK_PATH = "Check the path, or unpack or convert the file first."
+_GIVE_ANOTHER = "Give another file, or unpack or convert this one first."
 _COPY_AGAIN = "Copy or download it again."
 _MIN_RATE, _MAX_RATE = 1000, 768_000
 _MAX_CHANNELS = 64
@@ -316,7 +316,14 @@ def _check_opening(stream: _CallbackFile) -> set[str]:
         return {"OGG"}
     if opening.startswith((b"fLaC", b"ID3")) or _is_mp3_frame(opening):
         return {"FLAC", "MP3"}
-    raise UserError(f"{stream.label} is {_describe_kind(opening, stream.label)}; {_EXPECTED}. {_CHECK_PATH}")
+    kind = _describe_kind(opening, stream.label)
+    raise UserError(f"{stream.label} is {kind}; {_EXPECTED}. {_advise(kind, stream.label)}")
+
+
+def _advise(kind: str, label: str) -> str:
+    if "ZIP" in kind and label.lower().endswith(".zip"):
+        return f"Name a recording in it: {label.rpartition(': ')[2]}/NAME.wav."
+    return _GIVE_ANOTHER
 
 
 def _describe_kind(opening: bytes, label: str) -> str:
