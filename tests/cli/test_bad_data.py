@@ -97,6 +97,14 @@ def test_two_pairs_are_enough_one_to_train_with_and_one_to_validate_with(train):
     ("arguments", "words"),
     [
         (["train"], "No training data: give a recipe"),
+        (
+            ["train", "--file", "a.tsv", "--run", "r"],
+            "--file needs --task: pronounce, inflect, parse, generate or transcribe; a file of sentence pairs is "
+            "--pairs.",
+        ),
+        (["check", "--file", "a.tsv"], "--file needs --task: pronounce"),
+        (["check", "--pairs", "a.tsv", "--valid-file", "b.tsv"], "a file of sentence pairs is --valid-pairs."),
+        (["train", "--file", "a.tsv", "--set", "task=parse", "--run", "r"], "a.tsv: no such file."),
         (["train", "--source", "a.en"], "source is set but target is not; a parallel corpus needs both"),
         (["train", "--pairs", "a.tsv", "--source", "a", "--target", "b"], "cannot both be set"),
         (["train", "--source", "a", "--target", "b", "--steps", "0"], "'--steps'"),

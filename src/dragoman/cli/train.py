@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +34,7 @@ from dragoman.cli.options import (
 from dragoman.cli.progress import print_stderr
 from dragoman.cli.watch import DEFAULT_PORT, watch_in_background
 from dragoman.errors import TrainingStopped, UserError
+from dragoman.presets import TASKS
 from dragoman.recipe import DataConfig, Recipe, TrainingConfig, apply_preset, merge_tables
 from dragoman.run import Run
 from dragoman.toml import read_toml
@@ -130,6 +132,8 @@ def build_recipe(recipe: Path | None, preset: str | None, overrides: list[str] |
     given = {name: value for name, value in options.items() if value is not None}
     if "task" in given:
         check_task(given["task"])
+    elif recipe is None and not any(override.startswith("task=") for override in overrides or ()):
+        _check_pairs_are_given(given)
     table: dict[str, Any] = {name: given[name] for name in ("task", "run") if name in given}
     for section, names in (("data", DataConfig.model_fields), ("training", TrainingConfig.model_fields)):
         settings = {name: value for name, value in given.items() if name in names}
@@ -142,6 +146,18 @@ def build_recipe(recipe: Path | None, preset: str | None, overrides: list[str] |
         )
     below = apply_preset(read_toml(recipe) if recipe else {}, preset, "--preset")
     return Recipe.from_table(merge_tables(below, table), overrides or (), origin=str(recipe or "options"))
+
+
+def _check_pairs_are_given(options: Mapping[str, Any]) -> None:
+    """Raise a UserError for a file that the default task, whose data are pairs, does not read."""
+    given = next((name for name in ("file", "valid_file") if name in options), None)
+    if given:
+        *others, last = (name for name, spec in TASKS.items() if "file" in spec.data_keys)
+        option = f"--{given.replace('_', '-')}"
+        raise UserError(
+            f"{option} needs --task: {', '.join(others)} or {last}; a file of sentence pairs is "
+            f"{option.replace('file', 'pairs')}."
+        )
 
 
 def train_with_display(
