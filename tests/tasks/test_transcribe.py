@@ -164,6 +164,13 @@ def test_evaluate_prints_both_error_rates_and_the_worst_recordings(transcriber, 
     assert short.code == 2 and "has 1 line but" in short.err
 
 
+def test_the_card_and_info_describe_a_model_that_reads_sound(transcriber, command):
+    card = (transcriber / "README.md").read_text()
+    assert f"dragoman attention {transcriber} recording.wav -o attention.html" in card
+    (vocabulary,) = re.findall(r"^- Vocabulary: (characters, \d+ tokens)$", card, re.MULTILINE)
+    assert json.loads(command("info", transcriber, "--json").out)["vocabulary"] == vocabulary
+
+
 def test_attention_is_shown_over_the_recording(transcriber, recording, command, tmp_path):
     assert command("attention", transcriber, recording, "-o", tmp_path / "look.png").code == 0
     assert (tmp_path / "look.png").read_bytes().startswith(b"\x89PNG")

@@ -58,8 +58,13 @@ def _describe_variations(config: SelfAttentionConfig) -> list[str]:
     ]
 
 
-def describe_vocabulary(config: TokenizerConfig, source: int, target: int) -> str:
-    """Return one line about the tokenizers: their kinds and the sizes of their vocabularies."""
+def describe_vocabulary(config: TokenizerConfig, source: int, target: int, *, reads_signals: bool = False) -> str:
+    """Return one line about the tokenizers: their kinds and the sizes of their vocabularies.
+
+    A model that reads signals has no source vocabulary.
+    """
+    if reads_signals:
+        return f"{config.kind}, {target:,} tokens"
     if config.joint:
         return f"{config.kind}, {source:,} tokens, shared by source and target"
     kinds = dict.fromkeys(side.kind for side in config.sides)
@@ -71,12 +76,13 @@ def run_info(folder: str | Path) -> dict[str, Any]:
     run = Run(folder)
     recipe = run.read_recipe()
     source, target = read_tokenizers(run, recipe.tokenizer.joint)
-    corpus, _ = get_task(recipe.task).open_corpora(recipe.data)
+    task = get_task(recipe.task)
+    corpus, _ = task.open_corpora(recipe.data)
     facts: dict[str, Any] = {
         "run": str(run),
         "task": recipe.task,
         "model": describe_model(recipe.model),
-        "vocabulary": describe_vocabulary(recipe.tokenizer, len(source), len(target)),
+        "vocabulary": describe_vocabulary(recipe.tokenizer, len(source), len(target), reads_signals=task.reads_signals),
         "trained_on": str(corpus),
     }
     if run.weights_file.exists():

@@ -16,6 +16,8 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
     trained_on, validated_on = task.open_corpora(recipe.data)
     config = recipe.decoding
     search = "" if task.is_language_model else f"Beam width {config.beam}, length penalty {config.length_penalty}. "
+    data, example = (f"{task.unit}s", f"{task.unit}.wav") if task.reads_signals else ("text", '"…"')
+    vocabulary = describe_vocabulary(recipe.tokenizer, *plan.vocabulary_sizes, reads_signals=task.reads_signals)
     lines = [
         f"# {finished.run.folder.name}",
         "",
@@ -26,15 +28,15 @@ def model_card(recipe: Recipe, plan: TrainingPlan, finished: TrainingFinished) -
         "",
         "```",
         *(line.format(run=finished.run) for line in task.usage_examples),
-        f'dragoman attention {finished.run} "…" -o attention.html',
+        f"dragoman attention {finished.run} {example} -o attention.html",
         "```",
         "",
         "## Data",
         "",
         f"- Trained on {format_count(plan.pairs, plan.unit)}: {trained_on}",
         f"- Validated on {format_count(plan.valid_pairs, plan.unit)}: "
-        f"{validated_on or 'held out from the training text'}",
-        f"- Vocabulary: {describe_vocabulary(recipe.tokenizer, *plan.vocabulary_sizes)}",
+        f"{validated_on or f'held out from the training {data}'}",
+        f"- Vocabulary: {vocabulary}",
         "",
         "## Training",
         "",
