@@ -1,17 +1,15 @@
 """`dragoman check`: validate training data: parallel text, or recordings with their texts."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dragoman.cli.options import (
     ColumnsOption,
-    FileOption,
     PairsOption,
     SetOption,
     SourceOption,
     TargetOption,
-    TaskOption,
     ValidFileOption,
     ValidPairsOption,
     ValidSourceOption,
@@ -35,8 +33,8 @@ def check(
     valid_target: ValidTargetOption = None,
     valid_pairs: ValidPairsOption = None,
     columns: ColumnsOption = None,
-    task: TaskOption = None,
-    file: FileOption = None,
+    task: Annotated[str | None, typer.Option(help="Task: translate (default) or transcribe.")] = None,
+    file: Annotated[str | None, typer.Option(help="Recordings with their texts: a manifest or a folder.")] = None,
     valid_file: ValidFileOption = None,
     overrides: SetOption = None,
 ) -> None:

@@ -30,7 +30,10 @@ def evaluate(
     run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run directory.")] = None,
     source: Annotated[str | None, typer.Option(help="Source text to translate.")] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Reference output, aligned line by line; for word tasks, a lexicon.")
+        str | None,
+        typer.Option(
+            help="Reference output, aligned line by line; a lexicon, a treebank, or a manifest of recordings."
+        ),
     ] = None,
     pairs: PairsOption = None,
     columns: ColumnsOption = None,
@@ -52,7 +55,7 @@ def evaluate(
     precision: PrecisionOption = None,
     shortlist: ShortlistOption = None,
     no_split: NoSplitOption = False,
-    worst: Annotated[int, typer.Option(min=0, help="Print this many of the worst sentences.")] = 0,
+    worst: Annotated[int, typer.Option(min=0, help="Print this many of the worst sentences, words or recordings.")] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to this file.")] = None,
     parameters: Annotated[
         str | None, typer.Option(metavar="FILE.prm", help="Parsing: an EVALB parameter file.")
@@ -67,7 +70,8 @@ def evaluate(
     """Translate --source with the model in RUN and score the output against --reference (or score --hypotheses).
 
     --pairs gives source and reference in one file. Parsing is scored with the rules of EVALB; see docs/parsing.md.
-    Pronunciation and inflection need only --reference, a lexicon; see docs/pronunciation.md.
+    Pronunciation and inflection need only --reference, a lexicon; see docs/pronunciation.md. Transcription needs only
+    --reference, a manifest of recordings; see docs/transcription.md.
     """
     named = _select_task(task, run)
     decoding: dict[str, Any] = {

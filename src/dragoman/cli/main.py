@@ -40,7 +40,7 @@ app = typer.Typer(
 )
 _SUMMARIES: dict[Callable[..., None], str] = {
     quickstart: "Train, score and inspect a small model in a few minutes.",
-    check: "Check a parallel corpus before training.",
+    check: "Check parallel text, or recordings with their texts, before training.",
     plan: "Print the recipe that a training would plan.",
     init: "Print a commented recipe to edit.",
     train: "Train a model from text files.",
