@@ -590,9 +590,7 @@ class Trainer:
         if self._is_out_of_time():
             limit = format_count(self.config.minutes, "minute")
             missing = format_count(self.last_step - self.progress.step, "step")
-            rest = (
-                "" if self._is_open_ended else f" (resumed without a time limit, it makes the other {missing})"
-            )
+            rest = "" if self._is_open_ended else f" (resumed without a time limit, it makes the other {missing})"
             return f"The time limit of {limit} was reached at step {self.progress.step:,} of {self.last_step:,}{rest}"
         stale = format_count(self.progress.stale, "validation")
         return f"Neither the validation loss nor {self.task.validation_metric} has improved in {stale}"
