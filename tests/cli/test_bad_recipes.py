@@ -98,7 +98,10 @@ def test_what_is_no_command_is_refused_with_how_it_is_used(command, arguments):
         (["init", "--preset", "smal"], '--preset: unknown preset "smal"; expected one of'),
         (["train", "--task", "translat", "--file", "words"], 'Unknown task "translat"; expected one of'),
         (["evaluate", "--task", "pars"], 'Unknown task "pars"; expected one of'),
-        (["train", "--file", "words", "--set", "model.norm=pree"], 'one of "post", "pre". Did you mean "pre"?'),
+        (
+            ["train", "--task", "pronounce", "--file", "words", "--set", "model.norm=pree"],
+            'one of "post", "pre". Did you mean "pre"?',
+        ),
         (["train", "--file", "words", "--set", "task=pars"], 'Did you mean "parse"?'),
     ],
 )
