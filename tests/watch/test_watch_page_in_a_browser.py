@@ -177,7 +177,8 @@ def test_one_looks_at_a_recording_that_the_page_proposes(page, hearing):
     time = page.get_by_role("slider", name="Time in the recording")
     time.press("ArrowRight")
     page.get_by_text("0.04 is attended to by").wait_for()
-    assert time.get_attribute("aria-valuetext") == "0.04 s"
+    playwright.expect(time).to_have_attribute("aria-valuetext", "0.04 s", timeout=60_000)
     page.keyboard.press("End")
     page.locator("#viewer .dv-sentence.dv-source").wait_for(state="hidden")
-    assert time.get_attribute("aria-valuenow") == time.get_attribute("aria-valuemax")
+    last = time.get_attribute("aria-valuemax")
+    playwright.expect(time).to_have_attribute("aria-valuenow", last, timeout=60_000)  # drawn in the next frame
